@@ -47,7 +47,7 @@ struct Choices {
   SpecializeCommand specialize;
   bool repair = false;
   ArtifactCommand artifact;
-  ConvertOptions convert;
+  ConvertOptions convert{.output = {.path = ""}};
   std::string completion;
 };
 
@@ -59,9 +59,7 @@ void add_input(CLI::App& command, InputOptions& input, const char* help) {
   add_input_form(command, input.from);
 }
 
-void add_convert(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand("convert", "Write a graph in another form");
-  choices.convert.output.path.clear();
+void add_convert_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph to convert, - for standard input");
   command.add_option("OUT", choices.convert.output.path, "File to write, - for standard output")
       ->type_name("");
@@ -95,8 +93,7 @@ void add_output_form(CLI::App& command, OutputOptions& output) {
   command.add_flag("-f,--force", output.force, "Write binary even to a terminal");
 }
 
-void add_rewrite(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand("rewrite", "Run a pipeline of passes over a graph");
+void add_rewrite_options(CLI::App& command, Choices& choices) {
   RewriteOptions& options = choices.rewrite;
   command.add_option("IN", choices.input.path, "Graph to rewrite, - for standard input")->type_name("");
   add_input_form(command, choices.input.from);
@@ -145,8 +142,7 @@ void add_rewrite(CLI::App& app, Choices& choices) {
       ->type_name("FILE");
 }
 
-void add_partition(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand("partition", "Split a joint graph into forward and backward");
+void add_partition_options(CLI::App& command, Choices& choices) {
   PartitionOptions& options = choices.partition;
   add_input(command, choices.input, "Joint graph of forward, loss and backward, - for standard input");
   command.add_option("--fwd", options.forward, "File for the forward graph")->required()->type_name("F");
@@ -179,8 +175,7 @@ void add_partition(CLI::App& app, Choices& choices) {
       ->type_name("FILE");
 }
 
-void add_print(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand("print", "Print a graph as text, one node per line");
+void add_print_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph to print, - for standard input");
   command.add_flag("--full", choices.print.full, "Print the lossless text form instead of the short one");
   command
@@ -198,8 +193,7 @@ void add_print(CLI::App& app, Choices& choices) {
                     0, kMostParts);
 }
 
-void add_diff(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand("diff", "Show what differs between two graphs, node by node");
+void add_diff_options(CLI::App& command, Choices& choices) {
   DiffCommand& options = choices.diff;
   command.add_option("A", choices.input.path, "Graph before, - for standard input")
       ->required()
@@ -233,15 +227,12 @@ void add_more(CLI::App& command, Choices& choices, const char* help) {
   command.add_option("MORE", choices.more, help)->type_name("");
 }
 
-void add_stats(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand(
-      "stats", "Count what is in a graph and what it needs: flops, bytes, collectives, memory");
+void add_stats_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph to count, - for standard input");
   add_more(command, choices, "More graphs: one table, a column for each");
 }
 
-void add_overlap(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand("overlap", "Say what runs under each token exchange");
+void add_overlap_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Chunked graph, - for standard input");
   add_more(command, choices, "More graphs: one table, a row for each");
   command
@@ -261,9 +252,7 @@ void add_overlap(CLI::App& app, Choices& choices) {
   command.add_flag("--all", choices.overlap.all, "List every region, though others say the same");
 }
 
-void add_report(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand(
-      "report", "Say on one page what a rewrite did: proof, predicted time, exchanges, plan, difference");
+void add_report_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph before, - for standard input");
   command.add_option("B", choices.report.b.path, "Graph that passes of epweave made from it")
       ->required()
@@ -286,10 +275,7 @@ void add_report(CLI::App& app, Choices& choices) {
       ->type_name("FILE");
 }
 
-void add_simulate(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand(
-      "simulate",
-      "Predict how long a step takes in its order, what is exposed, and how far from optimal that is");
+void add_simulate_options(CLI::App& command, Choices& choices) {
   SimulateOptions& options = choices.simulate;
   add_input(command, choices.input, "Graph to simulate, - for standard input");
   command
@@ -331,8 +317,7 @@ void add_command(CLI::App& command, std::vector<std::string>& words) {
       ->type_name("");
 }
 
-void add_reduce(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand("reduce", "Shrink a graph while a command exits 0 on it");
+void add_reduce_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph to shrink; it is never written to");
   command
       .add_option("-o,--output", choices.output.path,
@@ -356,8 +341,7 @@ void add_reduce(CLI::App& app, Choices& choices) {
       "  epweave reduce IN.epw -o small.txt -- sh -c 'epweave rewrite {} -p chunk -o /dev/null; [ $? = 4 ]'");
 }
 
-void add_bisect(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand("bisect", "Find the first pass after which a command fails");
+void add_bisect_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph to rewrite, on which the command exits 0, - for standard input");
   command
       .add_option("-p,--pipeline", choices.bisect.pipeline,
@@ -385,8 +369,7 @@ void add_bisect(CLI::App& app, Choices& choices) {
       "  epweave reduce found/before.epw -o small.epw -- sh found/fails.sh");
 }
 
-void add_extract(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand("extract", "Make a graph of its own of some modules' nodes");
+void add_extract_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph of the whole step, - for standard input");
   command
       .add_option("--module", choices.extract.modules,
@@ -414,9 +397,7 @@ void add_extract(CLI::App& app, Choices& choices) {
       "  epweave extract G.epw --module 'layers.*.attention' --direction fwd -o attention.epw");
 }
 
-void add_resize(CLI::App& app, Choices& choices) {
-  CLI::App& command =
-      *app.add_subcommand("resize", "Make the same program at other sizes: fewer tokens, fewer layers");
+void add_resize_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph to resize, - for standard input");
   command
       .add_option("--set", choices.resize.set,
@@ -434,9 +415,7 @@ void add_resize(CLI::App& app, Choices& choices) {
       "  epweave resize G.epw --set tokens=512 --set layers=2 -o small.epw");
 }
 
-void add_specialize(CLI::App& app, Choices& choices) {
-  CLI::App& command =
-      *app.add_subcommand("specialize", "Turn a graph that holds for every rank into the graphs of ranks");
+void add_specialize_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph that holds for every rank, - for standard input");
   take_whole_number(
       command.add_option("--rank", choices.specialize.rank, "Write this rank's graph to OUT")->type_name("R"),
@@ -452,9 +431,7 @@ void add_specialize(CLI::App& app, Choices& choices) {
       "  epweave specialize G.epw --all -o ranks");
 }
 
-void add_generalize(CLI::App& app, Choices& choices) {
-  CLI::App& command =
-      *app.add_subcommand("generalize", "Make one graph for all ranks of the graphs of some ranks of a job");
+void add_generalize_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph of one rank, - for standard input");
   add_more(command, choices, "Graphs of other ranks of the same job");
   command
@@ -474,9 +451,7 @@ void add_generalize(CLI::App& app, Choices& choices) {
       "  epweave generalize traced.epw --repair -o all.epw");
 }
 
-void add_artifact(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand(
-      "artifact", "Write a graph with a fingerprint of what it was made for, or check one before it is run");
+void add_artifact_options(CLI::App& command, Choices& choices) {
   ArtifactCommand& options = choices.artifact;
   choose(command.add_option("ACTION", options.action, "make or check")->required()->type_name(""),
          {"make", "check"});
@@ -506,10 +481,7 @@ void add_artifact(CLI::App& app, Choices& choices) {
       "  epweave artifact check step.epw --config deterministic=true --against traced.epw");
 }
 
-void add_verify(CLI::App& app, Choices& choices) {
-  CLI::App& command = *app.add_subcommand(
-      "verify",
-      "Check the invariants of a graph, that a second graph is a legal rewrite of it, or that ranks agree");
+void add_verify_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph to check, - for standard input");
   command
       .add_option("B", choices.more,
@@ -579,37 +551,71 @@ void add_examples(CLI::App& app) {
   for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
 }
 
-// The commands. What they say goes to `choices`.
+void add_doctor_options(CLI::App& command, Choices& choices) {
+  add_input(command, choices.input, "Graph to look at, - for standard input");
+}
+
+void add_explain_options(CLI::App& command, Choices& choices) {
+  add_input(command, choices.input, "Graph that has the node, - for standard input");
+  command.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
+}
+
+void add_no_options(CLI::App&, Choices&) {}
+
+struct CommandRow {
+  const char *name, *summary;
+  void (*add_options)(CLI::App& command, Choices& choices);
+};
+
+constexpr CommandRow kCommands[] = {
+    {"rewrite", "Run a pipeline of passes over a graph", add_rewrite_options},
+    {"partition", "Split a joint graph into forward and backward", add_partition_options},
+    {"print", "Print a graph as text, one node per line", add_print_options},
+    {"stats", "Count what is in a graph and what it needs: flops, bytes, collectives, memory",
+     add_stats_options},
+    {"verify",
+     "Check the invariants of a graph, that a second graph is a legal rewrite of it, or that ranks agree",
+     add_verify_options},
+    {"diff", "Show what differs between two graphs, node by node", add_diff_options},
+    {"doctor", "Say what a graph has and lacks for each pass, what that costs, and what adds it",
+     add_doctor_options},
+    {"explain", "Say what a node is and where it comes from", add_explain_options},
+    {"overlap", "Say what runs under each token exchange", add_overlap_options},
+    {"simulate",
+     "Predict how long a step takes in its order, what is exposed, and how far from optimal that is",
+     add_simulate_options},
+    {"report", "Say on one page what a rewrite did: proof, predicted time, exchanges, plan, difference",
+     add_report_options},
+    {"reduce", "Shrink a graph while a command exits 0 on it", add_reduce_options},
+    {"bisect", "Find the first pass after which a command fails", add_bisect_options},
+    {"extract", "Make a graph of its own of some modules' nodes", add_extract_options},
+    {"resize", "Make the same program at other sizes: fewer tokens, fewer layers", add_resize_options},
+    {"specialize", "Turn a graph that holds for every rank into the graphs of ranks", add_specialize_options},
+    {"generalize", "Make one graph for all ranks of the graphs of some ranks of a job",
+     add_generalize_options},
+    {"artifact", "Write a graph with a fingerprint of what it was made for, or check one before it is run",
+     add_artifact_options},
+    {"convert", "Write a graph in another form", add_convert_options},
+    {"passes", "List the passes and presets with their options", add_no_options},
+};
+
+void add_options(const CommandRow& row, CLI::App& command, Choices& choices) {
+  row.add_options(command, choices);
+  add_console(command, choices.console);
+}
+
+// The commands. What they say goes to `choices`. Options are made for the command that is given
+// alone: those of all take a fifth of the program's start.
 std::unique_ptr<CLI::App> make_app(Choices& choices) {
   auto app = std::make_unique<CLI::App>(kAbout, "epweave");
   app->set_version_flag("--version", version_text(app->get_name()),
                         "Print the versions of the tool and its libraries");
   app->option_defaults()->always_capture_default(false);
-  add_rewrite(*app, choices);
-  add_partition(*app, choices);
-  add_print(*app, choices);
-  add_stats(*app, choices);
-  add_verify(*app, choices);
-  add_diff(*app, choices);
-  add_input(*app->add_subcommand(
-                "doctor", "Say what a graph has and lacks for each pass, what that costs, and what adds it"),
-            choices.input, "Graph to look at, - for standard input");
-  CLI::App& explain = *app->add_subcommand("explain", "Say what a node is and where it comes from");
-  add_input(explain, choices.input, "Graph that has the node, - for standard input");
-  explain.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
-  add_overlap(*app, choices);
-  add_simulate(*app, choices);
-  add_report(*app, choices);
-  add_reduce(*app, choices);
-  add_bisect(*app, choices);
-  add_extract(*app, choices);
-  add_resize(*app, choices);
-  add_specialize(*app, choices);
-  add_generalize(*app, choices);
-  add_artifact(*app, choices);
-  add_convert(*app, choices);
-  app->add_subcommand("passes", "List the passes and presets with their options");
-  for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
+  for (const CommandRow& row : kCommands) {
+    CLI::App* const command = app->add_subcommand(row.name, row.summary);
+    command->preparse_callback(
+        [&row, command, &choices](std::size_t) { add_options(row, *command, choices); });
+  }
   add_completion(*app, choices.completion);
   add_examples(*app);
   app->footer(program_footer(Program::kEpweave));  // at the end: commands made behind it would have it, too
@@ -654,7 +660,9 @@ std::vector<CommandHelp> commands_of(const CLI::App& app) {
   return commands;
 }
 
-ProgramHelp program_help(const CLI::App& app) {
+// Of an app whose commands have no options yet.
+ProgramHelp program_help(CLI::App& app, Choices& choices) {
+  for (const CommandRow& row : kCommands) add_options(row, *app.get_subcommand(row.name), choices);
   return {
       "epweave",
       "rewrite PyTorch MoE training graphs",
@@ -817,7 +825,7 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   if (name == "convert") return bind_convert(*choices);
   if (name == "passes") return [](Console& console) { return list_passes(console); };
   return [app, choices](Console& console) {
-    return console.print(completion(program_help(*app), choices->completion)), kFine;
+    return console.print(completion(program_help(*app, *choices), choices->completion)), kFine;
   };
 }
 
