@@ -32,14 +32,16 @@ UniformSearch search_uniform(ChunkTrials& trials, const ChunkChoice& whole) {
   for (const ChunkChoice& choice : list_uniform_choices(trials.options())) {
     std::optional<ChunkTrial> trial = trials.make(choice);
     if (!trial) continue;
-    found.seconds.emplace_back(choice, trial->predicted.seconds);
-    if (!trial->predicted.fits && trial->predicted.seconds < least) {
-      least = trial->predicted.seconds;
+    const double seconds =
+        trial->predicted.fits ? trial->predicted.seconds : trials.find_seconds_with_room(*trial);
+    found.seconds.emplace_back(choice, seconds);
+    if (!trial->predicted.fits && seconds < least) {
+      least = seconds;
       found.too_large = choice;
     }
     if (trial->is_better_than(best())) found.best = std::move(trial);
   }
-  if (best().predicted.seconds <= least) found.too_large.reset();
+  if (!best().predicted.fits || best().predicted.seconds <= least) found.too_large.reset();
   return found;
 }
 

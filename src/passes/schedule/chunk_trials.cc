@@ -53,6 +53,15 @@ std::optional<ChunkTrial> ChunkTrials::make(const ChunkChoice& choice) {
   }
 }
 
+double ChunkTrials::find_seconds_with_room(const ChunkTrial& trial) {
+  ScheduleOptions roomy = schedule_;
+  roomy.memory = {.bytes = trial.predicted.given_peak, .growth = 0};
+  const Prediction predicted = predict_schedule(trial.result.graph, roomy);
+  notes_.push_back(
+      fmt::format("choice: {}: had it the memory, {}", trial.choice.name, print_time(predicted)));
+  return predicted.seconds;
+}
+
 std::string ChunkTrials::decline(const ChunkChoice& choice, const PassError& error) {
   ++declined_;
   const std::string remedy = remedy_of(error);

@@ -44,6 +44,8 @@ class ChunkTrials {
 
   // None: chunk declines it.
   std::optional<ChunkTrial> make(const ChunkChoice& choice);
+  // What one that does not fit would take, had it the memory that it needs.
+  double find_seconds_with_room(const ChunkTrial& trial);
 
   const Graph& graph() const { return graph_; }
   const ChooseChunksOptions& options() const { return options_; }

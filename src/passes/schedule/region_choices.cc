@@ -141,13 +141,14 @@ class RegionSearch {
     return predicted;
   }
 
-  // As many of the first modules as fit get what would take less if it fitted.
+  // As many of the last modules as fit get what would take less if it fitted.
   void divide_what_fits(const Kinds& large) {
     const Kinds small = kinds_;
     std::vector<std::string> changed;
     for (const ModuleClass& same : classes_)
       for (const std::string& module : same.modules)
         if (large.at(module) != small.at(module)) changed.push_back(module);
+    std::ranges::reverse(changed);
     std::size_t fit = 0, too_many = changed.size();
     while (too_many - fit > 1) {
       const std::size_t half = std::midpoint(fit, too_many);
@@ -229,7 +230,7 @@ class RegionSearch {
     }
     if (longer > 0)
       trials_.notes().push_back(fmt::format(
-          "choice: {}: {} other divisions are longer for all modules, and not tried for these alone",
+          "choice: {}: longer for all modules, and not tried for these alone: {} of the other divisions",
           print_modules(same.modules), longer));
   }
 

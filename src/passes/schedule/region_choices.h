@@ -12,7 +12,8 @@
 // too, and not tried again.
 //
 // Where a division of all modules would take less, but not fit into the budget of memory, as many
-// of the first modules get it as fit: by halves.
+// of the last modules get it as fit, by halves: what they add is gone before the backward of the
+// others.
 #pragma once
 
 #include <optional>
