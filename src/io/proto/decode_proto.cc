@@ -65,8 +65,8 @@ class GraphDecoder {
     // Node references exist only inside bodies.
     graph_.info = decode_value(file_.info());
     for (const proto::PassRun& run : file_.passes()) graph_.passes.push_back(decode_pass(run));
-    for (const proto::Origin& origin : file_.origins())
-      graph_.origins.push_back({text(origin.name()), text(origin.target())});
+    graph_.origins.reserve(origin_rows_.size());
+    for (std::string_view origin : origin_rows_) graph_.origins.push_back(decode_origin(origin));
     for (const proto::ProcessGroup& group : file_.process_groups())
       graph_.groups.push_back(decode_group(group));
     for (const proto::Symbol& symbol : file_.symbols()) graph_.symbols.push_back(decode_symbol(symbol));
@@ -104,7 +104,7 @@ class GraphDecoder {
         fail(fmt::format("more than {} {}, which no step has", kLimits[i].most, kLimits[i].entries));
   }
 
-  // All of the file but its bodies and strings, which stay where they lie.
+  // All of the file but its bodies, strings and origins, which stay where they lie.
   void parse_tables(std::string_view bytes) {
     const auto others = split_fields(bytes, [&](std::uint32_t tag, std::string_view content) {
       count_entry(tag);
@@ -113,6 +113,8 @@ class GraphDecoder {
       } else if (tag == bytes_tag(proto::File::kStringsFieldNumber)) {
         if (text::count_valid_utf8(content) < content.size()) fail_parse();
         texts_.push_back(content);
+      } else if (tag == bytes_tag(proto::File::kOriginsFieldNumber)) {
+        origin_rows_.push_back(content);
       } else {
         return false;
       }
@@ -385,6 +387,15 @@ class GraphDecoder {
     });
     pairs.push_back(named(ArgKind::kText, name));
     pairs.push_back(value);
+  }
+
+  Origin decode_origin(std::string_view message) const {
+    Origin origin;
+    for_each_field(message, [&](const WireReader& in) {
+      if (in.tag() == number_tag(1)) origin.name = text(in.ref());
+      if (in.tag() == number_tag(2)) origin.target = text(in.ref());
+    });
+    return origin;
   }
 
   static PassRun decode_pass(const proto::PassRun& run) {
@@ -741,9 +752,9 @@ class GraphDecoder {
   static constexpr std::size_t kLimitedFields = 6;
 
   const std::string& path_;
-  proto::File file_;  // but for its bodies and strings
+  proto::File file_;  // but for its bodies, strings and origins
   std::array<std::uint32_t, kLimitedFields> counts_{};
-  std::vector<std::string_view> bodies_, texts_;
+  std::vector<std::string_view> bodies_, texts_, origin_rows_;
   Graph graph_;
   Context& context_;
   std::vector<StringId> strings_;
