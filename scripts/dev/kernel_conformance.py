@@ -6,8 +6,10 @@ A case is {"op", "args" (one per schema parameter), "results", "after" (the writ
 "atol"}: an element may differ by `ulps` units of its last place plus `atol`; both 0 means the same bits (any NaN
 equals any NaN). Where torch has no CPU kernel, or rounds in the middle, the expectation is computed in float64.
 "out": what an `out=` list holds. "layouts": of uninitialised results only dtype, sizes and strides are compared.
-"is_refused": torch refuses the call, and so must we.
-The last family, `vary`, makes of the cases written out those of other layouts, sizes and dtypes that an op lacks.
+"is_refused": torch refuses the call, and so must we. "recorded": the strides of torch's results, which a graph recorded;
+such a case is run with recorded results only.
+The family `vary` makes of the cases written out those of other layouts, sizes and dtypes that an op lacks. What finds
+single wrong formulas (scripts/dev/mutate_kernels.py) is in kernel_edge_cases.py.
 
 Usage: kernel_conformance.py [-o FILE] [--check FILE]     --check: exit 1 if FILE is not what would be written
 """
@@ -21,6 +23,8 @@ import sys
 
 import torch
 import torch.nn.functional as F
+
+import kernel_edge_cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = []
@@ -67,6 +71,10 @@ def encode(v):
         return {"f": repr(v)}
     if isinstance(v, torch.dtype):
         return {"dtype": str(v)}
+    if hasattr(v, "encoded"):  # a nested graph
+        return v.encoded(encode)
+    if isinstance(v, dict) and not v:
+        return {"dict": {}}
     if isinstance(v, (list, tuple)):
         return {"list": [encode(x) for x in v]}
     return {"text": str(v)}
@@ -100,7 +108,8 @@ def fill_args(op, args, kwargs):
     return filled
 
 
-def case(op, *args, expect=None, ulps=0, atol=0.0, args_full=None, is_view=False, has_values=True, **kwargs):
+def case(op, *args, expect=None, ulps=0, atol=0.0, args_full=None, is_view=False, has_values=True, is_recorded=False,
+         **kwargs):
     full = args_full if args_full is not None else fill_args(op, args, kwargs)
     encoded = [encode(a) for a in full]  # before an in-place op writes
     DONE.append(Done(op, copied(full), expect, {"ulps": ulps, "atol": atol, "is_view": is_view,
@@ -108,6 +117,9 @@ def case(op, *args, expect=None, ulps=0, atol=0.0, args_full=None, is_view=False
     if expect is None:
         expect = find(op)(*args, **kwargs)
     results = list(expect) if isinstance(expect, (tuple, list)) else [expect]
+    layouts = [list(r.stride()) if isinstance(r, torch.Tensor) else [] for r in results]
+    if not has_values:
+        results = [torch.zeros(r.shape, dtype=r.dtype) for r in results]
     record = {"op": op, "args": encoded,
               "results": [encode_tensor(compact(r)) if isinstance(r, torch.Tensor) else encode(r) for r in results]}
     if op.endswith(".out"):  # what its last argument holds
@@ -117,7 +129,9 @@ def case(op, *args, expect=None, ulps=0, atol=0.0, args_full=None, is_view=False
     if is_view:
         record["strides"] = [list(r.stride()) for r in results]
     if not has_values:
-        record["layouts"] = [list(r.stride()) for r in results]
+        record["layouts"] = layouts
+    if is_recorded:
+        record["recorded"] = layouts
     if ulps:
         record["ulps"] = ulps
     if atol:
@@ -1200,6 +1214,7 @@ def write():
                    biased_attention, number_forms, copies_and_views, more_reductions, more_indexing, edge_sizes,
                    vary):
         family()
+    kernel_edge_cases.add(sys.modules[__name__])
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"
 
 

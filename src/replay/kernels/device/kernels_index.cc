@@ -30,10 +30,12 @@ Value embedding(KernelCall& call) {
 Value index_select(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const std::size_t dim = cpu::checked_dim(call.integer(1), self.rank());
-  if (self.rank() == 0) throw KernelError("index_select: on a device of tensors with dimensions");
   Tensor index = call.tensor(2);
   if (index.rank() == 0) index = index.view({1}, {1}, index.offset);
-  return read_indexed(call, self, index_at(dim, index), Negative::kRefused);
+  if (self.rank() > 0) return read_indexed(call, self, index_at(dim, index), Negative::kRefused);
+  const Tensor row = self.view({1}, {1}, self.offset);
+  const Tensor picked = read_indexed(call, row, index_at(0, index), Negative::kRefused);
+  return picked.view({}, {}, picked.offset);
 }
 
 // ---- writes -------------------------------------------------------------------------------

@@ -88,6 +88,8 @@ std::int64_t read_limit(Scratch& scratch, const Tensor& values) {
 Value one_hot(KernelCall& call) {
   Scratch scratch(call);
   const Tensor classes = scratch.dense(call.tensor(0), DType::kInt64);
+  if (call.integer(1) <= 0 && classes.numel() == 0)
+    throw KernelError("one_hot: no class tells how many there are");
   const std::int64_t count = call.integer(1) < 0 ? read_limit(scratch, classes) : call.integer(1);
   if (count < 0) throw KernelError("one_hot: a class is negative");
   Extents sizes = classes.sizes;

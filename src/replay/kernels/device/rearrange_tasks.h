@@ -180,8 +180,9 @@ struct HistogramTask {
     count_up(counts + (bin < bins - 1 ? bin : bins - 1));
   }
 };
-// places[i] = how many boundaries of an ascending row lie before value i, NaN being the largest;
-// `right`: those equal to it count too. Values [rows, values_per_row], boundaries [rows, length].
+// places[i] = how many boundaries of an ascending row lie before value i; `right`: those equal to
+// it count too. What does not compare (a NaN on either side) lies before, as torch has it. Values
+// [rows, values_per_row], boundaries [rows, length].
 template <class C>
 struct SearchTask {
   const C* boundaries;
@@ -195,16 +196,14 @@ struct SearchTask {
     std::int64_t low = 0, high = length;
     while (low < high) {
       const std::int64_t middle = low + (high - low) / 2;
-      if (is_right ? !comes_before(values[i], row[middle]) : comes_before(row[middle], values[i]))
-        low = middle + 1;
-      else
+      const bool is_behind = is_right ? row[middle] > values[i] : row[middle] >= values[i];
+      if (is_behind)
         high = middle;
+      else
+        low = middle + 1;
     }
     places[i] = low;
   }
-
- private:
-  EPWEAVE_HD static bool comes_before(C a, C b) { return a < b || (b != b && a == a); }
 };
 // Counted from both ends, as torch does.
 template <class C>

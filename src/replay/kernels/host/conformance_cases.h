@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -26,9 +27,19 @@ inline std::vector<std::byte> bytes_of(const std::string& hex) {
   return bytes;
 }
 
+// Runs an op of a nested graph, where its arguments are.
+using CallOp = std::function<Value(const OpInfo& op, const std::vector<Value>& args)>;
+inline CallOp calls_of(const KernelTable& table, Memory& memory) {
+  return [&](const OpInfo& op, const std::vector<Value>& args) {
+    KernelCall call(op, args, ~0u, memory);
+    call.set_nested();
+    return table.find(op)(call);
+  };
+}
+
 class CaseReader {
  public:
-  explicit CaseReader(Memory& memory) : memory_(memory) {}
+  explicit CaseReader(Memory& memory, CallOp call_op = {}) : memory_(memory), call_op_(std::move(call_op)) {}
   Tensor tensor(const Json& json) {
     const std::vector<std::byte> bytes = bytes_of(json.at("data").get<std::string>());
     Tensor t;
@@ -49,13 +60,39 @@ class CaseReader {
     if (json.contains("dtype")) return dtype_named(json["dtype"].get<std::string>());
     if (json.contains("text")) return Text{ArgKind::kText, json["text"].get<std::string>()};
     if (json.contains("tensor")) return tensor(json["tensor"]);
+    if (json.contains("at")) return values_.at(json["at"].get<std::size_t>());
+    if (json.contains("dict")) return Dict{};  // only empty ones are written
+    if (json.contains("function")) return function(json["function"]);
     std::vector<Value> items;
     for (const Json& item : json.at("list")) items.push_back(value(item));
     return Value::list(std::move(items));
   }
 
  private:
+  // A nested graph: its values are its parameters, then what each step gives; {"at": i} is one.
+  //
+  //   {"params": 2, "steps": [{"op": "aten.mul.Tensor", "args": [{"at": 0}, {"at": 1}]}], "returns": {"at": 2}}
+  Value function(const Json& json) {
+    Function made{"case", json.at("params").get<std::size_t>(), {}};
+    const Json& returns = json.at("returns");
+    const Json& first = returns.contains("list") ? returns["list"].at(0) : returns;
+    if (first.at("at") < made.params) made.returned_param = first["at"].get<std::size_t>();
+    made.call = [json, run = call_op_, &memory = memory_](std::span<const Value> args) {
+      CaseReader reader(memory, run);
+      reader.values_.assign(args.begin(), args.end());
+      for (const Json& step : json.at("steps")) {
+        std::vector<Value> of_step;
+        for (const Json& arg : step.at("args")) of_step.push_back(reader.value(arg));
+        reader.values_.push_back(run(*find_op(step.at("op").get<std::string>()), of_step));
+      }
+      return reader.value(json.at("returns"));
+    };
+    return made;
+  }
+
   Memory& memory_;
+  CallOp call_op_;
+  std::vector<Value> values_;  // of the nested graph that is run
 };
 
 // EPWEAVE_TESTDATA: where testdata/ is, if not in the sources that this was built from.

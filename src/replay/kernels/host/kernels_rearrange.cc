@@ -117,7 +117,8 @@ Value one_hot(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const Buffer<std::int64_t> classes = dense<std::int64_t>(self);
   std::int64_t count = call.integer(1);
-  if (count < 0) count = classes.empty() ? 0 : *std::max_element(classes.begin(), classes.end()) + 1;
+  if (count <= 0 && classes.empty()) throw KernelError("one_hot: no class tells how many there are");
+  if (count < 0) count = *std::max_element(classes.begin(), classes.end()) + 1;
   Buffer<std::int64_t> ones(classes.size() * static_cast<std::size_t>(count), 0);
   for (std::size_t i = 0; i < classes.size(); ++i) {
     if (classes[i] < 0) throw KernelError("one_hot: a class is negative");
@@ -178,13 +179,20 @@ Value histc(KernelCall& call) {
 }
 
 // How many boundaries of an ascending row lie before each value; `right`: those equal to it count
-// too.
+// too. What does not compare (a NaN on either side) lies before, as torch has it: then the row is
+// not partitioned, and the place depends on the order in which torch looks at it.
 template <class C>
 std::int64_t place_of(C value, std::span<const C> row, bool right) {
-  const auto comes_before = [](C a, C b) { return a < b || (b != b && a == a); };  // NaN is largest
-  const auto at = right ? std::upper_bound(row.begin(), row.end(), value, comes_before)
-                        : std::lower_bound(row.begin(), row.end(), value, comes_before);
-  return at - row.begin();
+  std::size_t low = 0, high = row.size();
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    const bool is_behind = right ? row[middle] > value : row[middle] >= value;
+    if (is_behind)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return static_cast<std::int64_t>(low);
 }
 Value search(KernelCall& call, const Search& s) {
   const Tensor out = call.make_result(0, s.is_int32 ? DType::kInt32 : DType::kInt64, s.values.sizes);

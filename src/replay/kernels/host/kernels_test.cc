@@ -315,6 +315,63 @@ TEST_CASE("flex attention with causal tables is causal attention, bit for bit") 
   }
 }
 
+TEST_CASE("attention adds up its weights by the keys' positions, whatever the blocks of keys are") {
+  Fixture f;
+  const std::int64_t keys = 60;
+  const Tensor query = f.random({1, 1, 5, 8}), key = f.random({1, 1, keys, 8}),
+               value = f.random({1, 1, keys, 6});
+  const Tensor want =
+      f.run("aten._scaled_dot_product_flash_attention.default", {query, key, value, 0.0, false, false, 0.3})
+          .items()[0]
+          .tensor();
+  const Value score = Function{"score", 5, [](std::span<const Value> args) { return args[0]; }, 0};
+  const Value mask = Function{"mask", 4, [](std::span<const Value>) { return Value(); }};
+  for (const std::int64_t k_block : {17, 24, 32}) {
+    INFO("blocks of " << k_block << " keys");
+    const std::int64_t blocks = (keys + k_block - 1) / k_block;
+    Buffer<std::int64_t> all(static_cast<std::size_t>(blocks));
+    std::iota(all.begin(), all.end(), 0);
+    const Value none_masked = f.integers({0}, {1, 1, 1}), no_list = f.integers({0}, {1, 1, 1, 1});
+    const Value full = f.integers({blocks}, {1, 1, 1}), list = f.integers(all, {1, 1, 1, blocks});
+    const Value block_mask =
+        Value::tuple({std::int64_t{5}, keys, none_masked, no_list, full, list, Value(), Value(), Value(),
+                      Value(), Value(), Value(), Value(), Value(), std::int64_t{128}, k_block, mask});
+    const Tensor got = f.run("higher_order.flex_attention", {query, key, value, score, block_mask, 0.3,
+                                                             Dict{}, Value::tuple({}), Value::tuple({})})
+                           .items()[0]
+                           .tensor();
+    CHECK(same_bits(got, want));
+  }
+}
+
+TEST_CASE("flex attention refuses what another call kept") {
+  Fixture f;
+  FlexSetup flex(f, 0);
+  const std::vector<Value> got = flex.forward();
+  const Tensor out = got[0].tensor(), sums = got[1].tensor(), other = f.random({1, 4, 9, 6});
+  CHECK(flex.backward(out, sums, out).size() == 4);
+  CHECK_THROWS_AS(flex.backward(other, sums, out), KernelError);
+  CHECK_THROWS_AS(flex.backward(out, sums, other), KernelError);
+  CHECK_THROWS_AS(flex.backward(out, f.random({1, 4, 9}), out), KernelError);
+}
+
+TEST_CASE("flex attention gives no gradient of what its score function captured") {
+  Fixture f;
+  FlexSetup flex(f, 0);
+  const std::vector<Value> got = flex.forward();
+  const Value captured = f.random({4});
+  const auto backward = [&](const Value& of_captured) {
+    flex.joint = Function{"joint", 7, [=](std::span<const Value> args) {
+                            return Value::list({args[5], Value(), Value(), Value(), Value(), of_captured});
+                          }};
+    return f.run("higher_order.flex_attention_backward",
+                 {flex.query, flex.key, flex.value, got[0], got[1], got[0], Value(), flex.score, flex.joint,
+                  flex.block_mask, 0.3, Dict{}, Value::tuple({captured}), Value::tuple({})});
+  };
+  CHECK(backward(Value()).items().size() == 4);
+  CHECK_THROWS_AS(backward(captured), KernelError);
+}
+
 TEST_CASE("what flex attention's block tables leave out is not attended to") {
   Fixture f;
   FlexSetup flex(f, 0);

@@ -124,11 +124,9 @@ Value expand(KernelCall& call) {
     else if (self.sizes[d - skip] != 1)
       throw KernelError("expand: sizes do not fit");
   }
-  // As torch computes the strides of new dimensions.
-  for (std::size_t d = skip; d-- > 0;)
-    strides[d] = sizes[d] == 1 && d + 1 < sizes.size() ? sizes[d + 1] * strides[d + 1]
-                 : sizes[d] == 1                       ? 1
-                                                       : 0;
+  // As torch computes the strides of new dimensions: 0 for those of a number.
+  if (self.rank() > 0)
+    for (std::size_t d = skip; d-- > 0;) strides[d] = sizes[d] == 1 ? sizes[d + 1] * strides[d + 1] : 0;
   return self.view(sizes, strides, self.offset);
 }
 

@@ -75,6 +75,18 @@ TEST_CASE("padded sums of attention") {
   shape.queries = 33;
   CHECK_FALSE(cpu::logsumexp_of_queries(padded, shape));
   CHECK_THROWS_AS(cpu::require_logsumexp(padded, shape), KernelError);
+  // Of other batches, of other heads, without batches, with one dimension more.
+  shape.queries = 3;
+  shape.batches = 2;
+  CHECK_FALSE(cpu::logsumexp_of_queries(padded, shape));
+  CHECK_FALSE(cpu::logsumexp_of_queries(make_tensor(memory, DType::kFloat32, {1, 2, 32}), shape));
+  shape.heads = 2;
+  CHECK_FALSE(cpu::logsumexp_of_queries(make_tensor(memory, DType::kFloat32, {2, 1, 32}), shape));
+  CHECK_FALSE(cpu::logsumexp_of_queries(make_tensor(memory, DType::kFloat32, {1, 2, 32}), shape));
+  CHECK_FALSE(cpu::logsumexp_of_queries(make_tensor(memory, DType::kFloat32, {2, 32}), shape));
+  CHECK_FALSE(cpu::logsumexp_of_queries(make_tensor(memory, DType::kFloat32, {2, 2, 32, 1}), shape));
+  CHECK(cpu::logsumexp_of_queries(make_tensor(memory, DType::kFloat32, {2, 2, 32}), shape)->sizes ==
+        Extents{2, 2, 3});
 }
 
 }  // namespace

@@ -23,16 +23,8 @@ Extents rstd_sizes(const Tensor& input, const Extents& shape) {
 
 double norm_epsilon(const Value& epsilon, DType input) {
   if (!epsilon.is_none()) return epsilon.real();
-  switch (input) {
-    case DType::kBfloat16:
-      return 0x1p-7;
-    case DType::kFloat16:
-      return 0x1p-10;
-    case DType::kFloat64:
-      return std::numeric_limits<double>::epsilon();
-    default:
-      return static_cast<double>(std::numeric_limits<float>::epsilon());
-  }
+  return input == DType::kFloat64 ? std::numeric_limits<double>::epsilon()
+                                  : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
 LossShape read_loss_shape(const Tensor& scores, const Tensor& targets) {

@@ -13,7 +13,8 @@ namespace epweave::replay::cpu {
 std::int64_t norm_length(const Tensor& input, const Extents& shape);
 // Of the reciprocal root mean squares: 1 in those dimensions.
 Extents rstd_sizes(const Tensor& input, const Extents& shape);
-// None: the distance from 1 to the next number of the input's type.
+// None: the distance from 1 to the next number of the type that is computed in, float32 for the
+// 16-bit floats.
 double norm_epsilon(const Value& epsilon, DType input);
 
 enum class LossReduction : std::int64_t { kNone = 0, kMean = 1, kSum = 2 };
