@@ -11,7 +11,7 @@ torch is imported by what needs it only (`export`, `load`, `Result.graph`), torc
 from __future__ import annotations
 
 from .api import Difference, Proof, Report, Result, diff, replay_check, rewrite, verify, verify_ranks
-from .artifact import Artifact, check_artifact, load_artifact, save_artifact
+from .artifact import Artifact, check_artifact, load_artifact, make_artifact, save_artifact, save_trace
 from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, MismatchError,
                      RunError, UsageError)
 from .exporter import export
@@ -25,6 +25,6 @@ from .tracing import Step, trace
 __all__ = [
     "Artifact", "DeclinedError", "DeviceError", "Difference", "EpweaveError", "GraphFileError", "Halves", "InternalError",
     "MismatchError", "Proof", "Report", "Result", "RunError", "Step", "UsageError", "annotate", "check_artifact",
-    "create_process_groups", "diff", "export", "find_program", "load", "load_artifact", "partition", "replay_check",
-    "rewrite", "save_artifact", "trace", "verify", "verify_ranks",
+    "create_process_groups", "diff", "export", "find_program", "load", "load_artifact", "make_artifact", "partition",
+    "replay_check", "rewrite", "save_artifact", "save_trace", "trace", "verify", "verify_ranks",
 ]

@@ -101,13 +101,36 @@ def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None,
 
     Raises DeclinedError where the graph is for all ranks and holds numbers of one.
     """
-    words = words_of_pipeline(pipeline) if pipeline else None
+    if pipeline:
+        words_of_pipeline(pipeline)  # refused before the export, which takes longer
     with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
         step = os.path.join(folder, "step.epw")
-        info = {**(info or {}), CALLING: encode_calling(traced)}
-        export(traced.gm if graph is None else graph, step, info=info, **facts)
-        if repair:
-            step = _repair(step, os.path.join(folder, "repaired.epw"))
+        save_trace(traced, step, graph=graph, info=info, **facts)
+        return make_artifact([step], path, pipeline=pipeline, repair=repair, config=config)
+
+
+def save_trace(traced, path: str, *, graph=None, info: dict | None = None, **facts) -> None:
+    """Write a traced step with how it is called: what `make_artifact` makes an artifact of. For the arguments see
+    `save_artifact`; `info` says `rank` and `world_size` where this is one of several traces of a job."""
+    export(traced.gm if graph is None else graph, os.fspath(path), info={**(info or {}), CALLING: encode_calling(traced)},
+           **facts)
+
+
+def make_artifact(traces: Iterable[str], path: str, *, pipeline: str | None = None, repair: bool = False,
+                  config: dict | None = None) -> dict[str, str]:
+    """Make an artifact of the traces of a job (`save_trace`); returns its fingerprint, by field.
+
+    One trace is that of any rank, or for all ranks. Several are those of different ranks: they become one graph for all
+    ranks (`epweave generalize`). Raises GraphFileError where what differs between them is not explained, or where
+    the ranks do not show what depends on an axis of the job's meshes.
+    """
+    words = words_of_pipeline(pipeline) if pipeline else None
+    paths = [os.fspath(trace) for trace in traces]
+    with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
+        if len(paths) > 1 or repair:
+            step = _generalize(paths, os.path.join(folder, "general.epw"), ["--repair"] if repair else [])
+        else:
+            step, = paths
         if words:
             rewritten = os.path.join(folder, "rewritten.epw")
             rewrite(step, output=rewritten, **words)
@@ -116,13 +139,23 @@ def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None,
     return report["fingerprint"]
 
 
-def _repair(step: str, made: str) -> str:
-    report, _ = run("epweave", "generalize", step, "--repair", "-o", made, "-q", accept=(0, 1))
+def _generalize(traces: list[str], made: str, words: list[str]) -> str:
+    report, _ = run("epweave", "generalize", *traces, *words, "-o", made, "-q", accept=(0, 1))
     if not report["ok"]:
         rows = "; ".join(f'%{x["node"]} {x["argument"]}: {x["why"]}' for x in report["unexplained"])
-        raise GraphFileError(f"numbers of one rank are not explained: {rows or report['structure']}",
-                             remedy="trace other ranks, too, and give all graphs to epweave generalize")
+        what = "numbers of one rank" if len(traces) == 1 else "differences between the ranks"
+        raise GraphFileError(f"{what} are not explained: {rows or report['structure']}", remedy=_say_next(report))
+    if len(traces) > 1 and any(not axis["observed"] for axis in report["axes"]):
+        axes = ", ".join(axis["name"] for axis in report["axes"] if not axis["observed"])
+        raise GraphFileError(f"the traces are of ranks {report['ranks']}, which do not differ along {axes}", remedy=_say_next(report))
     return made
+
+
+def _say_next(report: dict) -> str:
+    ranks = {x["next"] for x in [*report["axes"], *report["unexplained"]] if x["next"] is not None} - set(report["ranks"])
+    if not ranks:
+        return "trace other ranks, too, and give all graphs to epweave generalize"
+    return f"trace {'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, sorted(ranks)))}, too"
 
 
 def check_artifact(path: str, config: dict | None = None, *, rank: int | None = None,

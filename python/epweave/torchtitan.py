@@ -17,6 +17,8 @@ On every rank the traced step goes through `epweave rewrite` and comes back as t
     EPWEAVE_VERIFY=1     also prove the rewrite on each rank (`epweave verify A B`) before the first step, and the halves
     EPWEAVE_PRECOMPILE   a folder: the rewritten step becomes its artifact, for all ranks, and the process exits
     EPWEAVE_REPAIR=1     then: numbers of one rank that are proved to be are replaced first
+    EPWEAVE_TRACE        a folder: the step as this rank traces it is written there, and the process exits; join_traces makes
+                         an artifact of the traces of several ranks
     EPWEAVE_ARTIFACT     a folder: the artifact there is loaded when the trainer is built, and nothing is traced
 
 A rank that fails stops all ranks; so do graphs whose collectives do not match (`epweave verify --ranks`).
@@ -26,6 +28,7 @@ A rank that fails stops all ranks; so do graphs whose collectives do not match (
 from __future__ import annotations
 
 import functools
+import glob
 import hashlib
 import itertools
 import json
@@ -36,7 +39,7 @@ import time
 import weakref
 
 from .api import Proof, rewrite, run, verify, words_of_pipeline
-from .artifact import Artifact, load_artifact, save_artifact
+from .artifact import Artifact, load_artifact, make_artifact, save_artifact, save_trace
 from .errors import RunError, UsageError
 from .exporter import export
 from .groups import create_process_groups
@@ -209,7 +212,7 @@ def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
 
 # -------------------------------------------------------------------------------------- artifacts
 class Precompiled(SystemExit):
-    """The artifact is written; the process ends with exit code 0."""
+    """The artifact, or this rank's trace, is written; the process ends with exit code 0."""
 
 
 def _require_nothing_behind() -> None:
@@ -235,6 +238,40 @@ def precompile(traced, dims, module, folder: str) -> str:
     facts["info"]["compile_on_one_rank"] = _is_for_all_ranks()
     save_artifact(traced, path, graph=module, pipeline=_pipeline(dims), repair=os.environ.get("EPWEAVE_REPAIR") == "1",
                   config=_describe(trainer, dims), **facts)
+    return path
+
+
+def write_trace(traced, dims, module, folder: str) -> str:
+    """Writes this rank's step, as traced, and the job's key/values, for `join_traces`; the path of the step."""
+    import torch.distributed as dist
+    trainer, rank = _trainer(), dist.get_rank()
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"rank-{rank:05}.epw")
+    save_trace(traced, path, graph=module, **_export_facts(traced, trainer, dims, rank, dims.world_size))
+    with open(path.removesuffix(".epw") + ".json", "w", encoding="utf-8") as f:
+        json.dump(_describe(trainer, dims), f)
+    return path
+
+
+def join_traces(traces: str, folder: str, *, repair: bool = False) -> str:
+    """Makes the artifact of `folder` of what ranks of one job have written to `traces` (EPWEAVE_TRACE); its path.
+
+    Raises GraphFileError where a difference between the ranks is not explained, or where a rank more must be traced.
+    """
+    paths = sorted(glob.glob(os.path.join(glob.escape(traces), "rank-*.epw")))
+    if not paths:
+        raise UsageError(f"{traces} has no traces", remedy="run ranks of the job with EPWEAVE_TRACE")
+    jobs = []
+    for path in paths:
+        with open(path.removesuffix(".epw") + ".json", encoding="utf-8") as f:
+            jobs.append(json.load(f))
+    for path, job in zip(paths, jobs):
+        other = next((key for key in {**jobs[0], **job} if jobs[0].get(key) != job.get(key)), None)
+        if other is not None:
+            raise UsageError(f"{path} is of another job than {paths[0]}: {other} is {job.get(other)}, there {jobs[0].get(other)}")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, ARTIFACT)
+    make_artifact(paths, path, pipeline=jobs[0]["pipeline"], repair=repair, config=jobs[0])
     return path
 
 
@@ -296,6 +333,10 @@ def construct_passes(traced, config, *, parallel_dims=None) -> list:
     known = compile_time_passes(traced, config, parallel_dims=parallel_dims, include_inductor=False)
 
     def epweave_rewrite_pass(module, example_inputs):
+        if os.environ.get("EPWEAVE_TRACE"):
+            _require_nothing_behind()
+            write_trace(traced, parallel_dims, module, os.environ["EPWEAVE_TRACE"])
+            raise Precompiled(0)
         if os.environ.get("EPWEAVE_PRECOMPILE"):
             _require_nothing_behind()
             print(f"epweave: wrote {precompile(traced, parallel_dims, module, os.environ['EPWEAVE_PRECOMPILE'])}")

@@ -12,7 +12,8 @@ Needs torch 2.15 and torchtitan 0.3.0.
     python -m epweave.torchtitan --model deepseek_v3 --cpu --world 2 --compare epweave,artifact --artifact DIR
 
 The first traces once, in one process, for all ranks, and writes an artifact; in the second, the ranks of the pipeline
-`artifact` load it and trace nothing.
+`artifact` load it and trace nothing. With `--ranks 0,1,2,4` these ranks are traced, each in a process of its own, and joined:
+for jobs that torchtitan cannot trace for all ranks at once.
 
 Exit codes: 0 fine, 1 a rank failed, 2 usage.
 """
@@ -192,7 +193,7 @@ def set_up(options, backend: str, **where):
     config = make_config(options)
     set_spmd_backend(config.parallelism.spmd_backend)
     dist.init_process_group(backend, world_size=options.world, **where)
-    dist.config.compile_on_one_rank = bool(options.precompile)
+    dist.config.compile_on_one_rank = bool(options.precompile) and options.trace_of is None
     dims = ParallelDims(dp_shard=options.world // options.tp, dp_replicate=1, cp=1, tp=options.tp, pp=1, ep=options.ep,
                         world_size=options.world, spmd_backend=config.parallelism.spmd_backend)
     dims.build_mesh()
@@ -227,6 +228,39 @@ def precompile(options) -> None:
     if options.repair:
         os.environ["EPWEAVE_REPAIR"] = "1"
     run_step(set_up(options, "fake", rank=0), options, 0, 0)
+
+
+def precompile_of_ranks(options, arguments: list[str]) -> None:
+    """Traces some ranks, each in a process of its own, and makes one artifact of the traces."""
+    from epweave.errors import EpweaveError
+    from epweave.torchtitan import join_traces
+    with tempfile.TemporaryDirectory(prefix="epweave-traces-") as folder:
+        for rank in options.ranks:
+            print(f"tracing rank {rank} ...", file=sys.stderr)
+            done = subprocess.run([*rank_command(arguments), "--pipeline", "epweave", "--trace-of", str(rank)], check=False,
+                                  capture_output=True, env={**rank_environment(), "EPWEAVE_TRACE": folder})
+            if done.returncode:
+                raise SystemExit(f"rank {rank} failed (exit code {done.returncode}):\n{done.stderr.decode(errors='replace')[-4000:]}")
+        try:
+            print(f"epweave: wrote {join_traces(folder, options.precompile, repair=options.repair)}")
+        except EpweaveError as error:
+            raise SystemExit(f"epweave: error: {error}\n  remedy: {error.remedy}") from None
+
+
+def trace_rank(options) -> None:
+    """Traces the step of one rank in this process alone; ends it when EPWEAVE_TRACE has the trace."""
+    run_step(set_up(options, "fake", rank=options.trace_of), options, options.trace_of, 0)
+
+
+def rank_command(arguments: list[str]) -> list[str]:
+    return [sys.executable, "-W", "ignore", "-m", "epweave.train_on_cpu", *arguments]
+
+
+def rank_environment() -> dict[str, str]:
+    """What all processes of ranks have: this package, and one thread."""
+    here = str(pathlib.Path(__file__).resolve().parents[1])
+    return {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))}
 
 
 def train_rank(options, folder: pathlib.Path) -> dict:
@@ -278,17 +312,13 @@ def settings_of(pipeline: str, options) -> list[dict[str, str]]:
 
 def run_pipeline(pipeline: str, settings: dict[str, str], arguments: list[str], options) -> dict:
     """One run: a process per rank. The ranks' reports as one."""
-    environment = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "OMP_NUM_THREADS": "1",
-                   "WORLD_SIZE": str(options.world)}
+    environment = {**rank_environment(), "WORLD_SIZE": str(options.world)}
     for of_one_pipeline in ("EPWEAVE_ARTIFACT", "EPWEAVE_PARTITION"):
         environment.pop(of_one_pipeline, None)
     environment |= settings
-    here = str(pathlib.Path(__file__).resolve().parents[1])
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory(prefix="epweave-train-") as temporary:
         folder = pathlib.Path(temporary)
-        command = [sys.executable, "-W", "ignore", "-m", "epweave.train_on_cpu", *arguments, "--pipeline", pipeline,
-                   "--rank-of", str(folder)]
+        command = [*rank_command(arguments), "--pipeline", pipeline, "--rank-of", str(folder)]
         logs = [open(folder / f"log{rank}", "wb") for rank in range(options.world)]
         workers = [subprocess.Popen(command, env={**environment, **environment_of(pipeline, rank, options)},
                                     stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(options.world)]
@@ -362,6 +392,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--partition", action="append", default=[], metavar="POLICY[:BUDGET]",
         help="how the pipeline halves splits the rewritten step (epweave partition; default exact); may be repeated")
     add("--precompile", metavar="DIR", help="trace once, for all ranks, write the artifact to this folder, and exit")
+    add("--ranks", type=rank_list, metavar="R,..",
+        help="with --precompile: trace these ranks and join them, in place of one trace for all ranks")
     add("--repair", action="store_true",
         help="with --precompile: replace numbers of one rank that are proved to be such (epweave generalize --repair)")
     add("--artifact", action="append", default=[], metavar="DIR",
@@ -369,7 +401,12 @@ def make_parser() -> argparse.ArgumentParser:
     add("--json", metavar="FILE", help="also write the figures to this file")
     add("--pipeline", help=argparse.SUPPRESS)
     add("--rank-of", type=pathlib.Path, help=argparse.SUPPRESS)
+    add("--trace-of", type=int, help=argparse.SUPPRESS)
     return parser
+
+
+def rank_list(text: str) -> list[int]:
+    return [int(rank) for rank in text.split(",")]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -382,6 +419,11 @@ def main(arguments: list[str] | None = None) -> int:
         report = train_rank(options, options.rank_of)
         (options.rank_of / f"report{os.environ['RANK']}.json").write_text(json.dumps(report))
         return 0
+    if options.trace_of is not None:
+        if options.rewrite:
+            os.environ["EPWEAVE_PIPELINE"] = options.rewrite[0]
+        trace_rank(options)
+        return 0
     pipelines = options.compare.split(",")
     for pipeline in pipelines:
         if pipeline not in PIPELINES:
@@ -392,12 +434,21 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--partition belongs to --compare halves")
     if options.repair and not options.precompile:
         parser.error("--repair belongs to --precompile DIR")
+    if options.ranks and not options.precompile:
+        parser.error("--ranks belongs to --precompile DIR")
+    if options.ranks and len(set(options.ranks)) < 2:
+        parser.error("--ranks: give two ranks or more")
+    if options.ranks and any(not 0 <= rank < options.world for rank in options.ranks):
+        parser.error(f"--ranks: the job has ranks 0 to {options.world - 1}")
     if options.precompile and len(options.rewrite) > 1:
         parser.error("--precompile makes one artifact: give --rewrite once")
     if options.world % options.tp:
         parser.error(f"--tp {options.tp} does not divide the {options.world} ranks of --world")
     if options.tokens % options.sequence:
         parser.error(f"--tokens {options.tokens} is not a multiple of --sequence {options.sequence}")
+    if options.ranks:
+        precompile_of_ranks(options, arguments)
+        return 0
     if options.precompile:
         options.pipeline = "epweave"
         if options.rewrite:

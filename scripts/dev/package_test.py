@@ -6,6 +6,7 @@ With --wheel also builds the wheel, installs it into a new environment and uses 
 import argparse
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -130,6 +131,29 @@ class Package(unittest.TestCase):
             epweave.check_artifact(llama, {"loss=sum": "x"})  # would be the key loss
         self.assertEqual(str(caught.exception), "config has the key 'loss=sum', and no key can hold an equals sign")
 
+    def test_an_artifact_of_the_traces_of_several_ranks(self):
+        case = (ROOT / "testdata/generalize/r6_four_ranks.test").read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            traces = []
+            for rank, text in re.findall(r"^=== (\d)\.txt ===\n(.*?)(?==== )", case, re.S | re.M):
+                traces.append(os.path.join(folder, f"{rank}.txt"))
+                pathlib.Path(traces[-1]).write_text(text, encoding="utf-8")
+            self.assertEqual(len(traces), 4)
+            made = os.path.join(folder, "made.epw")
+            fingerprint = epweave.make_artifact(traces, made, pipeline="dce", config={"loss": "sum"})
+            self.assertEqual(epweave.check_artifact(made, {"loss": "sum"}, rank=2), fingerprint)
+            self.assertEqual((fingerprint["config.loss"], fingerprint["passes"]), ("sum", "dce{}"))
+            other = os.path.join(folder, "other.epw")
+            for given, said, remedy in (
+                    (traces[:2], "the traces are of ranks [0, 1], which do not differ along fsdp", "trace rank 2, too"),
+                    (traces[::2], "differences between the ranks are not explained: %ge other: it must be 8 * c_tp",
+                     "trace rank 1, too")):
+                with self.assertRaises(epweave.GraphFileError) as caught:
+                    epweave.make_artifact(given, other)
+                self.assertTrue(str(caught.exception).startswith(said), str(caught.exception))
+                self.assertEqual(caught.exception.remedy, remedy)
+                self.assertFalse(os.path.exists(other))
+
     def test_functions_and_lists_where_texts_are_meant(self):
         def a_pass(graph):
             return graph
@@ -152,6 +176,9 @@ class Package(unittest.TestCase):
 
     def test_words_of_training_that_belong_to_others(self):
         for words, said in ((["--repair"], "--repair belongs to --precompile DIR"),
+                            (["--ranks", "0,1"], "--ranks belongs to --precompile DIR"),
+                            (["--ranks", "1", "--precompile", "x"], "--ranks: give two ranks or more"),
+                            (["--ranks", "0,2", "--precompile", "x"], "--ranks: the job has ranks 0 to 1"),
                             (["--precompile", "x", "--rewrite", "dce", "--rewrite", "canonicalize"],
                              "--precompile makes one artifact: give --rewrite once")):
             done = subprocess.run([sys.executable, "-m", "epweave.train_on_cpu", "--model", "llama3", "--world", "2", *words],

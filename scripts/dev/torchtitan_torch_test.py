@@ -55,7 +55,13 @@ class Training(unittest.TestCase):
             self.assertEqual(code, 0, said)
             self.assertIn(f"epweave: wrote {folder}/step.epw", said)
             code, rows, said = train(*words, "--compare", "artifact,none", "--artifact", folder)
+            self.assertEqual(code, 0, said)
+            # The same of the ranks' own traces.
+            code, _, said = train(*words, "--precompile", folder, "--ranks", "0,1")
+            self.assertEqual(code, 0, said)
+            code, joined, said = train(*words, "--compare", "artifact", "--artifact", folder)
         self.assertEqual(code, 0, said)
+        self.assertEqual((joined["artifact"]["hash"], joined["artifact"]["traces"]), (rows["artifact"]["hash"], 0))
         self.assertEqual(rows["artifact"]["hash"], rows["none"]["hash"], said)
         for key in ("losses", "norms"):
             self.assertEqual(rows["artifact"][key], rows["none"][key])
