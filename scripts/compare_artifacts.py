@@ -26,8 +26,8 @@ import types
 import typing
 from unittest import mock
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import epweave_fx  # noqa: E402, F401  finds the package and protobuf
 import epweave  # noqa: E402
 from epweave import train_on_cpu  # noqa: E402
 
@@ -79,8 +79,7 @@ class Torchtitan:
 
     def refuses(self, job) -> str:
         """Why it would not load the artifact; empty where it would."""
-        from unittest.mock import patch
-        with patch.object(self.functions.PrecompiledFxTraceArtifact, "to_traced_result", lambda _: None):
+        with mock.patch.object(self.functions.PrecompiledFxTraceArtifact, "to_traced_result", lambda _: None):
             try:
                 self.functions.precompile_fx_trace_load(self.storage, self.fingerprint(job))
             except ValueError as error:
