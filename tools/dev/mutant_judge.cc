@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <iterator>
 
 #include "analysis/verify.h"
 #include "replay/check/check.h"
@@ -29,6 +30,41 @@ std::vector<StepResult> collect_results(const Graph& graph, const replay::RankRe
           {fmt::format("input {}", i < graph.inputs.size() ? graph.text(graph.inputs[i].name) : ""),
            inputs[i].tensor(), i, true});
   return results;
+}
+
+// Places of a tensor's elements in its memory, in bytes.
+std::vector<std::int64_t> list_places(const replay::Tensor& tensor) {
+  std::vector<std::int64_t> places{tensor.offset};
+  for (std::size_t d = 0; d < tensor.rank(); ++d) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t place : places)
+      for (std::int64_t i = 0; i < tensor.sizes[d]; ++i) all.push_back(place + i * tensor.strides[d]);
+    places = std::move(all);
+  }
+  for (std::int64_t& place : places) place *= static_cast<std::int64_t>(tensor.element_bytes());
+  std::ranges::sort(places);
+  return places;
+}
+
+// Whether a write to the one changes the other. Elements of different sizes count as those bytes
+// that they begin with.
+bool share_elements(const StepResult& x, const StepResult& y) {
+  if (x.tensor.storage != y.tensor.storage) return false;
+  std::vector<std::int64_t> both;
+  std::ranges::set_intersection(list_places(x.tensor), list_places(y.tensor), std::back_inserter(both));
+  return !both.empty();
+}
+
+// Two results of a rank, or a result and an input, that share elements in the second graph alone;
+// "": there are none. Who shares them in the first alone is what an assumption may be about.
+std::string find_new_sharing(const std::vector<StepResult>& in_a, const std::vector<StepResult>& in_b) {
+  for (std::size_t i = 0; i < in_b.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      const bool are_inputs = in_b[i].is_input && in_b[j].is_input;
+      if (!are_inputs && share_elements(in_b[i], in_b[j]) && !share_elements(in_a[i], in_a[j]))
+        return fmt::format("{} and {} share elements", in_b[j].name, in_b[i].name);
+    }
+  return "";
 }
 
 // A sum of which no bound is known may be off by so much of its norm.
@@ -185,6 +221,7 @@ Judgement MutantJudge::execute(const Graph& a, const Graph& b, const Runs& runs_
     for (Rank rank = 0; rank < runs_a.results[i].size() && why.empty(); ++rank) {
       const std::vector<StepResult>&in_a = runs_a.results[i][rank], &in_b = runs_b->results[i][rank];
       if (in_a.size() != in_b.size()) why = "another number of results";
+      if (why.empty()) why = find_new_sharing(in_a, in_b);
       for (std::size_t j = 0; j < in_a.size() && why.empty(); ++j) {
         const auto difference = replay::compare_tensors(in_a[j].tensor, in_b[j].tensor);
         if (difference.is_equal()) continue;

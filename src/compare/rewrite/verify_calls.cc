@@ -400,6 +400,10 @@ void CallCheck::check_type(NodeId id) {
   if (is_input && before->strides.size() == after->strides.size())
     for (std::size_t i = 0; is_same && i < before->strides.size(); ++i)
       is_same = numbers_.match(before->strides[i], after->strides[i], {}) != Fraction::kNone;
+  const auto first = [&](const TensorType& type) {
+    return type.offset ? type.offset : context_.exprs.number(0);
+  };
+  if (is_input) is_same = is_same && numbers_.match(first(*before), first(*after), {}) != Fraction::kNone;
   if (!is_same)
     claims_.fail(id, "rewrite-type",
                  fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),

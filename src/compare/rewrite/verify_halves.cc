@@ -39,8 +39,10 @@ class HalfJoiner {
     for (NodeId id : joint.step().order) {
       const Node& node = joint.step().nodes[id];
       names_.at(node.name) = id;
-      if (node.kind == NodeKind::kPlaceholder && position < joint.inputs.size())
-        roles_.emplace(node.name, key_of(joint.inputs[position++]));
+      if (node.kind != NodeKind::kPlaceholder || position >= joint.inputs.size()) continue;
+      const InputRole& role = joint.inputs[position++];
+      roles_.emplace(node.name, key_of(role));
+      said_.emplace(key_of(role), role.more);
     }
     find_seeds();
   }
@@ -60,6 +62,10 @@ class HalfJoiner {
 
  private:
   using RoleKey = std::tuple<StringId, StringId, StringId, StringId>;
+  struct HalfOutput {
+    Arg value;      // of the result
+    ArgRange more;  // what the half says of it
+  };
   static RoleKey key_of(const InputRole& role) { return {role.role, role.name, role.fqn, role.which}; }
 
   void find_seeds() {
@@ -152,6 +158,7 @@ class HalfJoiner {
     if (!is_same)
       fail("halves-input", "it has another role than what it stands for in the joint graph", name);
     if (!inputs_.emplace(role, value).second) fail("halves-input", "another input has the same role", name);
+    check_said(forward_.inputs[position], name);
   }
 
   void add_saved(StringId name, NodeId value) {
@@ -181,7 +188,19 @@ class HalfJoiner {
       return fail("halves-input",
                   "by its role it is nothing that the forward half returns or takes, and no seed", name);
     check_type(node, result_.step().nodes[value]);
+    check_said(backward_.inputs[position], name);
     backward_nodes_.at(id) = value;
+  }
+
+  // Of which tensor of which subclass an input of the joint graph is a piece, and the like.
+  void check_said(const InputRole& role, const std::string& name) {
+    const auto said = said_.find(key_of(role));
+    if (said != said_.end() && !is_same_data(said->second, role.more))
+      fail("halves-input", "what is said of it is not what the joint graph says", name);
+  }
+  bool is_same_data(ArgRange x, ArgRange y) const {
+    return std::ranges::equal(context_.args[x], context_.args[y],
+                              [&](Arg p, Arg q) { return context_.args.equal(p, q); });
   }
 
   NodeId find_input(const InputRole& role) {
@@ -224,7 +243,7 @@ class HalfJoiner {
   // Outputs of the joint graph, from those of the halves that have the same role, in order.
   void add_output() {
     using Key = std::pair<StringId, StringId>;
-    std::map<Key, std::vector<Arg>> found;
+    std::map<Key, std::vector<HalfOutput>> found;
     collect(forward_, forward_nodes_, found);
     collect(backward_, backward_nodes_, found);
     std::map<Key, std::size_t> next;
@@ -233,9 +252,15 @@ class HalfJoiner {
     for (std::size_t i = 0; i < count; ++i) {
       const Key key = i < joint_.outputs.size() ? Key{joint_.outputs[i].role, joint_.outputs[i].fqn}
                                                 : Key{joint_.intern("other"), StringId()};
-      const std::vector<Arg>& values = found[key];
+      const std::vector<HalfOutput>& values = found[key];
       if (next[key] < values.size()) {
-        results.push_back(values[next[key]++]);
+        const HalfOutput& output = values[next[key]++];
+        results.push_back(output.value);
+        if (i < joint_.outputs.size() && !is_same_data(joint_.outputs[i].more, output.more))
+          fail("halves-output",
+               fmt::format("what is said of output {} of the joint graph ({} {}) is not what that says", i,
+                           joint_.text(key.first), joint_.text(key.second)),
+               "");
       } else {
         results.push_back(Arg::none());
         fail("halves-output",
@@ -265,15 +290,14 @@ class HalfJoiner {
   }
 
   void collect(const Graph& half, const SideTable<NodeId, NodeId>& made,
-               std::map<std::pair<StringId, StringId>, std::vector<Arg>>& found) {
+               std::map<std::pair<StringId, StringId>, std::vector<HalfOutput>>& found) {
     const std::vector<Arg> results = list_results(half);
     for (std::size_t i = 0; i < results.size() && i < half.outputs.size(); ++i) {
       const OutputRole& role = half.outputs[i];
       if (role.role == saved_) continue;
       const NodeId value = results[i].is_node() ? made[results[i].as_node()] : NodeId();
-      found[{role.role, role.fqn}].push_back(value                  ? Arg::node(value)
-                                             : results[i].is_node() ? Arg()
-                                                                    : results[i]);
+      const Arg constant = results[i].is_node() ? Arg() : results[i];
+      found[{role.role, role.fqn}].push_back({value ? Arg::node(value) : constant, role.more});
     }
   }
 
@@ -286,6 +310,7 @@ class HalfJoiner {
   StringId saved_, tangent_;
   SideTable<StringId, NodeId> names_;  // of the joint graph
   std::map<StringId, RoleKey> roles_;  // of the joint graph's inputs
+  std::map<RoleKey, ArgRange> said_;   // of them
   IdSet<StringId> seeds_;              // of the joint graph
   IdSet<StringId> claimed_, taken_;    // origins that a node of F has; names of the result
   SideTable<NodeId, NodeId> forward_nodes_, backward_nodes_;
@@ -318,7 +343,7 @@ void check_tables(const Graph& joint, const Graph& half, std::string_view name,
   std::vector<Violation> found;
   RewriteClaims claims(joint, half, found);
   Numbers numbers(joint, half);
-  check_rank(claims);
+  check_world(claims);
   check_groups(claims);
   check_nested(claims, numbers);
   check_symbol_facts(claims, numbers);

@@ -87,9 +87,41 @@ void check_added_numbers(RewriteClaims& claims, const SideTable<StringId, const 
   }
 }
 
+// Data about an input or output, as its caller reads it; numbers may have become constants.
+bool is_same_data(const Context& context, Numbers& numbers, Arg x, Arg y) {
+  if (x.is_tree() && y.is_tree()) {
+    const auto before = context.args.children(x), after = context.args.children(y);
+    return x.kind() == y.kind() && std::ranges::equal(before, after, [&](Arg p, Arg q) {
+             return is_same_data(context, numbers, p, q);
+           });
+  }
+  const bool is_number = x.is(ArgKind::kSymbolic) && (y.is(ArgKind::kSymbolic) || y.is_int());
+  return is_number ? numbers.match_scalar(x.as_expr(), y, {}) == Fraction::kAll : x == y;
+}
+
+bool is_same_data(const Context& context, Numbers& numbers, ArgRange x, ArgRange y) {
+  return std::ranges::equal(context.args[x], context.args[y],
+                            [&](Arg p, Arg q) { return is_same_data(context, numbers, p, q); });
+}
+
+// Of which tensor of which subclass each input and output is a piece, and the like.
+void check_data_about(RewriteClaims& claims, Numbers& numbers) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  const auto check = [&](std::string_view what, ArgRange before, ArgRange after) {
+    if (!is_same_data(*graph_a.context, numbers, before, after))
+      claims.fail_graph("rewrite-inputs",
+                        fmt::format("what is said of {} is not what the first graph says", what));
+  };
+  for (std::size_t i = 0; i < graph_a.inputs.size(); ++i)
+    check(fmt::format("input '{}'", graph_b.text(graph_b.inputs[i].name)), graph_a.inputs[i].more,
+          graph_b.inputs[i].more);
+  for (std::size_t i = 0; i < graph_a.outputs.size(); ++i)
+    check(fmt::format("output {}", i), graph_a.outputs[i].more, graph_b.outputs[i].more);
+}
+
 }  // namespace
 
-void check_inputs(RewriteClaims& claims) {
+void check_inputs(RewriteClaims& claims, Numbers& numbers) {
   const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
   auto placeholders = [](const Body& body) {
     std::vector<NodeId> list;
@@ -110,15 +142,23 @@ void check_inputs(RewriteClaims& claims) {
   for (std::size_t i = 0; is_same && i < graph_a.outputs.size(); ++i)
     is_same = graph_a.outputs[i].role == graph_b.outputs[i].role &&
               graph_a.outputs[i].fqn == graph_b.outputs[i].fqn;
-  if (!is_same) claims.fail_graph("rewrite-inputs", "the inputs or outputs are not those of the first graph");
+  if (!is_same)
+    return claims.fail_graph("rewrite-inputs", "the inputs or outputs are not those of the first graph");
+  check_data_about(claims, numbers);
 }
 
-void check_rank(RewriteClaims& claims) {
+void check_world(RewriteClaims& claims) {
+  static constexpr std::pair<std::string_view, std::string_view> kEntries[] = {
+      {"rank", "the graph is of another rank than the first graph"},
+      {"world_size", "the graph is for another number of ranks than the first graph"},
+      {"global_meshes", "the meshes are not those of the first graph"}};
   const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
-  const Arg* rank_a = find_entry(*graph_a.context, graph_a.info, "rank");
-  const Arg* rank_b = find_entry(*graph_b.context, graph_b.info, "rank");
-  if (rank_a != nullptr && rank_b != nullptr && !(*rank_a == *rank_b))
-    claims.fail_graph("rewrite-group", "the graph is of another rank than the first graph");
+  for (const auto& [key, problem] : kEntries) {
+    const Arg* before = find_entry(*graph_a.context, graph_a.info, key);
+    const Arg* after = find_entry(*graph_b.context, graph_b.info, key);
+    if (before != nullptr && after != nullptr && !graph_a.context->args.equal(*before, *after))
+      claims.fail_graph("rewrite-group", std::string(problem));
+  }
 }
 
 void check_groups(RewriteClaims& claims) {

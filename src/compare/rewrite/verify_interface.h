@@ -8,11 +8,12 @@
 
 namespace epweave {
 
-// The same inputs and outputs, with the same roles.
-void check_inputs(RewriteClaims& claims);
+// The same inputs and outputs, with the same roles and the same data about them: of which tensor of
+// which subclass each is a piece.
+void check_inputs(RewriteClaims& claims, Numbers& numbers);
 
-// The rank whose graph it is, where both say one.
-void check_rank(RewriteClaims& claims);
+// The rank whose graph it is, how many there are and how they lie in meshes, where both say so.
+void check_world(RewriteClaims& claims);
 
 // The same name is the same group, of the same mesh axes.
 void check_groups(RewriteClaims& claims);

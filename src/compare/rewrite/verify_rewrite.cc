@@ -14,6 +14,7 @@
 #include "compare/rewrite/rewrite_assumptions.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/rewrite_numerics.h"
+#include "compare/rewrite/verify_aliases.h"
 #include "compare/rewrite/verify_calls.h"
 #include "compare/rewrite/verify_frames.h"
 #include "compare/rewrite/verify_interface.h"
@@ -45,6 +46,7 @@ class RewriteVerifier {
         strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         orders_(claims),
         movement_(claims, storage_.effects_of_a(), storage_.effects_of_b()),
+        aliases_(claims, storage_.effects_of_a(), storage_.effects_of_b()),
         report_(report) {
     if (prefix_ == nullptr) return;
     calls_.set_prefix_calls(&prefix_->calls);
@@ -54,7 +56,7 @@ class RewriteVerifier {
   void run() {
     joins_.learn_divisions();
     joins_.learn_sums();
-    check_inputs(claims_);
+    check_inputs(claims_, numbers_);
     claims_.check_parts();
     for (NodeId id : b_.step().order) check_node(id);
     if (movement_.has_moved())
@@ -74,7 +76,8 @@ class RewriteVerifier {
     storage_.check_updates();
     storage_.check_last_writes();
     storage_.check_order();
-    check_rank(claims_);
+    aliases_.check();
+    check_world(claims_);
     check_groups(claims_);
     storage_.check_host_reads();
     check_nested(claims_, numbers_);
@@ -85,6 +88,7 @@ class RewriteVerifier {
     for (const std::string& assumed : orders_.assumptions()) report_.assumptions.push_back(assumed);
     for (const std::string& assumed : frames.assumptions()) report_.assumptions.push_back(assumed);
     for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
+    for (const std::string& assumed : aliases_.assumptions()) report_.assumptions.push_back(assumed);
     const bool is_said = std::ranges::find(report_.assumptions, kFlexFullBlocks) != report_.assumptions.end();
     if (calls_.rests_on_full_blocks() && !is_said) report_.assumptions.emplace_back(kFlexFullBlocks);
     if (facts.rests_on_own_sums())
@@ -164,6 +168,7 @@ class RewriteVerifier {
   StrideCheck strides_;
   OrderCheck orders_;
   MovementCheck movement_;
+  AliasCheck aliases_;
   RewriteReport& report_;
 };
 

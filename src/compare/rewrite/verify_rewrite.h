@@ -49,6 +49,8 @@
 //   rewrite-strides    a value lies in memory otherwise than in A, and a call depends on it: a
 //                      reshape is a view where it was a copy, and one of them is written;
 //                      as_strided; unknown ops (verify_strides.h)
+//   rewrite-aliases    a result shows elements of another one, of an input or of an attribute, which
+//                      it does not in A (verify_aliases.h)
 //   rewrite-order      random draws or ops of unknown effects changed places
 //   rewrite-group      a collective runs on a group with other ranks, or a group of that name has
 //                      others
