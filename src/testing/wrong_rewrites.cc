@@ -7,6 +7,7 @@
 #include "testing/call_changes.h"
 #include "testing/paired_nodes.h"
 #include "testing/record_changes.h"
+#include "testing/returned_copies.h"
 #include "testing/rewrite_lies.h"
 #include "testing/wrong_chains.h"
 
@@ -72,7 +73,7 @@ WrongRewrites::WrongRewrites(const Graph& a, const Graph& b, std::uint64_t seed)
 WrongRewrites::~WrongRewrites() = default;
 
 std::optional<Mutant> WrongRewrites::make() {
-  switch (dice_.below(10)) {
+  switch (dice_.below(11)) {
     case 0:
       return make_fault();
     case 1:
@@ -83,6 +84,8 @@ std::optional<Mutant> WrongRewrites::make() {
     case 5:
     case 6:
       return change_calls();
+    case 7:
+      return return_copies();
     default:
       return WrongChain(a_, b_, *paired_, dice_).make();
   }
@@ -125,6 +128,12 @@ std::optional<Mutant> WrongRewrites::make_fault() {
   std::optional<Fault> fault = faults_->make(kind);
   if (!fault) return std::nullopt;
   return Mutant{a_, std::move(fault->graph), "fault: " + kind, "%" + fault->where};
+}
+
+std::optional<Mutant> WrongRewrites::return_copies() {
+  ReturnedCopies copies(a_, b_, *paired_, dice_);
+  if (!copies.make()) return std::nullopt;
+  return Mutant{copies.take_a(), copies.take_b(), "returned copy", copies.what(), true};
 }
 
 std::optional<Mutant> WrongRewrites::change_records() {

@@ -9,6 +9,7 @@
 //   B                                  order, types, facts of symbols, provenance
 //   both                               chain       random calls on a divided value and in the same way on its parts,
 //                                                  joined by a concatenation or a sum, read behind it, and returned
+//   both                               copies that are returned, in B as views of what was copied, or one for two
 //   B                                  faults by name (rewrite_faults.h, rewrite_lies.h)
 //
 // Types follow from the changed arguments by rule, so that what is left to find is what the graph
@@ -48,6 +49,7 @@ class WrongRewrites {
  private:
   std::optional<Mutant> change_calls();
   std::optional<Mutant> make_fault();
+  std::optional<Mutant> return_copies();
   std::optional<Mutant> change_records();
 
   const Graph& a_;
