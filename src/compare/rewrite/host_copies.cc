@@ -48,15 +48,36 @@ class CopyRemover {
   void find_last_touches() {
     for (std::uint32_t place = 0; place < body_.order.size(); ++place) {
       const NodeId id = body_.order[place];
-      for (NodeId input : inputs_[id]) touch(input, place);
+      for (NodeId input : inputs_[id]) last_hold_.at(writes_.effects().storage_of(input)) = place;
+      visit_touched(id, [&](NodeId input) { touch(input, place); });
       if (addresses_storage(body_.nodes[id]) && !inputs_[id].empty())
         addressed_.insert(writes_.effects().storage_of(inputs_[id].front()));
-      if (!is_wait(body_.nodes[id]) || waits_for_copy(id)) continue;
+      if (!is_wait(body_.nodes[id])) continue;
+      if (waits_for_copy(id)) {  // which reads its source until here
+        const NodeId copy = arg_of(context_, body_.nodes[id], 0).as_node();
+        for (NodeId input : inputs_[copy]) touch(input, place);
+        continue;
+      }
       if (const NodeId launch = find_waited_launch(context_, body_, id))
         for (NodeId input : inputs_[launch]) touch(input, place);
       for (const StorageAccess& access : writes_.effects().accesses_of(id))
         if (access.writes) last_completion_.at(access.storage) = place;
     }
+  }
+
+  // What a wait comes behind, it holds and does not look at.
+  template <class Visit>
+  void visit_touched(NodeId id, const Visit& visit) {
+    const Node& node = body_.nodes[id];
+    const Arg* behind = is_wait(node) ? find_arg(context_, node, 2, "last_use_of_storage") : nullptr;
+    for (NodeId input : inputs_[id])
+      if (behind == nullptr || !(*behind == Arg::node(input)) || takes_first(node, input) ||
+          frees(node, input))
+        visit(input);
+  }
+  bool frees(const Node& wait, NodeId value) const {
+    const Arg* freed = find_arg(context_, wait, 1, "keepalive");
+    return freed != nullptr && *freed == Arg::node(value);
   }
 
   void touch(NodeId value, std::uint32_t place) {
@@ -157,7 +178,7 @@ class CopyRemover {
   // The copy runs beside other calls: what it reads stays until the wait.
   void check_alive(NodeId sent, NodeId arrived, NodeId value) {
     const NodeId storage = writes_.effects().storage_of(value);
-    if (body_.nodes[storage].kind == NodeKind::kCall && last_touch_[storage] < positions_[arrived])
+    if (body_.nodes[storage].kind == NodeKind::kCall && last_hold_[storage] < positions_[arrived])
       fail(sent, fmt::format("nothing keeps %{} until %{}, the wait for its copy", name_of(value),
                              name_of(arrived)));
   }
@@ -177,8 +198,9 @@ class CopyRemover {
   NodeLists inputs_, users_;
   IdVector<NodeId, std::uint32_t> positions_;
   WritePlaces writes_;
-  // By storage: the last place that takes a value of it, or waits for a collective that does.
-  SideTable<NodeId, std::uint32_t> last_touch_;
+  // By storage: the last place that looks at a value of it, or waits for a collective that does;
+  // and the last one that takes a value of it.
+  SideTable<NodeId, std::uint32_t> last_touch_, last_hold_;
   SideTable<NodeId, std::uint32_t>
       last_completion_;                 // by storage: the last wait for a collective that makes it
   SideTable<NodeId, NodeId> value_of_;  // of a wait: what was sent
