@@ -182,14 +182,25 @@ class ChainFinder {
   IdVector<NodeId, std::uint32_t> position_;
 };
 
-// Finds values that may be written in place.
-class WriteFinder {
+// What becomes of values and of their views.
+class UseFinder {
  public:
-  WriteFinder(const Context& context, const Body& body, const NodeLists& users)
-      : context_(context), body_(body), users_(users) {}
+  UseFinder(const Body& body, const NodeLists& users) : body_(body), users_(users) {}
 
   // Whether an op writes to the value or a view of it, or is unknown and might.
   bool may_be_written(NodeId value) const {
+    return any_user(value, [](const Node& user) {
+      return user.kind != NodeKind::kOutput && (user.op == nullptr || user.op->writes);
+    });
+  }
+  // Whether the caller gets the value or a view of it.
+  bool is_returned(NodeId value) const {
+    return any_user(value, [](const Node& user) { return user.kind == NodeKind::kOutput; });
+  }
+
+ private:
+  template <class Test>
+  bool any_user(NodeId value, const Test& test) const {
     IdSet<NodeId> seen;
     std::vector<NodeId> aliases = {value};
     while (!aliases.empty()) {
@@ -197,17 +208,15 @@ class WriteFinder {
       aliases.pop_back();
       for (NodeId user : users_[alias]) {
         const Node& node = body_.nodes[user];
-        if (node.kind == NodeKind::kOutput) continue;
-        if (!node.op || node.op->writes) return true;
-        const bool is_alias = node.op->is_view || node.op->target == "operator.getitem";
+        if (test(node)) return true;
+        const bool is_alias =
+            node.op != nullptr && (node.op->is_view || node.op->target == "operator.getitem");
         if (is_alias && seen.insert(user)) aliases.push_back(user);
       }
     }
     return false;
   }
 
- private:
-  const Context& context_;
   const Body& body_;
   const NodeLists& users_;
 };
@@ -219,7 +228,7 @@ class Deduplicator {
         body_(graph.step()),
         users_(list_users(context_, body_)),
         finder_(graph, users_),
-        writes_(context_, body_, users_),
+        uses_(body_, users_),
         pass_(context_.strings.intern("dedup-unshard")) {}
 
   void run() {
@@ -242,15 +251,22 @@ class Deduplicator {
     for (const Chain& chain : chains) {
       const auto [first, is_first] = first_of.emplace(chain.value, &chain);
       if (is_first) continue;
-      if (!input_may_be_written) input_may_be_written = writes_.may_be_written(input);
+      if (!input_may_be_written) input_may_be_written = uses_.may_be_written(input);
       if (*input_may_be_written) return;
-      if (writes_.may_be_written(first->second->output()) || writes_.may_be_written(chain.output())) continue;
-      merge(*first->second, chain);
+      const Chain& kept = *first->second;
+      if (uses_.may_be_written(kept.output()) || uses_.may_be_written(chain.output())) continue;
+      if (is_returned(kept) && is_returned(chain)) continue;
+      merge(kept, chain);
     }
+  }
+
+  bool is_returned(const Chain& chain) const {
+    return returned_.contains(chain.output()) || uses_.is_returned(chain.output());
   }
 
   void merge(const Chain& kept, const Chain& gone) {
     EPWEAVE_CHECK(kept.nodes.size() == gone.nodes.size());
+    if (is_returned(gone)) returned_.insert(kept.output());
     for (std::size_t i = 0; i < gone.nodes.size(); ++i) {
       record_merged(context_, body_, pass_, {kept.nodes[i], gone.nodes[i]});
       gone_.insert(gone.nodes[i]);
@@ -280,10 +296,11 @@ class Deduplicator {
   Body& body_;
   NodeLists users_;
   ChainFinder finder_;
-  WriteFinder writes_;
+  UseFinder uses_;
   StringId pass_;
   SideTable<NodeId, NodeId> same_;  // what a removed output is
   IdSet<NodeId> gone_;
+  IdSet<NodeId> returned_;  // results of chains that stand for one which the step returns
   bool found_ = false;
 };
 

@@ -14,7 +14,8 @@
 //
 // A chain that recomputation rebuilt in backward is there on purpose, to free the gathered weight
 // in between: it is never merged with one of forward. Nothing is merged where the parameter or a
-// gathered value is written in place, or passed to an op that might write it.
+// gathered value is written in place, or passed to an op that might write it. Nor are two of which
+// the step returns both: its caller gets two tensors, and may write into one.
 #pragma once
 
 #include "ir/graph.h"
