@@ -204,7 +204,9 @@ def losses():
         grad = rand(6) if reduction == 0 else torch.tensor(0.7)
         case("aten.nll_loss_backward.default", grad, x, target, rand(4).abs(), reduction, -100, torch.tensor(3.0), ulps=1)
     case("aten.log_sigmoid_forward.default", rand(3, 4, scale=3), is_recorded=True, ulps=4, atol=1e-7)
-    case("aten.log_sigmoid_forward.default", rand(4, 3, scale=3).t(), is_recorded=True, ulps=4, atol=1e-7)
+    x = rand(4, 3, scale=3)
+    turned = [r.t().contiguous().t() for r in torch.ops.aten.log_sigmoid_forward.default(x)]
+    case("aten.log_sigmoid_forward.default", x, expect=tuple(turned), is_recorded=True, ulps=4, atol=1e-7)
 
 
 def factories():  # kernels_factory.cc
@@ -293,6 +295,7 @@ def moved():  # kernels_copy.cc, kernels_slice.cc
 
 def indexed():  # kernels_index.cc, kernels_indexed.cc, ops/index_call.cc
     refuse("aten.gather.default", rand(4, 3), 1, torch.zeros(6, 3, dtype=torch.int64))
+    refuse("aten.gather.default", rand(4, 3), 1, torch.tensor([0]))
     case("aten.index_put.default", torch.zeros(3, 16), [torch.tensor([2, 0, 2])], ints(-4, 5, 3, 16).float(), True)
     case("aten.index_select.default", torch.tensor(3.5), 0, torch.tensor([0]))
     refuse("aten.index_select.default", torch.tensor(3.5), 0, torch.tensor([1]))
@@ -307,6 +310,7 @@ def indexed():  # kernels_index.cc, kernels_indexed.cc, ops/index_call.cc
     for reduce in ("sum", "prod", "mean", "amax", "amin"):
         for include in (True, False):
             case("aten.scatter_reduce.two", ints(-4, 5, 5), 0, torch.tensor([4, 0, 2, 4]), ints(-4, 5, 4), reduce, include_self=include)
+    case("aten.scatter_reduce.two", rand(8), 0, ints(0, 8, 6), rand(6), "mean", ulps=2, atol=1e-6)
     both = torch.tensor([-0.0, 0.0]), 0, torch.tensor([0, 1]), torch.tensor([0.0, -0.0])
     for reduce in ("amax", "amin"):
         case("aten.scatter_reduce.two", *both, reduce)
@@ -415,6 +419,7 @@ def viewed():  # kernels_view.cc
 
 def multiplied():  # kernels_matmul.cc, ops/matrix_calls.h
     refuse("aten.dot.default", rand(3), rand(4))
+    case("aten.mv.default", rand(16, 16), rand(16), ulps=4, atol=1e-5)
     close = {"ulps": 4, "atol": 1e-5}
     case("aten.mm.default", rand(3, 4), rand(4, 2), **close)
     case("aten.mm.default", rand(2, 4), rand(4, 3), **close)
@@ -669,6 +674,9 @@ def flex():  # flex_attention.cc, attention_tiles.cc
     tables = Tables([[[{0: False, 1: False}, {0: False, 1: False}]]], 4, 4, (2, 2))
     flex_case(operands((2, 3, 7), (1, 3, 7), (3, 2)), tables, (SQUARED, SQUARED_BACK, DOCUMENTS), ((), (documents,)), grads=(False, True))
     flex_case(operands((1, 2, 7), (1, 1, 7), (3, 2)), tables, (SAME, SAME_BACK, ALL_OR_NONE), ((), (torch.tensor(True),)))
+    # A mask of heads and queries; positions that fill a block of memory.
+    by_head = Nested(4, [("aten.add.Tensor", [M_HEAD, M_KEY, 1]), ("aten.ge.Tensor", [M_QUERY, At(4)])], At(5))
+    flex_case(operands((1, 2, 16), (1, 1, 16), (1, 1)), Tables([[[{0: False}]]], 128, 128, (1, 1)), (SQUARED, SQUARED_BACK, by_head))
     # Rows that see no key: masked, and not listed. More keys than lanes of a sum.
     none = Nested(4, [("aten.gt.Tensor", [M_QUERY, M_KEY])], At(4))
     flex_case(operands((1, 2, 6), (1, 1, 6), (3, 2)), Tables([[[{0: False}, {0: False, 1: False}]]], 3, 3, (2, 2)),

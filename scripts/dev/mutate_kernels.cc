@@ -3,8 +3,9 @@
 // `ew_mutant(n)`, so that one program holds them all.
 //
 // The test "[.mutants]" writes to EPWEAVE_MUTATION_RESULT a line per kernel and mutant that it reaches:
-// "TARGET MUTANT found" or "TARGET MUTANT survives". A mutant is run in a child: it may crash or never end.
-// EPWEAVE_MUTANT=n switches mutant n on in every other test.
+// "TARGET MUTANT found" or "TARGET MUTANT survives", until one finds it. A mutant is run in a child: it may crash or
+// never end. EPWEAVE_MUTATION_PART of EPWEAVE_MUTATION_PARTS: only every so many kernels, so that several processes
+// share the work. EPWEAVE_MUTATION_ONLY: the mutants to try, all if it is not set. EPWEAVE_MUTANT=n switches mutant n on in every other test.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +13,10 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <set>
+#include <sstream>
 
 #include "replay/kernels/host/conformance_run.h"
 #include "replay/kernels/host/kernels.h"
@@ -23,7 +27,7 @@ unsigned char ew_reached[EW_MUTANTS + 1];
 namespace epweave::replay {
 namespace {
 
-constexpr unsigned kSecondsOfMutant = 3;
+constexpr rlim_t kSecondsOfMutant = 5;  // of processor time: the machine may be busy
 
 std::string difference_of(const KernelTable& table, const Json& json) {
   try {
@@ -43,21 +47,31 @@ bool survives(int mutant, const KernelTable& table, const std::vector<Json>& cas
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    const rlimit memory{4ull << 30, 4ull << 30};
-    setrlimit(RLIMIT_AS, &memory);
+    const rlimit time{kSecondsOfMutant, kSecondsOfMutant};
+    setrlimit(RLIMIT_CPU, &time);
     const rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
     signal(SIGSEGV, SIG_DFL);
     signal(SIGFPE, SIG_DFL);
     signal(SIGABRT, SIG_DFL);
-    close(STDERR_FILENO);  // where the allocator would complain
-    alarm(kSecondsOfMutant);
+    close(STDERR_FILENO);  // where the allocator and the sanitizer would complain
     ew_active = mutant;
     _exit(all_pass(table, cases) ? 0 : 1);
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+int number_in(const char* variable, int otherwise) {
+  const char* given = std::getenv(variable);
+  return given == nullptr ? otherwise : std::atoi(given);
+}
+
+std::set<int> wanted_mutants() {
+  const char* given = std::getenv("EPWEAVE_MUTATION_ONLY");
+  std::istringstream numbers(given == nullptr ? "" : given);
+  return {std::istream_iterator<int>(numbers), std::istream_iterator<int>()};
 }
 
 }  // namespace
@@ -67,7 +81,12 @@ TEST_CASE("each mutant by the cases of each kernel that reaches it", "[.mutants]
   for (const Json& json : read_cases()) by_op[json["op"].get<std::string>()].push_back(json);
   const KernelTable table = make_cpu_kernels();
   std::ofstream out(std::getenv("EPWEAVE_MUTATION_RESULT"));
+  const std::set<int> wanted = wanted_mutants();
+  const int parts = number_in("EPWEAVE_MUTATION_PARTS", 1);
+  int turn = -number_in("EPWEAVE_MUTATION_PART", 0);
+  std::set<int> found;
   for (const auto& [op, cases] : by_op) {
+    if (turn++ % parts != 0) continue;
     std::fill(std::begin(ew_reached), std::end(ew_reached), std::uint8_t{0});
     bool is_right = true;
     for (const Json& json : cases) {
@@ -79,8 +98,12 @@ TEST_CASE("each mutant by the cases of each kernel that reaches it", "[.mutants]
     if (!is_right) continue;
     const std::vector<unsigned char> reached(std::begin(ew_reached), std::end(ew_reached));
     for (int mutant = 1; mutant <= EW_MUTANTS; ++mutant)
-      if (reached[static_cast<std::size_t>(mutant)] != 0)
-        out << op << ' ' << mutant << (survives(mutant, table, cases) ? " survives\n" : " found\n");
+      if (reached[static_cast<std::size_t>(mutant)] != 0 && !found.contains(mutant) &&
+          (wanted.empty() || wanted.contains(mutant))) {
+        const bool is_found = !survives(mutant, table, cases);
+        if (is_found) found.insert(mutant);
+        out << op << ' ' << mutant << (is_found ? " found\n" : " survives\n");
+      }
     out.flush();
   }
 }

@@ -5,31 +5,39 @@ In a copy of the kernels' sources each formula gets variants: a sign turned, a p
 turned or moved by its boundary, two arguments exchanged, a number off by one, the smaller for the larger. Each variant
 stands behind a switch, `ew_mutant(n) ? wrong : right`, so that one build holds all. Then, for each kernel, each variant
 that its cases (testdata/kernels/cases.json) reach is switched on and the cases are run; the ones that no kernel's cases
-find are run through the other tests of the kernels (src/replay/kernels/host/kernels_test.cc and its kin).
+find are run through the other tests of the kernels (src/replay/kernels/host/kernels_test.cc and its kin). All run under
+the address sanitizer, as CI runs them too: it finds what reads or writes beyond an end.
 
 Needs a build of the test program (cmake --build --preset release --target replay_kernels_host_test): its libraries and its
 compiler's flags are used. Writes nothing outside --work. Variants that the compiler refuses are left out, and so are
 those of testdata/kernels/equal_mutants.txt, which says why each computes the same. Prints the share that is found and
-the survivors; exits 1 if there are any.
+the survivors; exits 1 if there are any, or if a variant said to be equal is found or is not there.
 
-Usage: mutate_kernels.py [--build DIR] [--work DIR] [--jobs N] [--list]
+Usage: mutate_kernels.py [--build DIR] [--work DIR] [--jobs N] [--files PATTERN...] [--list]
+    --files: only variants of these sources (src/ left out, as replay/kernels/host/kernels_view.cc; with *)
 """
 import argparse
 import collections
 import concurrent.futures
+import fnmatch
+import hashlib
 import json
 import os
 import pathlib
 import re
+import resource
 import shlex
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = ["replay/kernels/math/element_ops.h", "replay/kernels/math/special_functions.h", "replay/kernels/host/sum.h", "replay/kernels/ops/loss_call.h",
-           "replay/kernels/ops/search_call.h", "replay/kernels/ops/index_call.cc", "replay/kernels/ops/normalise_call.cc",
-           "replay/kernels/ops/matrix_calls.h", "replay/kernels/ops/attention_call.cc", "replay/kernels/host/attention_tiles.cc",
-           "replay/kernels/host/flex_attention.cc", "replay/kernels/host/kernels_*.cc"]
+SOURCES = ["replay/kernels/math/element_ops.h", "replay/kernels/math/special_functions.h", "replay/kernels/host/sum.h",
+           "replay/kernels/ops/loss_call.h", "replay/kernels/ops/search_call.h", "replay/kernels/ops/index_call.cc",
+           "replay/kernels/ops/normalise_call.cc", "replay/kernels/ops/matrix_calls.h", "replay/kernels/ops/attention_call.cc",
+           "replay/kernels/host/attention_tiles.cc", "replay/kernels/host/flex_attention.cc", "replay/kernels/host/kernels_*.cc"]
+FOLDERS = ["replay/kernels/host", "replay/kernels/ops"]  # all their sources are built, and of the libraries the rest
+SANITIZED = ["replay/values/block_cache.cc"]  # keeps blocks that the sanitizer must see
 TESTS = ["kernels/host/kernels_test.cc", "kernels/ops/attention_call_test.cc", "kernels/host/reshape_test.cc", "kernels/host/error_bounds_test.cc",
          "kernels/math/special_functions_test.cc"]
 EQUAL = ROOT / "testdata/kernels/equal_mutants.txt"
@@ -146,12 +154,13 @@ class Copy:
                 self.mutate(start, end)
 
     def device_only(self):
-        """Spans of the steps of composites that only the device has; src/replay/kernels/device/kernels_test.cc compares
-        these with the CPU's composites."""
-        for name in ("ShiftedExp", "DivideRow", "LogSumExp", "KeepScore", "KeepGradient", "ScaledSum"):
-            at = self.code.find(f"struct {name} ")
+        """Spans of what only the device runs, steps of composites and the check of integer divisors;
+        src/replay/kernels/device/kernels_test.cc compares these with the CPU's kernels."""
+        for name in ("struct ShiftedExp ", "struct DivideRow ", "struct LogSumExp ", "struct KeepScore ", "struct KeepGradient ",
+                     "struct ScaledSum ", "bool divides_integers("):
+            at = self.code.find(name)
             if at >= 0:
-                yield at, self.code.find("\n};", at)
+                yield at, self.code.find("\n}", at)
 
     def add(self, at, expression):
         kept = []
@@ -246,13 +255,17 @@ def write_changed(path, text):
         path.write_text(text)
 
 
-def make_copies(dropped, work):
+def make_copies(dropped, work, files=("*",)):
     mutants, number = [], 1
     for pattern in SOURCES:
         for path in sorted((ROOT / "src").glob(pattern)):
+            name = str(path.relative_to(ROOT / "src"))
             if path.name.endswith("_test.cc"):
                 continue
-            copy = Copy(str(path.relative_to(ROOT / "src")), number, dropped)
+            if not any(fnmatch.fnmatch(name, wanted) for wanted in files):
+                write_changed(work / "src" / name, path.read_text())
+                continue
+            copy = Copy(name, number, dropped)
             number = copy.number
             mutants += copy.mutants
             write_changed(work / "src" / copy.path, copy.rewritten())
@@ -263,6 +276,15 @@ def make_copies(dropped, work):
     write_changed(work / "mutants.h","#pragma once\nextern int ew_active;\nextern unsigned char ew_reached[];\n"
                                     "inline bool ew_mutant(int n) {\n  ew_reached[n] = 1;\n  return ew_active == n;\n}\n")
     return mutants, number - 1
+
+
+def numbering_of(files):
+    """Changes where the numbers of variants may: with the sources, and with what is left out of them."""
+    paths = sorted(path for pattern in SOURCES for path in (ROOT / "src").glob(pattern))
+    digest = hashlib.sha256(repr(files).encode() + pathlib.Path(__file__).read_bytes())
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 # ---- building -----------------------------------------------------------------------------------
@@ -279,9 +301,10 @@ def flags_of(build):
 
 def build_objects(work, flags, mutants, numbers, jobs):
     """The objects, and the numbers of the variants that do not compile."""
-    cpu = ROOT / "src/replay/kernels/host"
-    sources = [(work / "src/replay/kernels/host" / p.name if (work / "src/replay/kernels/host" / p.name).exists() else p)
-               for p in sorted(cpu.glob("*.cc")) if not p.name.endswith("_test.cc")]
+    originals = [p.relative_to(ROOT / "src") for folder in FOLDERS for p in sorted((ROOT / "src" / folder).glob("*.cc"))
+                 if not p.name.endswith("_test.cc")]
+    sources = [work / "src" / p if (work / "src" / p).exists() else ROOT / "src" / p for p in originals]
+    sources += [ROOT / "src" / name for name in SANITIZED]
     sources += [ROOT / "src/replay" / name for name in TESTS] + [ROOT / "scripts/dev/mutate_kernels.cc"]
     failed, objects = set(), []
 
@@ -293,7 +316,7 @@ def build_objects(work, flags, mutants, numbers, jobs):
             stamp += (ROOT / "src/replay/kernels/host").glob("conformance*.h")
         if target.exists() and all(target.stat().st_mtime > s.stat().st_mtime for s in stamp):
             return target, ""
-        command = [*flags[:1], f"-I{work}/src", *flags[1:], "-O0", "-w", "-fmax-errors=0", f"-DEW_MUTANTS={numbers}",
+        command = [*flags[:1], f"-I{work}/src", *flags[1:], "-O0", "-w", "-fmax-errors=0", "-fsanitize=address", f"-DEW_MUTANTS={numbers}",
                    f'-DEPWEAVE_SOURCE_DIR="{ROOT}"', "-include", str(work / "mutants.h"), "-c", str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True)
         return target, done.stderr if done.returncode else ""
@@ -325,41 +348,61 @@ def blamed(errors, work):
 
 def build(options, work):
     flags = flags_of(options.build)
-    record = work / "dropped.json"
+    record = work / f"dropped-{numbering_of(options.files)}.json"
     dropped = set(json.loads(record.read_text())) if record.exists() else set()
     while True:
-        mutants, numbers = make_copies(dropped, work)
+        mutants, numbers = make_copies(dropped, work, options.files)
         objects, failed = build_objects(work, flags, mutants, numbers, options.jobs)
         if not failed:
             break
         print(f"{len(failed)} variants do not compile and are left out", file=sys.stderr)
         dropped |= failed
         record.write_text(json.dumps(sorted(dropped)))
-    libraries = [f"{options.build}/src/{lib}" for lib in
-                 ("replay/libepweave_replay.a", "analysis/libepweave_analysis.a", "ops/libepweave_ops.a", "ir/libepweave_ir.a", "base/libepweave_base.a")]
+    libraries = [str(p) for p in sorted(pathlib.Path(options.build, "src").rglob("*.a"))]
     program = work / "mutants"
-    subprocess.run([flags[0], *objects, *libraries, "-lCatch2WithMain", "-lfmt", "-lpthread", "-o", str(program)], check=True)
+    # Of what stands in a library's unit beside what is taken from it, the first definition is the copy's.
+    subprocess.run([flags[0], "-fsanitize=address", "-Wl,--allow-multiple-definition", *objects, "-Wl,--start-group", *libraries, "-Wl,--end-group",
+                    "-lCatch2WithMain", "-lfmt", "-lpthread", "-o", str(program)], check=True)
     return program, mutants
 
 
 # ---- running ------------------------------------------------------------------------------------
 
 
-def run_cases(program, work):
-    """{(op, number): whether it is found}"""
-    result = work / "result.txt"
-    subprocess.run([program, "[.mutants]"], check=True, env=os.environ | {"EPWEAVE_MUTATION_RESULT": str(result)})
-    lines = (line.split() for line in result.read_text().splitlines())
-    return {(op, int(number)): word == "found" for op, number, word in lines}
+def environment(**more):
+    return os.environ | {"ASAN_OPTIONS": "detect_leaks=0:max_allocation_size_mb=2048"} | more
 
 
-def found_by_tests(program, number):
-    try:
-        done = subprocess.run([program, "~[.mutants]"], capture_output=True, timeout=120,
-                              env=os.environ | {"EPWEAVE_MUTANT": str(number)})
-    except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+def run_cases(program, work, jobs):
+    """The numbers of the variants that cases find. Each process takes some of the ops; what one finds the others may
+    try again."""
+    def run(part):
+        result = work / f"result{part}.txt"
+        subprocess.run([program, "[.mutants]"], check=True, env=environment(
+            EPWEAVE_MUTATION_RESULT=str(result), EPWEAVE_MUTATION_PART=str(part), EPWEAVE_MUTATION_PARTS=str(jobs)))
+        lines = (line.split() for line in result.read_text().splitlines())
+        return [(op, int(number), word) for op, number, word in lines]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        lines = [line for part in pool.map(run, range(jobs)) for line in part]
+    return {op for op, _, _ in lines}, {number for _, number, word in lines if word == "found"}
+
+
+def run_tests(program, number, seconds):
+    """Of processor time: the machine may be busy."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    return subprocess.run([program, "~[.mutants]"], capture_output=True, env=environment(EPWEAVE_MUTANT=str(number)),
+                          preexec_fn=limit).returncode
+
+
+def find_by_tests(program, numbers, jobs):
+    """Those of the variants that the other tests find."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    if run_tests(program, 0, 3600) != 0:
+        sys.exit("the tests fail without a wrong formula")
+    seconds = 20 + 4 * int(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        codes = list(pool.map(lambda n: run_tests(program, n, seconds), numbers))
+    return {n for n, code in zip(numbers, codes) if code != 0}
 
 
 def read_equal():
@@ -372,22 +415,25 @@ def share(found, total):
     return f"{found} of {total} ({100 * found / max(total, 1):.1f} %)"
 
 
-def report(mutants, by_kernel, found, equal):
-    """What docs/replay.md says of the run; and the survivors."""
-    counted = [m for m in mutants if (m.file, m.before, m.after) not in equal]
-    kernels = {op for op, _ in by_kernel}
-    pairs = {pair for pair in by_kernel if pair[1] in {m.number for m in counted}}
+def report(mutants, kernels, by_cases, found, equal):
+    """What docs/kernel_tests.md says of the run; and the survivors."""
+    key = lambda m: (m.file, m.before, m.after)
+    counted = [m for m in mutants if key(m) not in equal]
     yield f"kernels that run a variant: {len(kernels)}"
     yield f"variants: {len(mutants)}, of which {len(mutants) - len(counted)} compute the same"
-    yield f"found: {share(sum(m.number in found for m in counted), len(counted))}"
-    yield f"kernels and variants that they reach, found by the kernel's own cases: " \
-          f"{share(sum(by_kernel[p] for p in pairs), len(pairs))}"
-    for kind in sorted({m.kind for m in counted}):
-        of_kind = [m for m in counted if m.kind == kind]
-        yield f"  {kind}: {share(sum(m.number in found for m in of_kind), len(of_kind))}"
+    for kind in [None, *sorted({m.kind for m in counted})]:
+        of_kind = [m for m in counted if kind in (None, m.kind)]
+        yield f"  {kind or 'all'}: by cases {share(sum(m.number in by_cases for m in of_kind), len(of_kind))}, " \
+              f"by cases or tests {share(sum(m.number in found for m in of_kind), len(of_kind))}"
     for m in counted:
         if m.number not in found:
             yield f"SURVIVES {m.number} {m.file}:{m.line} {m.kind}: {m.before}  ->  {m.after}"
+    same = collections.defaultdict(set)
+    for m in mutants:
+        same[key(m)].add(m.number)
+    for entry in equal:
+        if entry in same and same[entry] <= by_cases:
+            yield f"NOT EQUAL {entry[0]}: {entry[1]}  ->  {entry[2]}"
 
 
 def main():
@@ -395,6 +441,7 @@ def main():
     parser.add_argument("--build", default=str(ROOT / "build/release"))
     parser.add_argument("--work", default=str(ROOT / "build/mutants"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--files", nargs="+", default=["*"])
     parser.add_argument("--list", action="store_true", help="only list the variants")
     options = parser.parse_args()
     work = pathlib.Path(options.work).resolve()
@@ -405,16 +452,18 @@ def main():
         return
     program, mutants = build(options, work)
     print(f"{len(mutants)} variants", file=sys.stderr)
-    by_kernel = run_cases(program, work)
-    found = {number for (_, number), is_found in by_kernel.items() if is_found}
+    start = time.monotonic()
+    kernels, by_cases = run_cases(program, work, options.jobs)
     equal = read_equal()
-    left = [m.number for m in mutants if m.number not in found and (m.file, m.before, m.after) not in equal]
-    print(f"{len(left)} variants are not found by the cases; running the other tests", file=sys.stderr)
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        found |= {n for n, is_found in zip(left, pool.map(lambda n: found_by_tests(program, n), left)) if is_found}
-    lines = list(report(mutants, by_kernel, found, equal))
+    left = [m.number for m in mutants if m.number not in by_cases and (m.file, m.before, m.after) not in equal]
+    print(f"{time.monotonic() - start:.0f} s; {len(left)} variants are not found by the cases; running the other tests", file=sys.stderr)
+    found = by_cases | find_by_tests(program, left, options.jobs)
+    lines = list(report(mutants, kernels, by_cases, found, equal))
+    if options.files == ["*"]:
+        there = {(m.file, m.before, m.after) for m in mutants}
+        lines += [f"NOT THERE {entry[0]}: {entry[1]}  ->  {entry[2]}" for entry in equal if entry not in there]
     print("\n".join(lines))
-    sys.exit(any(line.startswith("SURVIVES") for line in lines))
+    sys.exit(any(line.startswith(("SURVIVES", "NOT ")) for line in lines))
 
 
 if __name__ == "__main__":
