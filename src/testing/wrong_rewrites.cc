@@ -68,12 +68,14 @@ WrongRewrites::WrongRewrites(const Graph& a, const Graph& b, std::uint64_t seed)
     : a_(a),
       b_(b),
       dice_(seed),
+      copies_dice_(seed),
       paired_(std::make_unique<PairedNodes>(a, b)),
       faults_(std::make_unique<LieMaker>(a, b, static_cast<std::uint32_t>(seed))) {}
 WrongRewrites::~WrongRewrites() = default;
 
 std::optional<Mutant> WrongRewrites::make() {
-  switch (dice_.below(11)) {
+  if (copies_dice_.one_in(11)) return return_copies();
+  switch (dice_.below(10)) {
     case 0:
       return make_fault();
     case 1:
@@ -84,8 +86,6 @@ std::optional<Mutant> WrongRewrites::make() {
     case 5:
     case 6:
       return change_calls();
-    case 7:
-      return return_copies();
     default:
       return WrongChain(a_, b_, *paired_, dice_).make();
   }
@@ -131,7 +131,7 @@ std::optional<Mutant> WrongRewrites::make_fault() {
 }
 
 std::optional<Mutant> WrongRewrites::return_copies() {
-  ReturnedCopies copies(a_, b_, *paired_, dice_);
+  ReturnedCopies copies(a_, b_, *paired_, copies_dice_);
   if (!copies.make()) return std::nullopt;
   return Mutant{copies.take_a(), copies.take_b(), "returned copy", copies.what(), true};
 }

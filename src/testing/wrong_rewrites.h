@@ -54,7 +54,7 @@ class WrongRewrites {
 
   const Graph& a_;
   const Graph& b_;
-  Dice dice_;
+  Dice dice_, copies_dice_;  // two, so that copies leave all other mutants of a seed as they are
   std::unique_ptr<PairedNodes> paired_;
   std::unique_ptr<LieMaker> faults_;
 };
