@@ -5,9 +5,11 @@
 
 #include <cstdint>
 
-#include "replay/kernels/device/task_list.h"
+#include "replay/kernels/tasks/task_list.h"
 
 namespace epweave::replay::device {
+
+using namespace tasks;
 
 // Launches a kernel of EPWEAVE_DEVICE_BLOCK_TASKS with `blocks` blocks of threads (1 to
 // 2^31 - 1). cudaErrorInvalidValue: a kind that is not of these.

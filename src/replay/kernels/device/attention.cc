@@ -141,14 +141,14 @@ void Attention::forward_slab(const Slab& slab, const Forward& result) {
   kind_.mask(slab, scores, cover_of(slab));
   const Tensor rows = as_matrix(scores, slab.rows(), slab.keys);
   const Tensor maximum = scratch_.maximum_of_rows(rows, NanRule::kWins);
-  scratch_.map_into(rows, ElementOp::kShiftedExp, {&rows, &maximum});
+  scratch_.map_into<math::ShiftedExp>(rows, Value(), rows, maximum);
   const Tensor total = scratch_.sum_rows(rows);
   const Tensor out = queries_of(slab, result.out);
   multiply({heads_of(scores), keys_of(slab, p_.value), out, slab.share}, cover_rows(slab, Side::kQueries));
   const Tensor out_rows = as_matrix(out, slab.rows(), p_.value_depth);
-  scratch_.map_into(out_rows, ElementOp::kDivideRow, {&out_rows, &total, &maximum});
+  scratch_.map_into<math::DivideRow>(out_rows, Value(), out_rows, total, maximum);
   const Tensor lse = column_of(slab, result.lse);
-  scratch_.launcher().map({ElementOp::kLogSumExp, DType::kFloat64, lse, {&maximum, &total}, 2, {}});
+  launcher_of(scratch_).map({ElementOp::kLogSumExp, DType::kFloat64, lse, {&maximum, &total}, 2, {}});
   cpu::copy_elements(maximum, column_of(slab, result.maximum));
 }
 
@@ -179,16 +179,16 @@ void Attention::backward_slab(const Slab& slab, const Saved& saved, const Gradie
   if (kind_.modifies_gradient()) cpu::copy_elements(scores, scores_of(slab, before_));
   kind_.modify(slab, scores);
   kind_.mask(slab, scores, cover_of(slab));
-  scratch_.map_into(weight_rows, ElementOp::kShiftedExp, {&score_rows, &lse});
+  scratch_.map_into<math::ShiftedExp>(weight_rows, Value(), score_rows, lse);
   accumulate(slab, transposed(heads_of(weights)), grad_out, keys_of(slab, grads.value));
 
   const Tensor by_head = heads_of(grad);
   const Cover cover = cover_rows(slab, Side::kQueries);
   multiply({grad_out, transposed(keys_of(slab, p_.value)), by_head, slab.share, Into::kScores, cover}, {});
-  scratch_.map_into(grad_rows, ElementOp::kSubScaled, {&grad_rows, &delta}, Value(1.0));
-  scratch_.map_into(grad_rows, ElementOp::kMul, {&weight_rows, &grad_rows});
+  scratch_.map_into<math::Difference>(grad_rows, Value(), grad_rows, delta);
+  scratch_.map_into<math::Mul>(grad_rows, Value(), weight_rows, grad_rows);
   if (kind_.modifies_gradient()) kind_.modify_backward(slab, scores_of(slab, before_), grad);
-  scratch_.map_into(grad, ElementOp::kKeepGradient, {&scores, &grad}, Value(p_.scale));
+  scratch_.map_into<math::KeepGradient>(grad, Value(p_.scale), scores, grad);
   multiply({by_head, keys_of(slab, p_.key), queries_of(slab, grads.query), slab.share}, cover);
   accumulate(slab, transposed(by_head), queries_of(slab, p_.query), keys_of(slab, grads.key));
 }
@@ -230,17 +230,17 @@ void Attention::find_scaled_scores(const Slab& slab, const Tensor& scores) {
             Into::kScores, cover_rows(slab, Side::kQueries)},
            {});
   const Tensor scale = scratch_.filled(DType::kFloat32, {}, Value(p_.scale));
-  scratch_.map_into(scores, ElementOp::kMul, {&scores, &scale});
+  scratch_.map_into<math::Mul>(scores, Value(), scores, scale);
 }
 
 Tensor Attention::delta_of(const Slab& slab, const Saved& saved) {
   const Tensor out = as_matrix(queries_of(slab, saved.out), slab.rows(), p_.value_depth);
   const Tensor grad = as_matrix(queries_of(slab, saved.grad_out), slab.rows(), p_.value_depth);
-  const Tensor products = scratch_.map(ElementOp::kMul, {&out, &grad});
+  const Tensor products = scratch_.map<math::Mul>(out, grad);
   const Tensor delta = scratch_.sum_rows(products);
   if (!saved.grad_lse) return delta;
   const Tensor grad_lse = column_of(slab, *saved.grad_lse);
-  return scratch_.map(ElementOp::kSubScaled, {&delta, &grad_lse}, Value(1.0));
+  return scratch_.map<math::Difference>(delta, grad_lse);
 }
 
 Cover Attention::cover_rows(const Slab& slab, Side side) const {
@@ -261,7 +261,7 @@ void Attention::multiply(const Product& product, const Cover& summed) {
   task.summed = summed;
   if (product.into == Into::kScores) task.wanted = *product.wanted;
   task.accumulates = product.into == Into::kSum;
-  launch_product(scratch_.launcher(), task, product.a.sizes[0],
+  launch_product(launcher_of(scratch_), task, product.a.sizes[0],
                  {&product.a, &product.b, &product.c, &cover_});
 }
 
@@ -293,7 +293,7 @@ void drop_pairs(Scratch& scratch, const AttentionProblem& p, const Slab& slab, c
     task.mask = mask.data;
     std::copy(mask.strides + 1, mask.strides + 4, task.mask_strides);
   }
-  scratch.launcher().launch(task, scores.numel(), {&scores, &cover, dropped.mask});
+  launcher_of(scratch).launch(task, scores.numel(), {&scores, &cover, dropped.mask});
 }
 
 Tensor store_attention(KernelCall& call, std::size_t i, const Tensor& like, const Tensor& values) {

@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
+#include "replay/kernels/device/launcher.h"
 #include "replay/kernels/device/product.h"
-#include "replay/kernels/device/scratch.h"
 #include "replay/kernels/ops/attention_call.h"
 
 namespace epweave::replay::device {

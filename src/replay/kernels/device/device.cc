@@ -19,35 +19,6 @@
 namespace epweave::replay::device {
 namespace {
 
-std::string describe_fault(const Fault& fault) {
-  switch (static_cast<FaultCode>(fault.code)) {
-    case FaultCode::kNone:
-      break;
-    case FaultCode::kIndex:
-      return fmt::format("index {} is out of range for a dimension of {}", fault.value, fault.limit);
-    case FaultCode::kDivision:
-      return "integer division by zero";
-    case FaultCode::kOffsets:
-      return fmt::format("offs must ascend within the dimension of {}, found {}", fault.limit, fault.value);
-    case FaultCode::kCount:
-      return fmt::format("the count {} is negative", fault.value);
-    case FaultCode::kTotal:
-      return fmt::format("output_size is {} but the counts add up to {}", fault.limit, fault.value);
-    case FaultCode::kBlock:
-      return fmt::format("{} in a block table, of {}", fault.value, fault.limit);
-    case FaultCode::kTwice:
-      return fault.limit == 0
-                 ? fmt::format("key block {} is listed twice", fault.value)
-                 : fmt::format("the block tables by query and by key name different pairs (key block {})",
-                               fault.value);
-    case FaultCode::kAssertion:
-      return "assertion failed";
-    case FaultCode::kInterval:
-      return "histc: bins and an interval";
-  }
-  return "an unknown fault";
-}
-
 class EventHolder {
  public:
   explicit EventHolder(DeviceApi& api, Timing timing = Timing::kNone) : api_(api) {

@@ -9,9 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "replay/kernels/device/task_list.h"
+#include "replay/kernels/tasks/task_list.h"
 
 namespace epweave::replay::device {
+
+using namespace tasks;  // NOLINT: what a device runs
 
 using Error = const char*;
 struct StreamTag;

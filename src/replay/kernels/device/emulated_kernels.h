@@ -5,14 +5,12 @@
 #include <cstring>
 #include <vector>
 
-#include "replay/kernels/device/task_list.h"
-
-#if defined(__x86_64__)
-#define EPWEAVE_AVX2 __attribute__((target("avx2,fma")))
-#define EPWEAVE_AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")))
-#endif
+#include "replay/kernels/host/levels.h"
+#include "replay/kernels/tasks/task_list.h"
 
 namespace epweave::replay::device {
+
+using namespace tasks;  // NOLINT: what a device runs
 
 template <class Task>
 [[gnu::always_inline]] inline void run_threads(const Task& task, std::int64_t count) {
@@ -68,13 +66,16 @@ template <class Task>
 void run_emulated(const void* bytes, std::int64_t count) {
   Task task;
   std::memcpy(static_cast<void*>(&task), bytes, sizeof task);
+  switch (cpu::level()) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-    return run_avx512(task, count);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_avx2(task, count);
+    case cpu::Level::kAvx512:
+      return run_avx512(task, count);
+    case cpu::Level::kAvx2:
+      return run_avx2(task, count);
 #endif
-  run_base(task, count);
+    default:
+      return run_base(task, count);
+  }
 }
 
 // The kernels of EPWEAVE_DEVICE_BLOCK_TASKS, compiled apart.

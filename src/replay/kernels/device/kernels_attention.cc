@@ -24,9 +24,9 @@ class DotProduct : public AttentionKind {
   Tensor cover() override {
     const Tensor cover = scratch_.make(DType::kUint8, {p_.batches, p_.heads, p_.q_blocks(), p_.k_blocks()});
     if (is_causal_)
-      scratch_.launcher().launch(CausalCoverTask{p_.q_blocks(), p_.k_blocks(), p_.q_block, p_.k_block,
-                                                 p_.queries, cover.data<std::uint8_t>()},
-                                 cover.numel(), {&cover});
+      launcher_of(scratch_).launch(CausalCoverTask{p_.q_blocks(), p_.k_blocks(), p_.q_block, p_.k_block,
+                                                   p_.queries, cover.data<std::uint8_t>()},
+                                   cover.numel(), {&cover});
     else
       cpu::fill_elements(cover, Value(std::int64_t{2}));
     return cover;
@@ -46,9 +46,9 @@ class DotProduct : public AttentionKind {
     const Tensor bias = scratch_.copied(part, DType::kFloat32);
     if (part.dtype == DType::kBool) {
       const Tensor zero = scratch_.filled(DType::kFloat32, {}, Value(0.0));
-      scratch_.map_into(bias, ElementOp::kKeepScore, {&bias, &zero});
+      scratch_.map_into<math::KeepScore>(bias, Value(), bias, zero);
     }
-    scratch_.map_into(scores, ElementOp::kAddScaled, {&scores, &bias}, Value(1.0));
+    scratch_.map_into<math::AddScaled>(scores, Value(1.0), scores, bias);
   }
   void mask(const Slab& slab, const Tensor& scores, const Tensor& cover) override {
     if (is_causal_) drop_pairs(scratch_, p_, slab, scores, cover, {nullptr, true});

@@ -28,9 +28,10 @@ class Flex : public AttentionKind {
     if (functions_.joint != nullptr && !tables_[6].is_none()) {
       // The backward kernels of others find the queries of a key in tables of their own.
       const Tensor by_key = cover_of(6, {p_.k_blocks(), p_.q_blocks()});
-      scratch_.launcher().launch(CompareCoverTask{by_query.data<std::uint8_t>(), by_key.data<std::uint8_t>(),
-                                                  p_.q_blocks(), p_.k_blocks(), scratch_.launcher().sink()},
-                                 by_query.numel(), {&by_query, &by_key});
+      launcher_of(scratch_).launch(
+          CompareCoverTask{by_query.data<std::uint8_t>(), by_key.data<std::uint8_t>(), p_.q_blocks(),
+                           p_.k_blocks(), launcher_of(scratch_).sink()},
+          by_query.numel(), {&by_query, &by_key});
     }
     return by_query;
   }
@@ -86,10 +87,10 @@ class Flex : public AttentionKind {
       if (blocks.rows > sizes[2] || (sizes[0] != 1 && sizes[0] < p_.batches) ||
           (sizes[1] != 1 && sizes[1] < p_.heads))
         throw KernelError("flex_attention: the block tables are too small for the queries and keys");
-      scratch_.launcher().launch(
+      launcher_of(scratch_).launch(
           CoverTask{counts.data<std::int64_t>(), indices.data<std::int64_t>(), sizes[0], sizes[1], sizes[2],
                     sizes[3], p_.heads, blocks.rows, blocks.columns, cover.data<std::uint8_t>(),
-                    static_cast<std::uint8_t>(table == first ? 1 : 2), scratch_.launcher().sink()},
+                    static_cast<std::uint8_t>(table == first ? 1 : 2), launcher_of(scratch_).sink()},
           p_.batches * p_.heads * blocks.rows, {&counts, &indices, &cover});
     }
     return cover;
@@ -105,7 +106,7 @@ class Flex : public AttentionKind {
   }
   Tensor range(std::int64_t first, std::int64_t count, Extents sizes) {
     const Tensor tensor = scratch_.make(DType::kInt32, std::move(sizes));
-    scratch_.launcher().progress(tensor.view({count}, {1}, 0), first, std::int64_t{1});
+    launcher_of(scratch_).progress(tensor.view({count}, {1}, 0), first, std::int64_t{1});
     return tensor;
   }
   std::vector<Value> positions(const Slab& slab) {
@@ -133,9 +134,9 @@ Value flex_attention(KernelCall& call) {
   const Attention::Forward forward = Attention(scratch, p, kind).forward();
   Tensor out = store_result(call, 0, query.dtype, forward.out.sizes, forward.out);
   const Tensor ln2 = scratch.filled(DType::kFloat64, {}, Value(kLn2));
-  const Tensor lse = scratch.map(ElementOp::kDiv, {&forward.lse, &ln2});
+  const Tensor lse = scratch.map<math::Div>(forward.lse, ln2);
   const Tensor wide = scratch.copied(forward.maximum, DType::kFloat64);
-  const Tensor maximum = scratch.map(ElementOp::kDiv, {&wide, &ln2});
+  const Tensor maximum = scratch.map<math::Div>(wide, ln2);
   const Extents sizes{p.batches, p.heads, p.queries};
   Tensor lse_out = store_result(call, 1, DType::kFloat32, sizes, lse);
   Tensor maximum_out = store_result(call, 2, DType::kFloat32, sizes, maximum);
@@ -151,19 +152,18 @@ Value flex_attention_backward(KernelCall& call) {
   AttentionProblem p = read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)}, call.real(10));
   Flex kind(scratch, p, call[9].items(), {&call[7], &call[8], &call[12], &call[13]});
   const Tensor ln2 = scratch.filled(DType::kFloat64, {}, Value(kLn2));
-  // log 2 units to natural ones, in float64, rounded to float32.
-  const auto rescaled = [&](const Tensor& tensor, ElementOp op) {
+  // Units of log 2 and natural ones, in float64, rounded to float32.
+  const auto rescaled = [&](const Tensor& tensor, auto op) {
     const Tensor wide = scratch.copied(tensor, DType::kFloat64);
-    const Tensor natural = scratch.map(op, {&wide, &ln2});
-    return scratch.copied(natural, DType::kFloat32);
+    return scratch.copied(scratch.map<decltype(op)>(wide, ln2), DType::kFloat32);
   };
   Attention::Saved saved;
   saved.out = scratch.dense(call.tensor(3), DType::kFloat32);
-  saved.lse = rescaled(scratch.dense(call.tensor(4), DType::kFloat32), ElementOp::kMul);
+  saved.lse = rescaled(scratch.dense(call.tensor(4), DType::kFloat32), math::Mul());
   saved.grad_out = call[5].is_none() ? scratch.filled(DType::kFloat32, saved.out.sizes, Value(0.0))
                                      : scratch.dense(call.tensor(5), DType::kFloat32);
   if (!call[6].is_none())
-    saved.grad_lse = rescaled(scratch.dense(call.tensor(6), DType::kFloat32), ElementOp::kDiv);
+    saved.grad_lse = rescaled(scratch.dense(call.tensor(6), DType::kFloat32), math::Div());
   const Attention::Gradients grads = Attention(scratch, p, kind).backward(saved);
   return Value::tuple({store_attention(call, 0, query, grads.query),
                        store_attention(call, 1, call.tensor(1), grads.key),

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "replay/kernels/device/kernels.h"
+#include "replay/kernels/device/launcher.h"
 #include "replay/kernels/device/product.h"
-#include "replay/kernels/device/scratch.h"
 #include "replay/kernels/host/elements.h"
 #include "replay/kernels/ops/matrix_calls.h"
 
@@ -174,8 +174,8 @@ Value add_product(KernelCall& call, const Extents& sizes) {
   const DType dtype = with_float(a.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
   Scratch scratch(call);
   const Tensor product = scratch.make(dtype, sizes), alpha = scratch.filled(dtype, {}, call[4]);
-  multiply(scratch.launcher(), a, b, product);
-  scratch.map_into(out, ElementOp::kScaledSum, {&alpha, &product, &self}, call[3]);
+  multiply(launcher_of(call), a, b, product);
+  scratch.map_into<math::ScaledSum>(out, call[3], alpha, product, self);
   return out;
 }
 Value addmm(KernelCall& call) {
@@ -271,11 +271,11 @@ Value grouped_mm(KernelCall& call) {
   Scratch scratch(call);
   Tensor out = call.make_result(0, call[4].is<DType>() ? call[4].as<DType>() : a.dtype, layout.sizes);
   cpu::fill_elements(out, Value(std::int64_t{0}));
-  if (scratch.launcher().has_library()) {
+  if (launcher_of(call).has_library()) {
     if (layout.by == GroupedBy::kNothing)
-      multiply_by_library(scratch.launcher(), {a, b, out}, 0);
+      multiply_by_library(launcher_of(call), {a, b, out}, 0);
     else
-      multiply_groups_by_library(scratch.launcher(), {a, b, out}, layout, call.tensor(2));
+      multiply_groups_by_library(launcher_of(call), {a, b, out}, layout, call.tensor(2));
     return out;
   }
   MatmulProblem task{};
@@ -286,7 +286,7 @@ Value grouped_mm(KernelCall& call) {
   task.columns = b.sizes.back();
   task.depth = a.sizes.back();
   task.grouped = layout.by;
-  Launcher& launcher = scratch.launcher();
+  Launcher& launcher = launcher_of(call);
   if (layout.by == GroupedBy::kNothing) {
     launch_product(launcher, task, layout.groups, {&a, &b, &out});
     return out;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "replay/kernels/host/elements.h"
 
@@ -26,98 +25,7 @@ void merge_dimensions(Shape& shape, std::span<Strided* const> operands) {
   shape.rank = rank;
 }
 
-bool is_computed(DType dtype) {
-  try {
-    stored_of(dtype);
-    return true;
-  } catch (const KernelError&) {
-    return false;
-  }
-}
-
 }  // namespace
-
-Compute compute_of(DType dtype) {
-  switch (cpu::compute_of(dtype)) {
-    case cpu::Compute::kFloat:
-      return Compute::kFloat;
-    case cpu::Compute::kDouble:
-      return Compute::kDouble;
-    case cpu::Compute::kInt:
-      return Compute::kInt;
-    case cpu::Compute::kComplex:
-      break;
-  }
-  return Compute::kComplex;
-}
-
-Stored stored_of(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return Stored::kBool;
-    case DType::kUint8:
-      return Stored::kUint8;
-    case DType::kInt8:
-      return Stored::kInt8;
-    case DType::kInt16:
-      return Stored::kInt16;
-    case DType::kUint16:
-      return Stored::kUint16;
-    case DType::kInt32:
-      return Stored::kInt32;
-    case DType::kUint32:
-      return Stored::kUint32;
-    case DType::kInt64:
-      return Stored::kInt64;
-    case DType::kBfloat16:
-      return Stored::kBfloat16;
-    case DType::kFloat16:
-      return Stored::kFloat16;
-    case DType::kFloat32:
-      return Stored::kFloat32;
-    case DType::kFloat64:
-      return Stored::kFloat64;
-    case DType::kComplex64:
-      return Stored::kComplex64;
-    default:
-      throw KernelError("no kernel computes with " + std::string(info(dtype).name));
-  }
-}
-
-Number number_of(const Value& value) {
-  Number number{};
-  if (value.is_none()) return number;
-  if (value.is<std::complex<double>>()) {
-    const auto& pair = value.as<std::complex<double>>();
-    number.re = static_cast<float>(pair.real());
-    number.im = static_cast<float>(pair.imag());
-    return number;
-  }
-  number.real = value.real();
-  number.whole = cpu::number_as<std::int64_t>(value);
-  number.re = static_cast<float>(number.real);
-  return number;
-}
-
-Shape shape_of(std::span<const std::int64_t> sizes) {
-  if (sizes.size() > static_cast<std::size_t>(kMaxRank))
-    throw KernelError("kernels of devices have at most " + std::to_string(kMaxRank) + " dimensions");
-  Shape shape{};
-  shape.rank = static_cast<int>(sizes.size());
-  std::copy(sizes.begin(), sizes.end(), shape.sizes);
-  shape.is_small = count_elements(sizes) <= std::numeric_limits<std::int32_t>::max();
-  return shape;
-}
-
-Strided strided(const Tensor& tensor, std::span<const std::int64_t> sizes) {
-  const cpu::Operand operand = cpu::broadcast_operand(tensor, sizes);
-  static_cast<void>(shape_of(sizes));  // refuses too many dimensions
-  Strided result{};
-  result.data = operand.data;
-  std::copy(operand.strides.begin(), operand.strides.end(), result.strides);
-  result.stored = is_computed(tensor.dtype) ? stored_of(tensor.dtype) : Stored::kUint8;
-  return result;
-}
 
 void Launcher::map(const MapRequest& request) {
   const Tensor& out = request.out;
@@ -174,6 +82,13 @@ void Launcher::progress(const Tensor& out, const Value& start, const Value& step
   task.step = number_of(step);
   task.is_whole = !start.is<double>();
   launch(task, out.numel(), {&out});
+}
+
+void Launcher::launch(const TaskRequest& request) {
+  if (request.count == 0) return;
+  for (const Tensor* tensor : request.tensors)
+    if (tensor != nullptr) pool_->use(*tensor->storage, stream_);
+  check(api_.launch(stream_, request.kind, request.task, request.count), "launch a kernel");
 }
 
 Tensor Launcher::place(const Tensor& host) {

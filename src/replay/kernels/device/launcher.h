@@ -5,29 +5,13 @@
 #include "replay/cublas/products.h"
 #include "replay/kernels/device/pool.h"
 #include "replay/kernels/kernel.h"
-#include "replay/kernels/queue.h"
+#include "replay/kernels/shared/queue.h"
+#include "replay/kernels/shared/scratch.h"
 
 namespace epweave::replay::device {
 
-// The compute type of a dtype's kernels, and how its elements lie in memory. Throw KernelError for
-// dtypes that no kernel computes with.
-Compute compute_of(DType dtype);
-Stored stored_of(DType dtype);
-Number number_of(const Value& value);
-
-// The tensor broadcast to `sizes` (aligned at the last dimension).
-Strided strided(const Tensor& tensor, std::span<const std::int64_t> sizes);
-Shape shape_of(std::span<const std::int64_t> sizes);
-
-// Bytes between the fields become 0, so that equal tasks have equal bytes (graph_recorder.h). Where
-// the compiler cannot do that, equal tasks may be taken for different ones, never different ones
-// for equal.
-template <class Task>
-void clear_padding([[maybe_unused]] Task& task) {
-#if __has_builtin(__builtin_clear_padding)
-  __builtin_clear_padding(&task);
-#endif
-}
+using cpu::compute_of;
+using namespace shared;  // NOLINT: what kernels are composed of
 
 class Launcher : public Queue, public Memory {
  public:
@@ -41,17 +25,13 @@ class Launcher : public Queue, public Memory {
   }
   Tensor place(const Tensor& host) override;
 
+  void launch(const TaskRequest& request) override;
   // Runs task.run(0 .. count - 1). `tensors`: all that it reads and writes.
   template <class Task>
   void launch(const Task& task, std::int64_t count, std::initializer_list<const Tensor*> tensors) {
-    if (count == 0) return;
-    for (const Tensor* tensor : tensors)
-      if (tensor != nullptr) pool_->use(*tensor->storage, stream_);
-    Task sent = task;
-    clear_padding(sent);
-    check(api_.launch(stream_, kind_of<Task>, &sent, count), "launch a kernel");
+    shared::launch(*this, task, count, tensors);
   }
-  FaultSink sink() const { return {fault_, site_}; }
+  FaultSink sink() const override { return {fault_, site_}; }
   void set_site(NodeId node) { site_ = node.index(); }
 
   // In native math, who computes products; else null.
@@ -62,8 +42,7 @@ class Launcher : public Queue, public Memory {
   cublas::Kernel multiply_by_library(const cublas::Product& product,
                                      std::initializer_list<const Tensor*> tensors);
 
-  // The host waits for the stream: the elements in the same strides, in host memory.
-  Tensor download(const Tensor& tensor);
+  Tensor download(const Tensor& tensor) override;
   // The elements of a tensor of integers. The host waits for them once, as long as no one forgets
   // them.
   std::vector<std::int64_t> read_once(const Tensor& tensor);
@@ -96,5 +75,8 @@ class Launcher : public Queue, public Memory {
 
 // The launcher of a call: its memory's.
 Launcher& launcher_of(KernelCall& call);
+inline Launcher& launcher_of(Scratch& scratch) {
+  return static_cast<Launcher&>(*scratch.queue());
+}
 
 }  // namespace epweave::replay::device

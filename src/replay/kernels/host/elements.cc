@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "replay/kernels/host/vector_math.h"
-#include "replay/kernels/queue.h"
+#include "replay/kernels/shared/queue.h"
 
 namespace epweave::replay::cpu {
 namespace {
@@ -257,6 +257,17 @@ std::size_t checked_dim(std::int64_t dim, std::size_t rank) {
   return static_cast<std::size_t>(dim < 0 ? dim + extent : dim);
 }
 
+// Elements that lie as they are computed with are read and written in place. A result that may lie
+// in an input's memory is not: what is read must not change before it is.
+template <class C>
+constexpr DType kDTypeOf = DType::kInt64;
+template <>
+constexpr DType kDTypeOf<float> = DType::kFloat32;
+template <>
+constexpr DType kDTypeOf<double> = DType::kFloat64;
+template <>
+constexpr DType kDTypeOf<Complex> = DType::kComplex64;
+
 template <class C, class R, std::size_t N>
 void map_each_run(const Tensor& out, const std::array<const Tensor*, N>& inputs,
                   const RunFunction<C, R, N>& f) {
@@ -264,9 +275,15 @@ void map_each_run(const Tensor& out, const std::array<const Tensor*, N>& inputs,
   operands[0] = broadcast_operand(out, out.sizes);
   for (std::size_t k = 0; k < N; ++k) operands[k + 1] = broadcast_operand(*inputs[k], out.sizes);
   const Walk<N + 1> walk(out.sizes, std::move(operands));
+  const auto lies_as = [&](std::size_t k, DType dtype) {
+    return walk.dtype(k) == dtype && walk.run_stride(k) == 1;
+  };
+  const bool writes_in_place =
+      lies_as(0, kDTypeOf<R>) && std::none_of(inputs.begin(), inputs.end(), [&](const Tensor* input) {
+        return input->storage == out.storage;
+      });
   std::array<std::array<C, kRun>, N> in;
   std::array<const C*, N> runs;
-  for (std::size_t k = 0; k < N; ++k) runs[k] = in[k].data();
   std::array<R, kRun> result;
   walk.for_each_run([&](const std::array<std::byte*, N + 1>& at) {
     for (std::int64_t first = 0; first < walk.run_length(); first += kRun) {
@@ -274,8 +291,17 @@ void map_each_run(const Tensor& out, const std::array<const Tensor*, N>& inputs,
       const auto place = [&](std::size_t k) {
         return at[k] + first * walk.run_stride(k) * static_cast<std::int64_t>(info(walk.dtype(k)).bytes);
       };
-      for (std::size_t k = 0; k < N; ++k)
-        load<C>(place(k + 1), walk.dtype(k + 1), walk.run_stride(k + 1), n, in[k].data());
+      for (std::size_t k = 0; k < N; ++k) {
+        runs[k] = in[k].data();
+        if (lies_as(k + 1, kDTypeOf<C>))
+          runs[k] = reinterpret_cast<const C*>(place(k + 1));
+        else
+          load<C>(place(k + 1), walk.dtype(k + 1), walk.run_stride(k + 1), n, in[k].data());
+      }
+      if (writes_in_place) {
+        f(n, reinterpret_cast<R*>(place(0)), runs);
+        continue;
+      }
       f(n, result.data(), runs);
       store<R>(result.data(), place(0), walk.dtype(0), walk.run_stride(0), n);
     }

@@ -25,7 +25,7 @@ namespace epweave::replay::cpu {
 
 using math::Complex;
 
-enum class Compute : std::uint8_t { kFloat, kDouble, kInt, kComplex };
+using math::Compute;
 Compute compute_of(DType dtype);  // throws KernelError for dtypes that no kernel computes in (float8, ...)
 
 template <class T>

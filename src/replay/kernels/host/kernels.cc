@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "replay/kernels/shared/kernels.h"
+
 namespace epweave::replay {
 
 std::span<const KernelRow> cpu_kernel_rows() {
@@ -9,9 +11,8 @@ std::span<const KernelRow> cpu_kernel_rows() {
     std::vector<KernelRow> rows;
     for (const std::span<const KernelRow> family :
          {cpu::activation_rows(), cpu::attention_rows(), cpu::copy_rows(), cpu::factory_rows(),
-          cpu::flex_attention_rows(), cpu::index_rows(), cpu::indexed_rows(), cpu::loss_rows(),
-          cpu::matmul_rows(), cpu::normalise_rows(), cpu::pointwise_rows(), cpu::rearrange_rows(),
-          cpu::reduce_rows(), cpu::slice_rows(), cpu::sort_rows(), cpu::statistics_rows(), cpu::view_rows()})
+          cpu::flex_attention_rows(), cpu::matmul_rows(), cpu::pointwise_rows(), cpu::slice_rows(),
+          cpu::view_rows(), shared::kernel_rows()})
       rows.insert(rows.end(), family.begin(), family.end());
     return rows;
   }();

@@ -1,4 +1,6 @@
-// The CPU's kernels (portable math), one row per op, each family in its file.
+// The CPU's kernels (portable math), one row per op, each family in its file: here those that view,
+// copy, make or map elements, which serve a device too, products and attention; in kernels/shared/
+// those composed of its vocabulary.
 //
 // Orders that the bits depend on, the same for any number of rows, threads and machines:
 //
@@ -35,17 +37,9 @@ std::span<const KernelRow> attention_rows();
 std::span<const KernelRow> copy_rows();
 std::span<const KernelRow> factory_rows();
 std::span<const KernelRow> flex_attention_rows();
-std::span<const KernelRow> index_rows();
-std::span<const KernelRow> indexed_rows();
-std::span<const KernelRow> loss_rows();
 std::span<const KernelRow> matmul_rows();
-std::span<const KernelRow> normalise_rows();
 std::span<const KernelRow> pointwise_rows();
-std::span<const KernelRow> rearrange_rows();
-std::span<const KernelRow> reduce_rows();
 std::span<const KernelRow> slice_rows();
-std::span<const KernelRow> sort_rows();
-std::span<const KernelRow> statistics_rows();
 std::span<const KernelRow> view_rows();
 }  // namespace cpu
 

@@ -5,7 +5,7 @@
 
 #include "replay/kernels/host/elements.h"
 #include "replay/kernels/host/kernels.h"
-#include "replay/kernels/queue.h"
+#include "replay/kernels/shared/queue.h"
 
 namespace epweave::replay::cpu {
 namespace {

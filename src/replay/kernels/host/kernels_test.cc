@@ -390,4 +390,25 @@ TEST_CASE("what flex attention's block tables leave out is not attended to") {
   CHECK_THROWS_AS(flex.backward(got[0].tensor(), got[1].tensor(), f.random({1, 4, 10, 6})), KernelError);
 }
 
+// An index that was expanded is read as one column.
+TEST_CASE("gather and scatter by an expanded index give the bits of its copy") {
+  Fixture f;
+  const Tensor column = f.integers({3, 0, 3, 2}, {4, 1}, DType::kInt64);
+  for (const std::int64_t dim : {0, 1}) {
+    const Tensor self = dim == 0 ? f.random({5, 3}) : f.random({3, 5}),
+                 source = dim == 0 ? f.random({4, 3}) : f.random({3, 4});
+    const Tensor expanded = dim == 0 ? column.view({4, 3}, {1, 0}, 0) : column.view({3, 4}, {0, 1}, 0);
+    const Tensor whole = make_tensor(f.memory(), DType::kInt64, expanded.sizes);
+    cpu::copy_elements(expanded, whole);
+    const auto gathered = [&](const Tensor& index) {
+      return f.run("aten.gather.default", {self, dim, index, false}).tensor();
+    };
+    const auto added = [&](const Tensor& index) {
+      return f.run("aten.scatter_add.default", {self, dim, index, source}).tensor();
+    };
+    CHECK(same_bits(gathered(expanded), gathered(whole)));
+    CHECK(same_bits(added(expanded), added(whole)));
+  }
+}
+
 }  // namespace epweave::replay

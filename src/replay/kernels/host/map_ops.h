@@ -13,7 +13,7 @@
 #include "replay/kernels/host/operands.h"
 #include "replay/kernels/host/vector_math.h"
 #include "replay/kernels/math/element_ops.h"
-#include "replay/kernels/queue.h"
+#include "replay/kernels/shared/queue.h"
 
 namespace epweave::replay::cpu {
 

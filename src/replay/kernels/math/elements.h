@@ -58,6 +58,9 @@ EPWEAVE_HD std::int64_t integer_from(double x) {
   return static_cast<std::int64_t>(x);
 }
 
+// The types above, of a dtype.
+enum class Compute : std::uint8_t { kFloat, kDouble, kInt, kComplex };
+
 // A value of one type as another: C and S are compute types or stored types but the 16-bit floats.
 template <class C, class S>
 EPWEAVE_HD C convert(S value) {

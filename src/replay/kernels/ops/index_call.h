@@ -67,14 +67,4 @@ inline Tensor block_at(const Tensor& tensor, std::size_t index_rank, std::int64_
           Extents(tensor.strides.begin() + skip, tensor.strides.end()), offset, tensor.storage};
 }
 
-// What is done with the element that is there.
-enum class Put : std::uint8_t { kReplace, kAdd };
-
-// Result 0 with the elements of self, to be written.
-inline Tensor copy_of(KernelCall& call, const Tensor& self) {
-  Tensor out = call.make_result(0, self.dtype, self.sizes);
-  copy_elements(self, out);
-  return out;
-}
-
 }  // namespace epweave::replay::cpu

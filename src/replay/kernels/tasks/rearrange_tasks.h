@@ -2,9 +2,9 @@
 // until the host asks.
 #pragma once
 
-#include "replay/kernels/device/tasks.h"
+#include "replay/kernels/tasks/tasks.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::tasks {
 
 // Adds 1; indices of a task may meet here, which no order can be seen in.
 EPWEAVE_HD void count_up(std::int64_t* at) {
@@ -219,4 +219,4 @@ struct LinspaceTask {
   }
 };
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::tasks

@@ -12,9 +12,9 @@
 // faster where it can be used. C++17.
 #pragma once
 
-#include "replay/kernels/device/tasks.h"
+#include "replay/kernels/tasks/tasks.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::tasks {
 
 // What a grouped product's bounds cut: `ends[g]` is where group g ends.
 enum class GroupedBy : std::uint8_t { kNothing, kRows, kColumns, kDepth };
@@ -249,4 +249,4 @@ struct DotTask {
   }
 };
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::tasks

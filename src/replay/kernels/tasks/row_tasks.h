@@ -1,9 +1,9 @@
 // Kernels over rows: sums, extremes, scans, sorts; see tasks.h.
 #pragma once
 
-#include "replay/kernels/device/tasks.h"
+#include "replay/kernels/tasks/tasks.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::tasks {
 
 // `length` elements of a compute type, element j of row r at data[r * row_stride + j * stride].
 
@@ -302,4 +302,4 @@ struct MergeTask {
   EPWEAVE_HD static std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 };
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::tasks

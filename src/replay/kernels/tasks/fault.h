@@ -10,7 +10,7 @@
 
 #include "replay/kernels/math/portable_math.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::tasks {
 
 enum class FaultCode : std::int32_t {
   kNone,
@@ -56,4 +56,4 @@ struct FaultSink {
   }
 };
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::tasks

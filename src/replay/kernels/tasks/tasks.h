@@ -1,16 +1,16 @@
-// What the device's kernels compute, as plain structs that are copied to the device: one source for
-// CUDA and for the host.
+// What kernels compute, as plain structs that are copied to a device: one source for CUDA and for
+// the host.
 //
 // A task is a number of independent indices; `run(i)` does the work of index i, and no index reads
-// what another writes. On a GPU a thread runs one index; the emulated device is a loop. So their
-// indexing and their arithmetic are tested without a GPU. The orders that bits depend on are those
-// of the CPU's kernels (kernels/host/kernels.h); here are no float atomics and nothing else that
-// depends on timing. C++17.
+// what another writes. On a GPU a thread runs one index; on the CPU, and on the emulated device, it
+// is a loop. So their indexing and their arithmetic are tested without a GPU. The orders that bits
+// depend on are those of the CPU's kernels (kernels/host/kernels.h); here are no float atomics and
+// nothing else that depends on timing. C++17.
 #pragma once
 
-#include "replay/kernels/device/fault.h"
 #include "replay/kernels/math/element_ops.h"
 #include "replay/kernels/math/sum_order.h"
+#include "replay/kernels/tasks/fault.h"
 
 // Arrays of a thread stay in registers only if the loops over them are unrolled.
 #if defined(__CUDA_ARCH__)
@@ -27,14 +27,14 @@
 #define EPWEAVE_NO_UNROLL
 #endif
 
-namespace epweave::replay::device {
+namespace epweave::replay::tasks {
 
 using math::ElementOp;
 using math::Stored;
 
 inline constexpr int kMaxRank = 10;
 
-enum class Compute : std::uint8_t { kFloat, kDouble, kInt, kComplex };
+using math::Compute;
 
 // A number in any compute type.
 struct Number {
@@ -186,4 +186,4 @@ struct AssertTask {
   }
 };
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::tasks

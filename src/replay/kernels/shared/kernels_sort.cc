@@ -1,12 +1,9 @@
-// Scans and sorts on the device.
-#include <algorithm>
-
+// Scans and sorts of rows along a dimension. Equal elements keep their order; NaN is the largest.
 #include "ir/types/promotion.h"
-#include "replay/kernels/device/kernels.h"
-#include "replay/kernels/device/scratch.h"
-#include "replay/kernels/host/elements.h"
+#include "replay/kernels/shared/kernels.h"
+#include "replay/kernels/shared/scratch.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::shared {
 namespace {
 
 struct Scan {
@@ -14,52 +11,59 @@ struct Scan {
   ScanOp op;
 };
 // Partial sums or products in ascending order, each rounded when stored only.
-void accumulate(Scratch& scratch, const Tensor& self, const Scan& scan, const Tensor& out) {
-  if (self.rank() == 0) return cpu::copy_elements(self, out);
-  const Tensor x = scratch.copied(with_dim_last(self, scan.dim), computed_dtype(out.dtype));
-  const std::int64_t length = self.sizes[scan.dim];
-  if (x.numel() != 0) scratch.scan_rows(as_matrix(x, x.numel() / length, length), scan.op);
-  cpu::copy_elements(x, with_dim_last(out, scan.dim));
+void accumulate(KernelCall& call, const Scan& scan, const Tensor& out) {
+  Scratch scratch(call);
+  const Rows in = scratch.rows_along(call.tensor(0), scan.dim), rows = scratch.rows_for_along(out, scan.dim);
+  scratch.for_each_block(in, {&rows}, [&](const Block& block) {
+    const Tensor x = block.load_copy(in, computed_dtype(out.dtype));
+    scratch.scan_rows(x, scan.op);
+    block.store(x, rows);
+  });
 }
 Scan read_scan(const KernelCall& call, ScanOp op) {
   return {cpu::checked_dim(call.integer(1), call.tensor(0).rank()), op};
 }
 template <ScanOp op>
 Value cumulate(KernelCall& call) {
-  Scratch scratch(call);
   const Tensor& self = call.tensor(0);
-  Tensor out =
+  const Tensor out =
       call.make_result(0, call[2].is<DType>() ? call[2].as<DType>() : to_sum(self.dtype), self.sizes);
-  accumulate(scratch, self, read_scan(call, op), out);
+  accumulate(call, read_scan(call, op), out);
   return out;
 }
 Value cumsum_in_place(KernelCall& call) {
-  Scratch scratch(call);
-  const Tensor& self = call.tensor(0);
-  accumulate(scratch, self, read_scan(call, ScanOp::kSum), self);
-  return self;
+  accumulate(call, read_scan(call, ScanOp::kSum), call.tensor(0));
+  return call.tensor(0);
 }
 
+// Of equals the last, and a NaN stays.
 Value cummax(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const Tensor values = call.make_result(0, self.dtype, self.sizes),
                positions = call.make_result(1, DType::kInt64, self.sizes);
   const std::size_t dim = cpu::checked_dim(call.integer(1), self.rank());
   Scratch scratch(call);
-  const Tensor x = scratch.copied(with_dim_last(self, dim), computed_dtype(self.dtype)),
-               at = scratch.make(DType::kInt64, x.sizes);
-  const std::int64_t length = self.rank() == 0 ? 1 : self.sizes[dim];
-  with_real(self.dtype, [&](auto zero) {
-    using C = decltype(zero);
-    scratch.launcher().launch(RunningMaximumTask<C>{x.data<C>(), at.data<std::int64_t>(), length},
-                              length == 0 ? 0 : x.numel() / length, {&x, &at});
+  const Rows in = scratch.rows_along(self, dim), value_rows = scratch.rows_for_along(values, dim),
+             position_rows = scratch.rows_for_along(positions, dim);
+  scratch.for_each_block(in, {&value_rows, &position_rows}, [&](const Block& block) {
+    const Tensor x = block.load_copy(in, computed_dtype(self.dtype)),
+                 at = scratch.make(DType::kInt64, x.sizes);
+    with_real(self.dtype, [&](auto zero) {
+      using C = decltype(zero);
+      const std::int64_t count = x.numel() == 0 ? 0 : x.sizes[0];
+      scratch.launch(tasks::RunningMaximumTask<C>{x.data<C>(), at.data<std::int64_t>(), x.sizes[1]}, count,
+                     {&x, &at});
+    });
+    block.store(x, value_rows);
+    block.store(at, position_rows);
   });
-  cpu::copy_elements(x, with_dim_last(values, dim));
-  cpu::copy_elements(at, with_dim_last(positions, dim));
   return Value::tuple({values, positions});
 }
 
+// ---- sorts --------------------------------------------------------------------------------
+
 using Direction = Scratch::Direction;
+// What is sorted: along which dimension, which way, and how many of the first are kept.
 struct Request {
   std::size_t dim = 0;
   Direction direction = Direction::kAscending;
@@ -73,21 +77,24 @@ struct Sorted {
 };
 Sorted sort_along(KernelCall& call, const Request& request) {
   const Tensor& self = call.tensor(0);
-  Scratch scratch(call);
   Extents sizes = self.sizes;
-  const std::int64_t length = self.rank() == 0 ? 1 : self.sizes[request.dim];
   if (self.rank() != 0) sizes[request.dim] = request.count;
-  Sorted sorted{call.make_result(0, self.dtype, sizes), call.make_result(1, DType::kInt64, sizes)};
-  const Tensor x = scratch.dense(with_dim_last(self, request.dim), computed_dtype(self.dtype));
-  if (x.numel() == 0) return sorted;
-  const Scratch::Sorted rows = scratch.sort_rows(as_matrix(x, x.numel() / length, length), request.direction);
-  const auto give = [&](const Tensor& from, const Tensor& to) {
-    const Tensor moved = with_dim_last(to, request.dim);
-    Extents strides = contiguous_strides(x.sizes);  // the first of each row
-    cpu::copy_elements(from.view(moved.sizes, std::move(strides), from.offset), moved);
-  };
-  give(rows.values, sorted.values);
-  give(rows.indices, sorted.indices);
+  const Sorted sorted{call.make_result(0, self.dtype, sizes), call.make_result(1, DType::kInt64, sizes)};
+  if (self.numel() == 0) return sorted;
+  Scratch scratch(call);
+  const Rows in = scratch.rows_along(self, request.dim),
+             values = scratch.rows_for_along(sorted.values, request.dim),
+             indices = scratch.rows_for_along(sorted.indices, request.dim);
+  scratch.for_each_block(in, {&values, &indices}, [&](const Block& block) {
+    const Scratch::Sorted rows =
+        scratch.sort_rows(block.load(in, computed_dtype(self.dtype)), request.direction);
+    const auto first_of_each = [&](const Tensor& matrix) {
+      return scratch.dense(matrix.view({matrix.sizes[0], request.count}, matrix.strides, matrix.offset),
+                           matrix.dtype);
+    };
+    block.store(first_of_each(rows.values), values);
+    block.store(first_of_each(rows.indices), indices);
+  });
   return sorted;
 }
 Request whole(const KernelCall& call, std::size_t dim_param, std::size_t descending_param) {
@@ -110,6 +117,7 @@ Value argsort(KernelCall& call) {
 Value argsort_stable(KernelCall& call) {
   return sort_along(call, whole(call, 2, 3)).indices;
 }
+// The k largest (or smallest), sorted whatever `sorted` says; of equal ones the lower index first.
 Value topk(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const std::size_t dim = cpu::checked_dim(call.integer(2), self.rank());
@@ -137,4 +145,4 @@ std::span<const KernelRow> sort_rows() {
   return kRows;
 }
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::shared

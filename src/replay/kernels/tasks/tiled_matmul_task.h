@@ -7,9 +7,9 @@
 // -0 + 0 is +0), and what lies outside of c is not stored. C++17.
 #pragma once
 
-#include "replay/kernels/device/matmul_task.h"
+#include "replay/kernels/tasks/matmul_task.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::tasks {
 
 // The dimension along which neighbouring elements of an operand lie side by side: the reduced one,
 // or the other one (rows of a, columns of b).
@@ -236,4 +236,4 @@ struct TiledMatmulTask {
   }
 };
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::tasks

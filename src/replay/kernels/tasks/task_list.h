@@ -1,12 +1,12 @@
 // All kernels of the device, by number: what the host names when it launches one.
 #pragma once
 
-#include "replay/kernels/device/index_tasks.h"
-#include "replay/kernels/device/rearrange_tasks.h"
-#include "replay/kernels/device/row_tasks.h"
-#include "replay/kernels/device/tiled_matmul_task.h"
+#include "replay/kernels/tasks/index_tasks.h"
+#include "replay/kernels/tasks/rearrange_tasks.h"
+#include "replay/kernels/tasks/row_tasks.h"
+#include "replay/kernels/tasks/tiled_matmul_task.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::tasks {
 
 // X(name, type); a thread per index.
 // clang-format off
@@ -36,6 +36,7 @@ namespace epweave::replay::device {
   X(CumulativeFloat, CumulativeTask<float>) \
   X(CumulativeDouble, CumulativeTask<double>) \
   X(CumulativeInt, CumulativeTask<std::int64_t>) \
+  X(CumulativeComplex, CumulativeTask<math::Complex>) \
   X(RunningMaximumFloat, RunningMaximumTask<float>) \
   X(RunningMaximumDouble, RunningMaximumTask<double>) \
   X(RunningMaximumInt, RunningMaximumTask<std::int64_t>) \
@@ -52,11 +53,13 @@ namespace epweave::replay::device {
   X(AddBlocksFloat, AddBlocksTask<float>) \
   X(AddBlocksDouble, AddBlocksTask<double>) \
   X(AddBlocksInt, AddBlocksTask<std::int64_t>) \
+  X(AddBlocksComplex, AddBlocksTask<math::Complex>) \
   X(CountUses, CountUsesTask) \
   X(Gather, GatherTask) \
   X(ScatterFloat, ScatterTask<float>) \
   X(ScatterDouble, ScatterTask<double>) \
   X(ScatterInt, ScatterTask<std::int64_t>) \
+  X(ScatterComplex, ScatterTask<math::Complex>) \
   X(ScatterReduceFloat, ScatterReduceTask<float>) \
   X(ScatterReduceDouble, ScatterReduceTask<double>) \
   X(ScatterReduceInt, ScatterReduceTask<std::int64_t>) \
@@ -147,4 +150,4 @@ EPWEAVE_DEVICE_TASKS(EPWEAVE_FITS)
 EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_FITS)
 #undef EPWEAVE_FITS
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::tasks

@@ -1,10 +1,12 @@
-// Ops that read or write blocks named by index tensors, on the device (indexed.h).
-#include "replay/kernels/device/indexed.h"
-#include "replay/kernels/device/kernels.h"
+// Ops that read, write or add to blocks named by index tensors (blocks.h). What is added up is
+// added up in the accumulation type: float32 for the 16-bit floats, rounded once at the end.
 #include "replay/kernels/ops/index_call.h"
-#include "replay/kernels/ops/parts.h"
 
-namespace epweave::replay::device {
+#include "replay/kernels/ops/parts.h"
+#include "replay/kernels/shared/blocks.h"
+#include "replay/kernels/shared/kernels.h"
+
+namespace epweave::replay::shared {
 namespace {
 
 // Where the indexed tensor is empty a fault is raised, and nothing is copied.
@@ -12,12 +14,17 @@ bool can_copy(const Tensor& self) {
   return self.numel() != 0;
 }
 
+// An index of one dimension.
+Tensor as_row(const Tensor& index) {
+  return index.rank() == 0 ? index.view({1}, {1}, index.offset) : index;
+}
+
 Tensor read_indexed(KernelCall& call, const Tensor& self, const std::vector<Value>& indices,
                     Negative negative) {
   Scratch scratch(call);
   const Indexed indexed = resolve(scratch, self, indices, negative);
   Tensor out = call.make_result(0, self.dtype, indexed.sizes);
-  if (can_copy(self)) read_blocks(scratch, self, indexed, index_first(indexed, out));
+  if (can_copy(self)) read_blocks(scratch, self, indexed, cpu::index_first(indexed, out));
   return out;
 }
 Value index(KernelCall& call) {
@@ -30,20 +37,14 @@ Value embedding(KernelCall& call) {
 Value index_select(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const std::size_t dim = cpu::checked_dim(call.integer(1), self.rank());
-  Tensor index = call.tensor(2);
-  if (index.rank() == 0) index = index.view({1}, {1}, index.offset);
-  if (self.rank() > 0) return read_indexed(call, self, index_at(dim, index), Negative::kRefused);
-  const Tensor row = self.view({1}, {1}, self.offset);
-  const Tensor picked = read_indexed(call, row, index_at(0, index), Negative::kRefused);
-  return picked.view({}, {}, picked.offset);
+  const Tensor index = as_row(call.tensor(2));
+  if (self.rank() != 0) return read_indexed(call, self, index_at(dim, index), Negative::kRefused);
+  Scratch scratch(call);
+  resolve(scratch, self.view({1}, {1}, self.offset), {index}, Negative::kRefused);
+  return cpu::copy_of(call);
 }
 
 // ---- writes -------------------------------------------------------------------------------
-
-// A target whose strides are those of its row-major copy: offsets are the same in both.
-bool is_row_major(const Tensor& tensor) {
-  return tensor.strides == contiguous_strides(tensor.sizes);
-}
 
 // target = or += values where the indices are.
 void put_at(Scratch& scratch, const Tensor& target, const std::vector<Value>& indices, const Tensor& values) {
@@ -51,16 +52,24 @@ void put_at(Scratch& scratch, const Tensor& target, const std::vector<Value>& in
   if (count_elements(indexed.sizes) == 0 || !can_copy(target)) return;
   write_blocks(scratch, target, indexed, broadcast_rows(indexed, values));
 }
-void add_at(Scratch& scratch, const Tensor& target, const std::vector<Value>& indices, const Tensor& values) {
-  const Tensor dense = is_row_major(target) ? target : scratch.copied(target, target.dtype);
-  const Indexed indexed = resolve(scratch, dense, indices, Negative::kFromTheEnd);
+struct Place {
+  std::vector<Value> indices;
+  Negative negative;
+};
+// A device adds up 16-bit floats in a row-major copy, where a target that is row-major has its
+// offsets.
+void add_at(Scratch& scratch, const Tensor& target, const Place& place, const Tensor& values) {
+  const bool is_in_place = scratch.queue() == nullptr || target.strides == contiguous_strides(target.sizes);
+  const Tensor sum = is_in_place ? target : scratch.copied(target, target.dtype);
+  const Indexed indexed = resolve(scratch, sum, place.indices, place.negative);
   if (count_elements(indexed.sizes) == 0 || !can_copy(target)) return;
-  add_blocks(scratch, dense, indexed, broadcast_rows(indexed, values));
-  if (!is_row_major(target)) cpu::copy_elements(dense, target);
+  add_blocks(scratch, sum, indexed, broadcast_rows(indexed, values));
+  if (!is_in_place) cpu::copy_elements(sum, target);
 }
 void put_blocks(KernelCall& call, const Tensor& target) {
   Scratch scratch(call);
-  if (call.boolean(3)) return add_at(scratch, target, call[1].items(), call.tensor(2));
+  if (call.boolean(3))
+    return add_at(scratch, target, {call[1].items(), Negative::kFromTheEnd}, call.tensor(2));
   put_at(scratch, target, call[1].items(), call.tensor(2));
 }
 
@@ -81,12 +90,8 @@ void add_rows(KernelCall& call, const Tensor& target) {
   cpu::check_source_rows(target, dim, call.tensor(2).numel(), call.tensor(3));
   const Tensor source = scratch.dense(call.tensor(3), computed_dtype(target.dtype));
   const Tensor alpha = scratch.filled(source.dtype, {}, call[4]);
-  const Tensor scaled = scratch.map(ElementOp::kMul, {&source, &alpha});
-  const Tensor dense = scratch.copied(target, target.dtype);
-  const Indexed indexed = resolve(scratch, dense, index_at(dim, call[2]), Negative::kRefused);
-  if (scaled.numel() == 0 || !can_copy(dense)) return;
-  add_blocks(scratch, dense, indexed, index_first(indexed, scaled));
-  cpu::copy_elements(dense, target);
+  const Tensor scaled = scratch.map<math::Mul>(source, alpha);
+  add_at(scratch, target, {index_at(dim, as_row(call.tensor(2))), Negative::kRefused}, scaled);
 }
 Value index_add(KernelCall& call) {
   Tensor out = cpu::copy_of(call);
@@ -102,10 +107,10 @@ Value index_add_in_place(KernelCall& call) {
 Tensor divide_by_uses(Scratch& scratch, const Indexed& indexed, const Tensor& grad, DType dtype) {
   const Tensor uses = scratch.make(DType::kInt64, {indexed.offsets.numel(), 1});
   const Scratch::Sorted sorted = sort_positions(scratch, indexed);
-  scratch.launcher().launch(CountUsesTask{read_sorted(sorted), uses.data<std::int64_t>()}, uses.numel(),
-                            {&sorted.values, &sorted.indices, &uses});
+  scratch.launch(tasks::CountUsesTask{read_sorted(sorted), uses.data<std::int64_t>()}, uses.numel(),
+                 {&sorted.values, &sorted.indices, &uses});
   const Tensor rows = as_matrix(scratch.dense(grad, dtype), uses.numel(), grad.sizes.back());
-  const Tensor divided = scratch.map(ElementOp::kDiv, {&rows, &uses});
+  const Tensor divided = scratch.map<math::Div>(rows, uses);
   return divided.view(grad.sizes, contiguous_strides(grad.sizes), 0);
 }
 
@@ -114,7 +119,7 @@ Value embedding_backward(KernelCall& call) {
   const Tensor& grad = call.tensor(0);
   cpu::check_gradient_rows(grad, call.tensor(1).numel());
   const std::int64_t weights = call.integer(2), padding = call.integer(3), length = grad.sizes.back();
-  const DType dtype = with_float(grad.dtype, [](auto zero) { return dtype_of<decltype(zero)>; });
+  const DType dtype = floating_dtype(grad.dtype);
   Scratch scratch(call);
   const Tensor sum = scratch.filled(dtype, {weights, length}, Value(0.0));
   const Indexed indexed = resolve(scratch, sum, {call[1]}, Negative::kRefused);
@@ -131,8 +136,7 @@ void copy_rows(KernelCall& call, const Tensor& target) {
   const std::size_t dim = cpu::existing_dim(call.integer(1), target);
   const Tensor &index = call.tensor(2), &source = call.tensor(3);
   cpu::check_source_rows(target, dim, index.numel(), source);
-  put_at(scratch, target, index_at(dim, scratch.dense(index, DType::kInt64).view({index.numel()}, {1}, 0)),
-         source);
+  put_at(scratch, target, index_at(dim, as_row(index)), source);
 }
 Value index_copy(KernelCall& call) {
   Tensor out = cpu::copy_of(call);
@@ -147,7 +151,7 @@ Value index_fill(KernelCall& call) {
   Tensor out = cpu::copy_of(call);
   Scratch scratch(call);
   const std::size_t dim = cpu::existing_dim(call.integer(1), out);
-  put_at(scratch, out, index_at(dim, call[2]), scratch.filled(out.dtype, {}, call[3]));
+  put_at(scratch, out, index_at(dim, as_row(call.tensor(2))), scratch.filled(out.dtype, {}, call[3]));
   return out;
 }
 
@@ -173,4 +177,4 @@ std::span<const KernelRow> index_rows() {
   return kRows;
 }
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::shared

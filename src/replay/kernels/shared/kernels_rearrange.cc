@@ -1,19 +1,17 @@
-// Ops that find, place or count elements, on the device (rearrange_tasks.h). Where the size of the
-// result is what was found, the host waits for it.
-#include <algorithm>
-
-#include "replay/kernels/device/indexed.h"
-#include "replay/kernels/device/kernels.h"
-#include "replay/kernels/device/reduction.h"
-#include "replay/kernels/host/elements.h"
+// Ops that find, place or count elements. Where the size of the result is what was found, the host
+// waits for the device.
 #include "replay/kernels/ops/search_call.h"
+#include "replay/kernels/shared/blocks.h"
+#include "replay/kernels/shared/kernels.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::shared {
 namespace {
+
+using cpu::compute_of;
 
 // One element, read by the host.
 std::int64_t read_integer(Scratch& scratch, const Tensor& tensor, std::int64_t at) {
-  return *scratch.launcher().download(tensor.view({}, {}, tensor.offset + at)).data<std::int64_t>();
+  return *scratch.download(tensor.view({}, {}, tensor.offset + at)).data<std::int64_t>();
 }
 // Partial sums in place.
 void add_up(Scratch& scratch, const Tensor& counts) {
@@ -28,10 +26,10 @@ Value triangle(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   if (self.rank() < 2) throw KernelError("tril and triu: two dimensions or more");
   const Tensor out = call.make_result(0, self.dtype, self.sizes);
-  launcher_of(call).launch(
-      TriangleTask{shape_of(self.sizes), strided(out, self.sizes), strided(self, self.sizes),
-                   self.sizes[self.rank() - 2], self.sizes.back(), call.integer(1), bytes_of_element(self),
-                   side == Side::kLower},
+  Scratch(call).launch(
+      tasks::TriangleTask{shape_of(self.sizes), strided(out, self.sizes), strided(self, self.sizes),
+                          self.sizes[self.rank() - 2], self.sizes.back(), call.integer(1),
+                          bytes_of_element(self), side == Side::kLower},
       self.numel(), {&out, &self});
   return out;
 }
@@ -42,16 +40,16 @@ Value triangle(KernelCall& call) {
 Tensor find_true(Scratch& scratch, const Tensor& tensor, const Extents& sizes) {
   const Tensor flags = scratch.make(DType::kBool, sizes),
                zero = scratch.filled(tensor.dtype, {}, Value(std::int64_t{0}));
-  scratch.map_into(flags, ElementOp::kNotEqual, {&tensor, &zero});
-  const std::int64_t count = flags.numel(), tiles = (count + kFlagsPerTile - 1) / kFlagsPerTile;
+  scratch.map_into<math::NotEqual>(flags, Value(), tensor, zero);
+  const std::int64_t count = flags.numel(), tiles = (count + tasks::kFlagsPerTile - 1) / tasks::kFlagsPerTile;
   if (count == 0) return scratch.make(DType::kInt64, {0});
-  const Flags row{reinterpret_cast<const std::uint8_t*>(flags.bytes()), count};
+  const tasks::Flags row{reinterpret_cast<const std::uint8_t*>(flags.bytes()), count};
   const Tensor ends = scratch.make(DType::kInt64, {tiles});
-  scratch.launcher().launch(CountFlagsTask{row, ends.data<std::int64_t>()}, tiles, {&flags, &ends});
+  scratch.launch(tasks::CountFlagsTask{row, ends.data<std::int64_t>()}, tiles, {&flags, &ends});
   add_up(scratch, ends);
   const Tensor found = scratch.make(DType::kInt64, {read_integer(scratch, ends, tiles - 1)});
-  scratch.launcher().launch(FindFlagsTask{row, ends.data<std::int64_t>(), found.data<std::int64_t>()}, tiles,
-                            {&flags, &ends, &found});
+  scratch.launch(tasks::FindFlagsTask{row, ends.data<std::int64_t>(), found.data<std::int64_t>()}, tiles,
+                 {&flags, &ends, &found});
   return found;
 }
 Value nonzero(KernelCall& call) {
@@ -60,9 +58,9 @@ Value nonzero(KernelCall& call) {
   const Tensor found = find_true(scratch, self, self.sizes);
   const auto rank = static_cast<std::int64_t>(self.rank());
   const Tensor out = call.make_result(0, DType::kInt64, {found.numel(), rank});
-  scratch.launcher().launch(CoordinatesTask{shape_of(self.sizes), found.data<std::int64_t>(),
-                                            out.data<std::int64_t>(), out.strides[0], out.strides[1]},
-                            found.numel() * rank, {&found, &out});
+  scratch.launch(tasks::CoordinatesTask{shape_of(self.sizes), found.data<std::int64_t>(),
+                                        out.data<std::int64_t>(), out.strides[0], out.strides[1]},
+                 found.numel() * rank, {&found, &out});
   return out;
 }
 Value masked_select(KernelCall& call) {
@@ -71,9 +69,9 @@ Value masked_select(KernelCall& call) {
   Scratch scratch(call);
   const Tensor found = find_true(scratch, mask, sizes);
   const Tensor out = call.make_result(0, self.dtype, {found.numel()});
-  scratch.launcher().launch(PickTask{shape_of(sizes), strided(self, sizes), found.data<std::int64_t>(),
-                                     out.bytes(), out.strides[0], bytes_of_element(self)},
-                            found.numel(), {&self, &found, &out});
+  scratch.launch(tasks::PickTask{shape_of(sizes), strided(self, sizes), found.data<std::int64_t>(),
+                                 out.bytes(), out.strides[0], bytes_of_element(self)},
+                 found.numel(), {&self, &found, &out});
   return out;
 }
 
@@ -82,8 +80,8 @@ Value masked_select(KernelCall& call) {
 // One more than the largest element; 0 of no elements.
 std::int64_t read_limit(Scratch& scratch, const Tensor& values) {
   if (values.numel() == 0) return 0;
-  const Reduction all{std::vector<bool>(values.rank(), true), false};
-  return read_integer(scratch, find_in_rows(scratch, values, all, RowOp::kLargest).values, 0) + 1;
+  const Tensor all = as_matrix(values, 1, values.numel());
+  return read_integer(scratch, scratch.find_in_rows(all, RowOp::kLargest).values, 0) + 1;
 }
 Value one_hot(KernelCall& call) {
   Scratch scratch(call);
@@ -95,8 +93,8 @@ Value one_hot(KernelCall& call) {
   Extents sizes = classes.sizes;
   sizes.push_back(count);
   const Tensor ones = scratch.filled(DType::kInt64, sizes, Value(std::int64_t{0}));
-  scratch.launcher().launch(
-      OneHotTask{classes.data<std::int64_t>(), count, ones.data<std::int64_t>(), scratch.launcher().sink()},
+  scratch.launch(
+      tasks::OneHotTask{classes.data<std::int64_t>(), count, ones.data<std::int64_t>(), scratch.sink()},
       classes.numel(), {&classes, &ones});
   return store_result(call, 0, DType::kInt64, sizes, ones);
 }
@@ -124,10 +122,10 @@ Value bincount(KernelCall& call) {
 // Smallest and largest element as doubles.
 Tensor range_of(Scratch& scratch, const Tensor& values) {
   const Tensor range = scratch.make(DType::kFloat64, {2});
-  const Reduction all{{true}, false};
+  const Tensor all = as_matrix(values, 1, values.numel());
   for (const std::int64_t i : {0, 1})
-    cpu::copy_elements(find_in_rows(scratch, values, all, i == 0 ? RowOp::kSmallest : RowOp::kLargest).values,
-                       range.view({1}, {1}, i));
+    cpu::copy_elements(scratch.find_in_rows(all, i == 0 ? RowOp::kSmallest : RowOp::kLargest).values,
+                       range.view({1, 1}, {1, 1}, i));
   return range;
 }
 // histc(self, bins, min, max): both 0: from the smallest to the largest element.
@@ -148,15 +146,14 @@ Value histc(KernelCall& call) {
     cpu::fill_elements(range.view({1}, {1}, 1), Value(high));
   }
   const Tensor counts = scratch.filled(DType::kInt64, {bins}, Value(std::int64_t{0}));
-  scratch.launcher().launch(HistogramTask{values.data<double>(), range.data<double>(), bins,
-                                          counts.data<std::int64_t>(), scratch.launcher().sink()},
-                            values.numel(), {&values, &range, &counts});
+  scratch.launch(tasks::HistogramTask{values.data<double>(), range.data<double>(), bins,
+                                      counts.data<std::int64_t>(), scratch.sink()},
+                 values.numel(), {&values, &range, &counts});
   return store_result(call, 0, self.dtype, {bins}, counts);
 }
 
 Value repeat_interleave(KernelCall& call) {
   Scratch scratch(call);
-  Launcher& launcher = scratch.launcher();
   const Tensor& self = call.tensor(0);
   const Tensor ends = scratch.copied(self, DType::kInt64);
   const std::int64_t rows = ends.numel();
@@ -165,14 +162,14 @@ Value repeat_interleave(KernelCall& call) {
   if (!call[1].is_none()) {
     count = call.integer(1);
   } else if (rows != 0) {  // the host must know the size
-    const Tensor last = launcher.download(ends.view({}, {}, rows - 1));
+    const Tensor last = scratch.download(ends.view({}, {}, rows - 1));
     count = *last.data<std::int64_t>();
     if (count < 0) throw KernelError("the counts add up to " + std::to_string(count));
   }
-  launcher.launch(CheckCountsTask{ends.data<std::int64_t>(), rows, count, launcher.sink()}, 1, {&ends});
+  scratch.launch(tasks::CheckCountsTask{ends.data<std::int64_t>(), rows, count, scratch.sink()}, 1, {&ends});
   const Tensor out = scratch.make(DType::kInt64, {count});
-  launcher.launch(RepeatTask{ends.data<std::int64_t>(), rows, out.data<std::int64_t>()}, count,
-                  {&ends, &out});
+  scratch.launch(tasks::RepeatTask{ends.data<std::int64_t>(), rows, out.data<std::int64_t>()}, count,
+                 {&ends, &out});
   return store_result(call, 0, self.dtype, {count}, out);
 }
 
@@ -193,9 +190,9 @@ Value search(KernelCall& call, const cpu::Search& s) {
   with_real(dtype, [&](auto zero) {
     using C = decltype(zero);
     if constexpr (!std::is_same_v<C, float>)
-      scratch.launcher().launch(SearchTask<C>{boundaries.data<C>(), values.data<C>(), length,
-                                              values.numel() / rows, places.data<std::int64_t>(), s.is_right},
-                                values.numel(), {&boundaries, &values, &places});
+      scratch.launch(tasks::SearchTask<C>{boundaries.data<C>(), values.data<C>(), length,
+                                          values.numel() / rows, places.data<std::int64_t>(), s.is_right},
+                     values.numel(), {&boundaries, &values, &places});
   });
   return store_result(call, 0, s.is_int32 ? DType::kInt32 : DType::kInt64, s.values.sizes, places);
 }
@@ -213,9 +210,9 @@ Value linspace(KernelCall& call) {
     using C = decltype(zero);
     const C start = cpu::number_as<C>(call[0]), end = cpu::number_as<C>(call[1]);
     const C step = steps > 1 ? (end - start) / static_cast<C>(steps - 1) : C(0);
-    Strided to = strided(out, out.sizes);
+    tasks::Strided to = strided(out, out.sizes);
     to.stored = stored_of(out.dtype);
-    launcher_of(call).launch(LinspaceTask<C>{to, start, end, step, steps}, steps, {&out});
+    Scratch(call).launch(tasks::LinspaceTask<C>{to, start, end, step, steps}, steps, {&out});
   });
   return out;
 }
@@ -240,4 +237,4 @@ std::span<const KernelRow> rearrange_rows() {
   return kRows;
 }
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::shared

@@ -1,16 +1,18 @@
-// Ops whose index has the tensor's rank: gather and scatter, on the device (index_tasks.h).
-#include <algorithm>
+// Ops whose index has the tensor's rank: gather and scatter. Sources that meet in one element go in
+// the order of the index.
 #include <optional>
 
-#include "replay/kernels/device/indexed.h"
-#include "replay/kernels/device/kernels.h"
-#include "replay/kernels/ops/index_call.h"
 #include "replay/kernels/ops/parts.h"
+#include "replay/kernels/shared/blocks.h"
+#include "replay/kernels/shared/kernels.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::shared {
 namespace {
 
-AlongIndex along_index(Launcher& launcher, const Tensor& tensor, const Tensor& index, std::size_t dim) {
+using tasks::AlongIndex;
+using tasks::ScatterOp;
+
+AlongIndex along_index(Scratch& scratch, const Tensor& tensor, const Tensor& index, std::size_t dim) {
   cpu::check_index_fits(tensor, index, dim);
   AlongIndex along{};
   along.shape = shape_of(index.sizes);
@@ -18,27 +20,49 @@ AlongIndex along_index(Launcher& launcher, const Tensor& tensor, const Tensor& i
   along.index.stored = stored_of(index.dtype);
   along.dim = static_cast<int>(dim);
   along.limit = tensor.rank() == 0 ? 1 : tensor.sizes[dim];
-  along.sink = launcher.sink();
+  along.sink = scratch.sink();
   return along;
 }
-Strided plain_strides(const Tensor& tensor) {
-  Strided result{};
-  result.data = tensor.bytes();
-  std::copy(tensor.strides.begin(), tensor.strides.end(), result.strides);
-  return result;
+
+// ---- whole rows ---------------------------------------------------------------------------
+
+// An index that names the same rows in every column, as one that was expanded does: its one column.
+std::optional<Tensor> find_shared_column(const Tensor& index, std::size_t dim) {
+  if (index.rank() == 0) return std::nullopt;
+  for (std::size_t d = 0; d < index.rank(); ++d)
+    if (d != dim && index.sizes[d] != 1 && index.strides[d] != 0) return std::nullopt;
+  return index.view({index.sizes[dim]}, {index.strides[dim]}, index.offset);
 }
+// The rows that a column names, of a tensor of the index's rank: an index may cover less than all
+// columns.
+Indexed resolve_rows(Scratch& scratch, Tensor tensor, const Tensor& index, std::size_t dim) {
+  for (std::size_t d = 0; d < tensor.rank(); ++d)
+    if (d != dim) tensor.sizes[d] = index.sizes[d];
+  return resolve(scratch, tensor, index_at(dim, *find_shared_column(index, dim)), Negative::kRefused);
+}
+
+// ---- gather -------------------------------------------------------------------------------
 
 Value gather(KernelCall& call) {
   const Tensor &self = call.tensor(0), &index = call.tensor(2);
   const std::size_t dim = cpu::checked_dim(call.integer(1), self.rank());
   Tensor out = call.make_result(0, self.dtype, index.sizes);
-  Launcher& launcher = launcher_of(call);
-  const AlongIndex along = along_index(launcher, self, index, dim);
-  if (self.numel() == 0 && index.numel() != 0) throw KernelError("gather from an empty tensor");
-  launcher.launch(GatherTask{along, plain_strides(self), plain_strides(out), bytes_of_element(self)},
-                  index.numel(), {&self, &index, &out});
+  Scratch scratch(call);
+  cpu::check_index_fits(self, index, dim);
+  if (index.numel() == 0) return out;
+  if (self.numel() == 0) throw KernelError("gather from an empty tensor");
+  if (find_shared_column(index, dim)) {
+    const Indexed indexed = resolve_rows(scratch, self, index, dim);
+    read_blocks(scratch, self, indexed, cpu::index_first(indexed, out));
+    return out;
+  }
+  const AlongIndex along = along_index(scratch, self, index, dim);
+  scratch.launch(tasks::GatherTask{along, plain_strides(self), plain_strides(out), bytes_of_element(self)},
+                 index.numel(), {&self, &index, &out});
   return out;
 }
+
+// ---- scatter ------------------------------------------------------------------------------
 
 // `target` = or += the source, a tensor (its part under the index) or a number.
 struct Scatter {
@@ -69,21 +93,11 @@ Columns columns_of(const Tensor& index, std::size_t dim) {
   return columns;
 }
 
-// An index that names the same rows in every column, as one that was expanded does: its one column.
-std::optional<Tensor> find_shared_column(const Tensor& index, std::size_t dim) {
-  if (index.rank() == 0) return std::nullopt;
-  for (std::size_t d = 0; d < index.rank(); ++d)
-    if (d != dim && index.sizes[d] != 1 && index.strides[d] != 0) return std::nullopt;
-  return index.view({index.sizes[dim]}, {index.strides[dim]}, index.offset);
-}
 // sum = or += the source at whole rows.
-void scatter_rows_into(Scratch& scratch, Tensor sum, const Tensor& rows, const Scatter& scatter) {
-  const Tensor column = *find_shared_column(scatter.index, scatter.dim);
-  for (std::size_t d = 0; d < sum.rank(); ++d)
-    if (d != scatter.dim) sum.sizes[d] = scatter.index.sizes[d];  // an index may cover less than all columns
-  const Indexed indexed = resolve(scratch, sum, index_at(scatter.dim, column), Negative::kRefused);
-  const Tensor moved = index_first(indexed, rows);
-  if (scatter.adds) return add_blocks_in_place(scratch, sum, indexed, moved);
+void scatter_rows_into(Scratch& scratch, const Tensor& sum, const Tensor& rows, const Scatter& scatter) {
+  const Indexed indexed = resolve_rows(scratch, sum, scatter.index, scatter.dim);
+  const Tensor moved = cpu::index_first(indexed, rows);
+  if (scatter.adds) return add_blocks(scratch, sum, indexed, moved);
   write_blocks(scratch, sum, indexed, moved);
 }
 
@@ -103,16 +117,16 @@ void scatter_into(KernelCall& call, const Tensor& target, const Scatter& scatter
     return cpu::copy_elements(sum, target);
   }
   const Columns columns = columns_of(index, scatter.dim);
-  with_real(target.dtype, [&](auto zero) {
+  with_any(target.dtype, [&](auto zero) {
     using C = decltype(zero);
-    const ScatterTask<C> task{along_index(scratch.launcher(), sum, index, scatter.dim),
-                              plain_strides(sum),
-                              plain_strides(source),
-                              columns.inner,
-                              columns.length,
-                              scatter.adds,
-                              !scatter.source.is_tensor()};
-    scratch.launcher().launch(task, index.numel() / columns.length, {&sum, &index, &source});
+    const tasks::ScatterTask<C> task{along_index(scratch, sum, index, scatter.dim),
+                                     plain_strides(sum),
+                                     plain_strides(source),
+                                     columns.inner,
+                                     columns.length,
+                                     scatter.adds,
+                                     !scatter.source.is_tensor()};
+    scratch.launch(task, index.numel() / columns.length, {&sum, &index, &source});
   });
   cpu::copy_elements(sum, target);
 }
@@ -165,18 +179,18 @@ Value scatter_reduce(KernelCall& call) {
   with_real(self.dtype, [&](auto zero) {
     using C = decltype(zero);
     if (index.numel() != 0) {
-      const ScatterReduceTask<C> task{along_index(scratch.launcher(), values, index, dim),
-                                      plain_strides(values),
-                                      plain_strides(source),
-                                      counts.data<std::int64_t>(),
-                                      columns.inner,
-                                      columns.length,
-                                      op};
-      scratch.launcher().launch(task, index.numel() / columns.length, {&values, &index, &source, &counts});
+      const tasks::ScatterReduceTask<C> task{along_index(scratch, values, index, dim),
+                                             plain_strides(values),
+                                             plain_strides(source),
+                                             counts.data<std::int64_t>(),
+                                             columns.inner,
+                                             columns.length,
+                                             op};
+      scratch.launch(task, index.numel() / columns.length, {&values, &index, &source, &counts});
     }
     if (how == "mean")
-      scratch.launcher().launch(DivideByCountTask<C>{values.data<C>(), counts.data<std::int64_t>()},
-                                values.numel(), {&values, &counts});
+      scratch.launch(tasks::DivideByCountTask<C>{values.data<C>(), counts.data<std::int64_t>()},
+                     values.numel(), {&values, &counts});
   });
   return store_result(call, 0, self.dtype, self.sizes, values);
 }
@@ -199,4 +213,4 @@ std::span<const KernelRow> scatter_rows() {
   return kRows;
 }
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::shared

@@ -5,9 +5,9 @@
 // An index of the tensor's rank: a thread goes through a column of it.
 #pragma once
 
-#include "replay/kernels/device/tasks.h"
+#include "replay/kernels/tasks/tasks.h"
 
-namespace epweave::replay::device {
+namespace epweave::replay::tasks {
 
 // offsets[p] += index[p] * stride, the index broadcast to `shape`. `allows_negative`: counted from
 // the end.
@@ -415,4 +415,4 @@ struct ReduceTask {
   }
 };
 
-}  // namespace epweave::replay::device
+}  // namespace epweave::replay::tasks
