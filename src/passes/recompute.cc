@@ -349,7 +349,23 @@ class Recomputer {
             return body_.nodes[user].is_backward() || gone.contains(user);
           }))
         gone.insert(*id);
+    keep_waits(gone);
     return gone;
+  }
+
+  // A launch stays where forward reads it otherwise than through its wait, as its size: then what
+  // waits for it stays, too. Not so if the copy of the wait is for the same launch.
+  void keep_waits(IdSet<NodeId>& gone) const {
+    for (NodeId id : copied_) {
+      const NodeId launch = launch_of_wait(id);
+      if (launch && gone.contains(id) && is_copied(launch) && !gone.contains(launch)) gone.erase(id);
+    }
+  }
+  NodeId launch_of_wait(NodeId id) const {
+    const Node& node = body_.nodes[id];
+    if (!is_wait(node)) return {};
+    const Arg launch = arg_of(context_, node, 0);
+    return launch.is_node() ? launch.as_node() : NodeId();
   }
 
   void order_nodes(const IdSet<NodeId>& gone) {
