@@ -371,10 +371,10 @@ bool PartFacts::is_offset_param(std::size_t param) const {
   return name_of_param(param) == "offs";
 }
 
-// Added to a product: once in the whole, once in each part.
+// Added to a product: once in the whole, once in each part. No gradient has the bias in it.
 bool PartFacts::is_added(const Operand& operand) const {
   return (op_->family == OpFamily::kAddMatmul && operand.taken->param == 0) ||
-         name_of_param(operand.taken->param) == "bias";
+         (name_of_param(operand.taken->param) == "bias" && !gives_gradients(*op_));
 }
 
 bool PartFacts::may_take_own_sums() const {
