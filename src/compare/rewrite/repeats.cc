@@ -8,6 +8,7 @@
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "compare/lineage.h"
+#include "compare/rewrite/rewrite_claims.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 
@@ -19,6 +20,11 @@ bool can_repeat(const Context& context, const Node& node) {
   if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(context, node)) return false;
   if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
   return !node.op->is_effectful || is_wait(node);
+}
+
+// Taken from where it was moved to (a bucket of gathers), unless what it stands for is in parts.
+bool is_moved_whole(const Node& node, const Lineage& lineage) {
+  return lineage.role == ProvenanceRole::kMaterialize && is_reshape(node) && !lineage.origins.empty();
 }
 
 // Which calls of A may be done again, each chain of them on storage of its own: what writes
@@ -138,8 +144,8 @@ class RepeatWriter {
     NodeId original;           // of A
     std::uint32_t repeat = 0;  // which of its repeats; 0: itself
   };
-  // A node of B that is computed again, or joins or cuts what is. Where a pass merged nodes
-  // (canonicalize: a view into its operand), it stands for all of them.
+  // A node of B that is computed again, is moved once more, or joins or cuts what is. Where a pass
+  // merged nodes (canonicalize: a view into its operand), it stands for all of them.
   struct Copy {
     NodeId node;
     const Provenance* record;  // from this on, it stands for these
@@ -148,6 +154,10 @@ class RepeatWriter {
 
   void find_copies() {
     const Body& b = graphs_.b.step();
+    for (NodeId id : b.order) {
+      if (const Lineage lineage = find_lineage(b.nodes[id]); lineage.is_part())
+        for (StringId origin : lineage.origins) divided_.insert(origin);
+    }
     for (NodeId id : b.order) {
       if (find_copy_record(b.nodes[id]) != nullptr) continue;
       const Lineage lineage = find_lineage(b.nodes[id]);
@@ -167,7 +177,9 @@ class RepeatWriter {
       const Provenance* record = find_copy_record(node);
       const Lineage lineage = find_lineage(node);
       Copy copy{id, record == nullptr ? &node.provenance.front() : record, {}};
-      if (!lineage.is_whole() && !lineage.is_part()) {
+      if (is_moved(node, lineage)) {
+        for (StringId origin : origins) copy.stands.push_back({names_[origin], times_of_whole(origin)++});
+      } else if (!lineage.is_whole() && !lineage.is_part()) {
         for_each_input(context_, node, [&](NodeId input) {
           if (copy_of_node[input] == 0 || !copy.stands.empty()) return;
           const Copy& from = copies_[copy_of_node[input] - 1];
@@ -184,6 +196,13 @@ class RepeatWriter {
       copies_.push_back(std::move(copy));
       copy_of_node.at(id) = static_cast<std::uint32_t>(copies_.size());
     }
+  }
+
+  // All of what nothing divides. Where B moves it once more for backward, that is another node of
+  // it.
+  bool is_moved(const Node& node, const Lineage& lineage) const {
+    return is_moved_whole(node, lineage) &&
+           std::ranges::none_of(lineage.origins, [&](StringId origin) { return divided_.contains(origin); });
   }
 
   std::uint32_t& times_of_whole(StringId origin) { return times_[std::uint64_t{origin.index()} << 32]; }
@@ -262,6 +281,7 @@ class RepeatWriter {
   Context& context_;
   SideTable<StringId, NodeId> names_;  // of A'
   std::vector<Copy> copies_;           // in B's order
+  IdSet<StringId> divided_;            // what B has in parts
   // How often a call of A is there already; one in parts is there as a whole, too.
   std::unordered_map<std::uint64_t, std::uint32_t> times_;  // by origin and part, from 1; 0: whole
   SideTable<NodeId, std::vector<NodeId>> repeats_;
@@ -271,9 +291,14 @@ class RepeatWriter {
 
 std::optional<RepeatedGraphs> write_repeats(const Graph& a, const Graph& b) {
   const Body& step = b.step();
-  const bool has_copy =
-      std::ranges::any_of(step.order, [&](NodeId id) { return find_copy_record(step.nodes[id]) != nullptr; });
-  return has_copy ? RepeatWriter(a, b).run() : std::nullopt;
+  IdSet<StringId> moved;
+  const auto repeats = [&](NodeId id) {
+    const Node& node = step.nodes[id];
+    if (find_copy_record(node) != nullptr) return true;
+    const Lineage lineage = find_lineage(node);
+    return is_moved_whole(node, lineage) && !moved.insert(lineage.origins.front());
+  };
+  return std::ranges::any_of(step.order, repeats) ? RepeatWriter(a, b).run() : std::nullopt;
 }
 
 }  // namespace epweave

@@ -9,7 +9,8 @@
 // That changes no value: the call draws nothing, has no effect, binds no symbol, and writes only
 // storage that is made again with all earlier writes to it (zeros_like, then scatter_), each as
 // often as the storage. So B is a rewrite of A if it is one of A', where each claim stands for one
-// node. A copy whose original B has not is that original. Other calls keep their claims, and are
+// node. What is moved in twice, as by a bucket of forward and one of backward, is done again, too.
+// A copy whose original B has not is that original. Other calls keep their claims, and are
 // refused as done twice.
 #pragma once
 
