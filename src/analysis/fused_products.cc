@@ -7,6 +7,7 @@
 
 #include "analysis/users.h"
 #include "ir/facts.h"
+#include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/rules.h"
@@ -187,7 +188,7 @@ class ProductExpander {
         gone_.insert(id);
         expand(id);
       } else {
-        body_.order.push_back(id);
+        place(id);
       }
     }
     std::erase_if(body_.order, [&](NodeId id) { return gone_.contains(id); });
@@ -270,9 +271,27 @@ class ProductExpander {
     for (std::size_t i = 0; i + 1 < sizes.size(); ++i) rows = context_.exprs.mul(rows, sizes[i]);
     const Dims flat{rows, sizes.back()};
     if (const NodeId before = find_reshaped(value, flat); !text && before) return before;
+    const NodeId kept = text ? find_kept_front(value, flat, *text) : NodeId();
+    if (kept && placed_.contains(kept)) return kept;
     const NodeId made = reshape(value, flat, text);
+    if (kept) {
+      gone_.insert(kept);
+      replaced_.at(kept) = made;
+    }
     if (text) fronts_.emplace_back(text->name, made);
     return made;
+  }
+
+  // The view in front of the product that the call was written for: it stays where others read it.
+  NodeId find_kept_front(NodeId value, const Dims& sizes, const FusedNode& text) {
+    const NodeId kept = by_name_[text.name];
+    if (!kept || gone_.contains(kept) || text.op == nullptr || text.op->family != OpFamily::kReshape)
+      return {};
+    const Node& node = body_.nodes[kept];
+    const TensorType& viewed = tensor(value);
+    const bool shows = node.op == text.op && is_contiguous(facts_, layout_of(viewed)) &&
+                       current(arg_of(context_, node, 0)) == Arg::node(value) && has_sizes(kept, sizes);
+    return shows ? kept : NodeId();
   }
 
   // What the value is a reshape of, if that has these sizes.
@@ -412,7 +431,7 @@ class ProductExpander {
       const bool shows =
           node.op != nullptr && node.op->family == OpFamily::kReshape && node.op->cost == CostClass::kFree;
       if (!shows) continue;  // a copy is apart from what it copies
-      if (value.call != value.in_rows && has_sizes(user, tensor(value.call).sizes)) {
+      if (value.call != value.in_rows && was_added(node) && has_sizes(user, tensor(value.call).sizes)) {
         gone_.insert(user);
         replaced_.at(user) = value.call;
       }
@@ -422,6 +441,13 @@ class ProductExpander {
         replaced_.at(user) = written;
       }
     }
+  }
+
+  // By a pass, for a reader of the product; others are nodes that the step has.
+  static bool was_added(const Node& node) {
+    for (auto record = node.provenance.rbegin(); record != node.provenance.rend(); ++record)
+      if (makes_nodes(record->role)) return record->role == ProvenanceRole::kAdded;
+    return node.provenance.empty();
   }
 
   // The contiguous copy of it, if that is all that reads it.
@@ -493,8 +519,12 @@ class ProductExpander {
     by_name_.at(node.name) = id;
     if (node.op->family == OpFamily::kMatmul || node.op->family == OpFamily::kReduceScatter)
       regrouped_.insert(node.name);
-    body_.order.push_back(id);
+    place(id);
     return id;
+  }
+  void place(NodeId id) {
+    body_.order.push_back(id);
+    placed_.insert(id);
   }
 
   static bool is_alike(const OpInfo* op, const OpInfo* other) {
@@ -539,7 +569,7 @@ class ProductExpander {
   const NodeLists users_;
   IdSet<StringId>& regrouped_;
   SideTable<StringId, NodeId> by_name_;
-  IdSet<NodeId> gone_;
+  IdSet<NodeId> gone_, placed_;  // placed_: what stands in the new order so far
   SideTable<NodeId, NodeId> replaced_;
 
   // Of the call that is being written out:
