@@ -7,7 +7,8 @@
 //                stands decides memory
 //   a node's results are there before its operands go
 //
-// No rounding, no workspace of kernels, no fragmentation. The host's tensors do not count.
+// No rounding, no workspace of kernels, no fragmentation. The host's tensors do not count, but in a
+// step that was traced on the CPU, where they stand for the device's.
 #pragma once
 
 #include <cstdint>

@@ -79,13 +79,27 @@ double collective_seconds(const Cluster& cluster, OpFamily family, std::int64_t 
          cluster.comm_scale;
 }
 
+bool runs_on_host(const Graph& graph) {
+  const Context& context = *graph.context;
+  const auto has_device = [&](auto&& self, TypeId id) -> bool {
+    if (!id) return false;
+    const Type& type = context.types[id];
+    if (type.kind == TypeKind::kTensor && !context.text(type.tensor.device).starts_with("cpu")) return true;
+    return std::ranges::any_of(type.elements, [&](TypeId element) { return self(self, element); });
+  };
+  const Body& body = graph.step();
+  return std::ranges::none_of(body.order,
+                              [&](NodeId id) { return has_device(has_device, body.nodes[id].type); });
+}
+
 Pricer::Pricer(const Graph& graph, const Cluster& cluster, Extents& extents)
     : graph_(graph),
       context_(*graph.context),
       body_(graph.step()),
       cluster_(cluster),
       extents_(extents),
-      costs_(graph, extents) {
+      costs_(graph, extents),
+      runs_on_host_(runs_on_host(graph)) {
   rank_ = own_rank(graph);
   if (const Arg* options = find_entry(context_, graph.info, "options"))
     document_ = number_entry(context_, *options, "ctx");
@@ -112,7 +126,8 @@ void Pricer::add_tensors(TypeId id) {
 }
 
 PricedTensor Pricer::measure(const TensorType& tensor) {
-  PricedTensor priced{.type = &tensor, .on_host = context_.text(tensor.device).starts_with("cpu")};
+  PricedTensor priced{.type = &tensor,
+                      .on_host = !runs_on_host_ && context_.text(tensor.device).starts_with("cpu")};
   const bool has_strides = tensor.strides.size() == tensor.sizes.size();
   Count stored = info(tensor.dtype).bytes, moved = stored;
   for (std::size_t i = 0; i < tensor.sizes.size(); ++i) {

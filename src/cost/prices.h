@@ -33,6 +33,10 @@ struct Price {
   std::string remedy;   // and what gives the model what it lacks; empty where nothing does
 };
 
+// Whether the step was traced on the CPU: none of its tensors is on another device. They are taken
+// to be the device's.
+bool runs_on_host(const Graph& graph);
+
 class Pricer {
  public:
   Pricer(const Graph& graph, const Cluster& cluster, Extents& extents);
@@ -94,6 +98,7 @@ class Pricer {
   const Cluster& cluster_;
   Extents& extents_;
   CostModel costs_;
+  const bool runs_on_host_;
   std::uint32_t rank_ = 0;
   std::int64_t document_ = 0;  // tokens that a token sees at most, by the trace's options; 0: not said
   SideTable<TypeId, Range> ranges_;

@@ -71,7 +71,7 @@ int simulate(const SimulateOptions& options, Console& console) {
   find_bounds_of(graph, simulation);
   if (!options.trace.empty())
     write_bytes(options.trace, clock_trace_text(graph, simulation.graph, simulation.model, order, simulator,
-                                                list_assumptions(simulation)));
+                                                list_assumptions(graph, simulation)));
   Json report;
   if (console.json() || !options.baseline.empty()) report = simulation_report(graph, simulation);
   const int code = options.baseline.empty() ? kFine : report_regressions(options, report, console);

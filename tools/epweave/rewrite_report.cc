@@ -12,6 +12,7 @@
 #include "analysis/module_path.h"
 #include "compare/diff/diff_summary.h"
 #include "cost/graph_cost.h"
+#include "cost/prices.h"
 #include "cost/stats.h"
 #include "figures.h"
 #include "folding.h"
@@ -458,6 +459,8 @@ std::vector<std::string> list_model_assumptions(const StepClock& a, const StepCl
                 prices.costs_path, count_measured(a.model()), count_measured(b.model()))
           : std::string("no measured price: kernels and collectives cost what the cluster's rates say "
                         "(docs/overlap.md)")};
+  if (runs_on_host(a.graph()))
+    lines.emplace_back("the step was traced on the CPU: its tensors are taken to be the device's");
   if (const std::size_t n = std::max(a.model().assumed_symbols, b.model().assumed_symbols); n > 0)
     lines.push_back(
         fmt::format("routing is balanced: {} symbols without a number have the same share of the rows", n));

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "cost/prices.h"
 #include "figures.h"
 
 namespace epweave::cli {
@@ -215,11 +216,13 @@ std::string collectives_text(const Graph& graph, const Simulation& simulation) {
 
 }  // namespace
 
-std::vector<std::string> list_assumptions(const Simulation& simulation) {
+std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& simulation) {
   const StepModel& model = simulation.model;
   const SourceCounts counts = count_sources(model);
   std::vector<std::string> lines = {
       "one rank's view: every other rank is taken to be as fast, and as far, as this one"};
+  if (runs_on_host(graph))
+    lines.emplace_back("the step was traced on the CPU: its tensors are taken to be the device's");
   if (model.assumed_symbols > 0)
     lines.push_back(
         fmt::format("routing is balanced: {} symbols without a number have the same share of the rows",
@@ -240,7 +243,7 @@ Json simulation_report(const Graph& graph, const Simulation& simulation) {
       {"graph", simulation.file},
       {"cluster", cluster_report(simulation.model.cluster)},
       {"costs", costs_report(simulation)},
-      {"assumptions", list_assumptions(simulation)},
+      {"assumptions", list_assumptions(graph, simulation)},
       {"makespan_ms", ms(sums.makespan)},
       {"compute_ms", ms(sums.compute)},
       {"comm_ms", ms(sums.comm)},
@@ -271,7 +274,7 @@ std::string simulation_text(const Graph& graph, const Simulation& simulation) {
                   count_of(counts, PriceSource::kModelled) + count_of(counts, PriceSource::kAssumed),
                   count_of(counts, PriceSource::kAssumed));
   text += "Assumed:\n";
-  for (const std::string& line : list_assumptions(simulation)) text += "  " + line + "\n";
+  for (const std::string& line : list_assumptions(graph, simulation)) text += "  " + line + "\n";
   return text;
 }
 

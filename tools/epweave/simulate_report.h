@@ -28,6 +28,6 @@ Json simulation_report(const Graph& graph, const Simulation& simulation);
 std::string simulation_text(const Graph& graph, const Simulation& simulation);
 
 // What the figures rest on and nothing proves, a line each.
-std::vector<std::string> list_assumptions(const Simulation& simulation);
+std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& simulation);
 
 }  // namespace epweave::cli
