@@ -494,8 +494,7 @@ bool is_covered(const OpInfo& op) {
     case OpFamily::kWait:
       return op.params.size() == 1;  // others have operands that they only keep alive
     case OpFamily::kAttention:
-      return op.type_rule != rules::cpu_attention && op.type_rule != rules::cpu_attention_backward &&
-             op.type_rule != rules::overrideable_attention &&
+      return op.type_rule != rules::overrideable_attention &&
              op.type_rule != rules::overrideable_attention_backward;
     case OpFamily::kSum:
     case OpFamily::kReduce:

@@ -100,6 +100,11 @@ void require_no_dropout(PlacementCall& call) {
                 "trace with dropout_p=0");
 }
 
+// The CPU's kernel calls it a mask.
+Operand bias_of(PlacementCall& call) {
+  return named(call, call.op().find_param("attn_mask") ? "attn_mask" : "attn_bias");
+}
+
 // is_causal begins at the first or at the last row, depending on the kernel. Beside all keys a part
 // gets a bias of the scores instead.
 void take_causal_mask(PlacementCall& call, AttentionCut& cut) {
@@ -115,7 +120,7 @@ void take_causal_mask(PlacementCall& call, AttentionCut& cut) {
         "trace with the cuDNN or the memory-efficient kernel (torch.nn.attention.sdpa_kernel) or with "
         "FlexAttention, use chunk{attention=independent} if no token sees one of another part, or " +
             std::string(kLeaveOut));
-  if (call.tensor(named(call, "attn_bias")) != nullptr)
+  if (call.tensor(bias_of(call)) != nullptr)
     call.refuse("chunk.attention",
                 "it has a causal mask and a bias of its scores, and a part's mask would be a bias, too",
                 "trace with the mask in the bias, or " + std::string(kLeaveOut));
@@ -123,14 +128,22 @@ void take_causal_mask(PlacementCall& call, AttentionCut& cut) {
 
 // Added to the scores, [batch, heads, queries, keys]. Returns the placement of its gradient.
 Placement take_bias(PlacementCall& call, const AttentionCut& cut) {
-  const Operand bias = named(call, "attn_bias");
+  const Operand bias = bias_of(call);
   const TensorType* type = call.tensor(bias);
   if (type == nullptr) return Placement::whole();
+  constexpr std::size_t kRank = 4;
+  if (cut.dim == kSequenceDim && type->rank() >= 2 && type->rank() < kRank &&
+      call.facts().pool().constant(type->sizes[type->rank() - 2]) != 1)
+    call.refuse("chunk.attention",
+                fmt::format("'{}' has rows of queries, but not the four dimensions of the scores",
+                            call.name_of(bias)),
+                "trace with a mask of [batch, heads, queries, keys] (mask[None, None]), or " +
+                    std::string(kLeaveOut));
   if (cut.keys)
     call.refuse("chunk.attention", "a bias of its scores pairs queries and keys of different parts",
                 "use chunk{attention=whole-kv}");
   const auto dim = static_cast<std::size_t>(cut.dim);
-  if (type->rank() == 4 && call.facts().pool().constant(type->sizes[dim]) != 1) {
+  if (type->rank() == kRank && call.facts().pool().constant(type->sizes[dim]) != 1) {
     call.take_rows_of(bias, cut.dim);
     return Placement::split(cut.dim);
   }
