@@ -507,6 +507,29 @@ class Symbolizer {
   std::size_t calls_with_sizes_ = 0, borders_ = 0;
 };
 
+// As options name it: positions, not extra_kwargs['positions'].
+std::string_view option_name(std::string_view name) {
+  const auto key = name.rfind("['");
+  return key == name.npos || !name.ends_with("']") ? name : name.substr(key + 2, name.size() - key - 4);
+}
+
+// Of one row there are no parts.
+std::string describe_one_row(const Graph& graph, const std::vector<TokenInput>& inputs) {
+  std::vector<std::string> given, next;
+  for (const TokenInput& input : inputs) {
+    given.push_back(fmt::format("{}:{}", input.name, input.dim));
+    const TensorType& type = *tensor_of(*graph.context, graph.step().nodes[input.node].type);
+    if (input.dim + 1 < type.rank())
+      next.push_back(fmt::format("{}:{}", option_name(input.name), input.dim + 1));
+  }
+  std::string text =
+      fmt::format("unused: the extent of {} is 1, and one row has no parts", fmt::join(given, ", "));
+  if (next.size() == inputs.size())
+    text += fmt::format("; to divide along the sequence: symbolize{{inputs=[{}]}},chunk{{dim=seq}}",
+                        fmt::join(next, ","));
+  return text;
+}
+
 }  // namespace
 
 PassResult symbolize(const Graph& graph, const SymbolizeOptions& options) {
@@ -515,6 +538,7 @@ PassResult symbolize(const Graph& graph, const SymbolizeOptions& options) {
     return {graph, {fmt::format("the tokens have a symbol: {}", fmt::join(symbols, ", "))}};
   Facts facts(graph);
   const ScalingFactors factors = infer_scaling(graph, facts, inputs);
+  if (factors.tokens == 1) return {graph, {describe_one_row(graph, inputs)}};
   return Symbolizer(graph, inputs, factors).run();
 }
 
