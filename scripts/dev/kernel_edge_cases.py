@@ -19,7 +19,7 @@ def add(conformance):
     encode, CASES = conformance.encode, conformance.CASES
     conformance.GEN.manual_seed(14)
     for family in (numbers, powers, functions, sums, normalised, losses, factories, moved, indexed, found, statistics,
-                   reduced, viewed, multiplied, attended, flex):
+                   reduced, viewed, multiplied, attended, flex, tiled, placed, quantified, refined):
         family()
 
 
@@ -153,7 +153,7 @@ def sums():  # host/sum.h: more rows than lanes
     case("aten.mean.dim", rand(5, 7, dtype=torch.bfloat16), [0], True, dtype=torch.float32, ulps=8, atol=1e-6)
 
 
-def normalised():  # kernels_normalise.cc
+def normalised():  # shared/kernels_normalise.cc
     for dtype, ulps in ((torch.bfloat16, 4), (torch.float16, 4), (torch.float32, 4), (torch.float64, 8)):
         x = rand(3, 8, dtype=dtype, scale=4e-4)  # the default epsilon counts
         case("aten._fused_rms_norm.default", x, [8], None, None, ulps=ulps, atol=1e-9)
@@ -293,7 +293,7 @@ def moved():  # kernels_copy.cc, kernels_slice.cc
         case(f"aten.{op}.default", rand(2, 4, 3), -1)
 
 
-def indexed():  # kernels_index.cc, kernels_indexed.cc, ops/index_call.cc
+def indexed():  # shared/kernels_index.cc, shared/kernels_scatter.cc, ops/index_call.cc
     refuse("aten.gather.default", rand(4, 3), 1, torch.zeros(6, 3, dtype=torch.int64))
     refuse("aten.gather.default", rand(4, 3), 1, torch.tensor([0]))
     case("aten.index_put.default", torch.zeros(3, 16), [torch.tensor([2, 0, 2])], ints(-4, 5, 3, 16).float(), True)
@@ -317,7 +317,7 @@ def indexed():  # kernels_index.cc, kernels_indexed.cc, ops/index_call.cc
         case("aten.scatter_reduce.two", torch.tensor([1.0, NAN, 2.0]), 0, torch.tensor([0, 1, 2]), torch.tensor([NAN, 1.0, 3.0]), reduce)
 
 
-def found():  # kernels_rearrange.cc, kernels_sort.cc
+def found():  # shared/kernels_rearrange.cc, shared/kernels_sort.cc
     classes = torch.tensor([[2, 0, 1], [3, 3, 0]])
     case("aten.one_hot.default", args_full=[classes, -1], expect=F.one_hot(classes, -1))
     none = torch.empty(0, dtype=torch.int64)
@@ -343,7 +343,7 @@ def found():  # kernels_rearrange.cc, kernels_sort.cc
     case("aten.topk.default", torch.tensor(1.5), 1, 0)
 
 
-def statistics():  # kernels_statistics.cc
+def statistics():  # shared/kernels_statistics.cc
     level = rand(4, 9) + 1000  # a wrong sum of squares loses all digits
     for op in ("var", "std"):
         case(f"aten.{op}.correction", level, [1], correction=1, ulps=16, atol=1e-4)
@@ -697,3 +697,114 @@ def flex():  # flex_attention.cc, attention_tiles.cc
                     ((2, 4, 3, 4), (2, 0, 5, 4), (2, 0, 5, 4))):
         args = [rand(*q), rand(*k), rand(*v), SAME, tables.mask([3, 5], CAUSAL), 0.5, {}, [], []]
         refuse_by("higher_order.flex_attention", args, lambda: attend(args[:3], 0.5, (SAME, CAUSAL), tables, ((), ())))
+
+
+def tiled():  # shared/scratch.cc, tasks/row_tasks.h: rows as long as a device's tile of 1,024, or by one longer or shorter
+    for length in (1023, 1024, 1025, 2049):
+        rows = torch.zeros(2, length, dtype=torch.int8)
+        rows[0, -1], rows[1, 0] = 3, 5
+        for op in ("max.dim", "min.dim"):
+            case(f"aten.{op}", rows if op == "max.dim" else -rows, 1)
+        flags = rows != 0
+        case("aten.any.dim", flags, 1)
+        case("aten.all.dim", ~flags, 1)
+        case("aten.any.dim", torch.zeros_like(flags), 1)
+        case("aten.all.dim", torch.ones_like(flags), 1)
+    order = torch.arange(600, dtype=torch.int16)[torch.randperm(600, generator=torch.Generator().manual_seed(3))]
+    case("aten.cumsum.default", torch.ones(2, 513, dtype=torch.int8), 1, dtype=torch.int16)
+    case("aten.cumsum.default", torch.ones(1, 256, dtype=torch.int8), 1, dtype=torch.int16)
+    case("aten.cumsum.default", torch.ones(1, 257, dtype=torch.int8), 1, dtype=torch.int16)
+    case("aten.sort.stable", order.reshape(2, 300) // 3, stable=True, dim=1, descending=True)
+    for count in (255, 256, 257, 513):
+        flags = torch.zeros(count, dtype=torch.bool)
+        flags[::100], flags[-1] = True, True
+        case("aten.nonzero.default", flags)
+
+
+def placed():  # shared/blocks.cc, tasks/index_tasks.h
+    first, last = torch.tensor([-5, 4, -1, 0]), torch.tensor([-3, 2, -1, 0])
+    case("aten.index.Tensor", rand(5, 3), [first])
+    case("aten.index.Tensor", rand(5, 3), [None, last])
+    for beyond in (-6, 5):
+        refuse("aten.index.Tensor", rand(5), [torch.tensor([beyond])])
+    number, second = torch.tensor(2.5), torch.tensor(1)
+    refuse("aten.gather.default", number, 0, second)
+    refuse("aten.scatter.src", number, 0, second, torch.tensor(1.5))
+    refuse("aten.scatter.value", number, 0, second, 7)
+    refuse("aten.scatter_add.default", number, 0, second, torch.tensor(1.5))
+    refuse("aten.scatter_reduce.two", number, 0, second, torch.tensor(1.5), "sum")
+    refuse("aten.scatter.src", rand(4, 3), 0, ints(0, 4, 3, 2), rand(2, 2))
+    refuse("aten.scatter.src", rand(4, 3), 1, ints(0, 3, 3, 2), rand(3, 1))
+    for adds in (False, True):
+        refuse("aten.index_put.default", rand(0, 3), [torch.tensor([0])], rand(1, 3), adds)
+    # One column of an index that covers less than the tensor, and columns of three dimensions.
+    rows = torch.tensor([2, 0, 2])[:, None].expand(3, 2)
+    case("aten.gather.default", rand(4, 5), 0, rows)
+    case("aten.scatter.src", rand(4, 5), 0, torch.tensor([2, 0, 3])[:, None].expand(3, 2), rand(3, 2))
+    case("aten.scatter_add.default", ints(-4, 5, 4, 5).float(), 0, rows, ints(-4, 5, 3, 4).float())
+    index, whole = ints(0, 3, 2, 4, 3), ints(-4, 5, 3, 3, 4).float()
+    source = ints(-4, 5, 3, 5, 3).float()
+    case("aten.gather.default", whole, 1, index)
+    case("aten.scatter.value", whole, 1, index, 7)
+    case("aten.scatter_add.default", whole, 1, index, source)
+    case("aten.scatter_reduce.two", whole, 1, index, source, "sum")
+    case("aten.scatter_reduce.two", whole, 1, index, source, "amin", include_self=False)
+    for padding in (2, 4):
+        case("aten.embedding_dense_backward.default", ints(-4, 5, 6, 3).float(), torch.tensor([1, 1, 4, 2, 0, 2]), 7, padding, False)
+    one = torch.tensor([2])
+    for op in ("index_put.default", "index_put_.default"):
+        for adds in (False, True):
+            case(f"aten.{op}", rand(5), [one], rand(1), adds, atol=1e-6)
+            case(f"aten.{op}", rand(1), [torch.tensor([0])], rand(1), adds, atol=1e-6)
+            case(f"aten.{op}", rand(1, dtype=torch.bfloat16), [torch.tensor([0])], rand(1, dtype=torch.bfloat16), adds)
+            # Blocks with gaps, of either side; several in one place.
+            case(f"aten.{op}", ints(-4, 5, 3, 6).bfloat16().t(), [torch.tensor([5, 0, 3])], ints(-4, 5, 3, 3).bfloat16().t(), adds)
+        case(f"aten.{op}", ints(-4, 5, 3, 6).bfloat16().t(), [torch.tensor([5, 0, 5])], ints(-4, 5, 3, 3).bfloat16().t(), True)
+
+
+def quantified():  # shared/kernels_reduce.cc
+    pairs = torch.tensor([[1 + 0j, 2j, 0j], [0j, 0j, 0j], [1j, 3 + 1j, 2 + 0j]], dtype=torch.complex64)
+    bytes_ = torch.tensor([[0, 2, 0], [0, 0, 0], [3, 1, 255]], dtype=torch.uint8)
+    for self in (pairs, bytes_):
+        for op in ("all", "any"):
+            case(f"aten.{op}.dim", self, 1)
+            case(f"aten.{op}.dim", self, 0)
+            case(f"aten.{op}.default", self)
+            case(f"aten.{op}.default", self[2])
+            case(f"aten.{op}.default", self[1])
+    square = torch.arange(9, dtype=torch.float32).reshape(3, 3) - 4
+    case("aten.argmax.default", square.t())
+    case("aten.argmin.default", square.t())
+    case("aten.sum.default", (2.0 ** torch.arange(9)).reshape(3, 3).t() * torch.tensor([1.0, 3.0, 5.0]))
+
+
+def refined():  # shared/kernels_normalise.cc, shared/kernels_statistics.cc, shared/kernels_rearrange.cc, shared/kernels_sort.cc
+    x, g, weight, bias = rand(2, 3, 4), rand(2, 3, 4), rand(4), rand(4)
+    for affine in ((None, None), (None, bias), (weight, None)):
+        case("aten.native_layer_norm.default", x, [4], *affine, 1e-5, ulps=8, atol=2e-6)
+        _, mean, rstd = torch.ops.aten.native_layer_norm(x, [4], *affine, 1e-5)
+        case("aten.native_layer_norm_backward.default", g, x, [4], mean, rstd, *affine,
+             [True, *(t is not None for t in affine)], ulps=8, atol=4e-6)
+    for wanted in ([True, False, False], [False, True, False], [False, False, True]):
+        case("aten.native_layer_norm_backward.default", g, x, [4], mean, rstd, weight, bias, wanted, ulps=8, atol=4e-6)
+    half = [t.bfloat16() for t in (x, weight, bias)]
+    case("aten.native_layer_norm.default", half[0], [4], half[1], half[2], 1e-5, ulps=2, atol=1e-2, is_recorded=True)
+    for op in ("max.dim", "min.dim"):
+        case(f"aten.{op}", rand(2, 3, 4), 1)
+    case("aten.cummax.default", rand(0, 3), 1)
+    for order in (3, 0.5, -1, -2):
+        case("aten.linalg_vector_norm.default", x, order, [1], ulps=16, atol=1e-6)
+    for order in (INF, -INF, -1):
+        refuse("aten.linalg_vector_norm.default", rand(3, 0), order, [1])
+        refuse("aten.linalg_vector_norm.default", rand(0), order)
+        case("aten.linalg_vector_norm.default", rand(0, 3), order, [1])
+    for order in (0, 1, 2, 3):
+        case("aten.linalg_vector_norm.default", rand(3, 0), order, [1])
+    for values, low, high in (([INF, -INF, 1.0], 0, 0), ([INF, INF], 0, 0), ([1.0, NAN], 0, 0), ([1.0, 2.0], 0, INF), ([1.0, 2.0], -INF, 0)):
+        refuse("aten.histc.default", torch.tensor(values, dtype=torch.float64), 4, low, high)
+    case("aten.histc.default", torch.tensor([1.0, INF, NAN, -INF, 2.0, 0.0]), 4, 0, 2)
+    large = 2**53
+    edges, values = torch.tensor([large, large + 1, large + 2]), torch.tensor([large - 1, large, large + 1, large + 2, large + 3])
+    for right in (False, True):
+        case("aten.bucketize.Tensor", values, edges, right=right)
+        case("aten.searchsorted.Tensor", edges, values, right=right)

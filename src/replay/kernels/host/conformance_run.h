@@ -122,7 +122,10 @@ inline std::string compare_results(CaseReader& reader, const Json& json, const s
   const Extents only = json.value("only", Extents{});
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const Value want = reader.value(expected[i]);
-    if (!want.is_tensor()) continue;
+    if (!want.is_tensor()) {
+      if (results[i].is_tensor()) return "result " + std::to_string(i) + " is none of PyTorch's";
+      continue;
+    }
     const Tensor& got = results[i].tensor();
     check_bounds(got);
     if (json.contains("layouts")) {  // of uninitialised values

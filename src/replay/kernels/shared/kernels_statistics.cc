@@ -53,13 +53,12 @@ Value variance_and_mean(KernelCall& call) {
 
 // ---- norms --------------------------------------------------------------------------------
 
-// The largest or smallest magnitude; of no elements, 0 or infinity.
 Tensor extreme_magnitude(Scratch& scratch, const Tensor& x, RowOp op) {
-  const double of_none = op == RowOp::kLargest ? 0.0 : kInfinity;
-  if (x.sizes[1] == 0) return scratch.filled(x.dtype, {x.sizes[0], 1}, Value(of_none));
   return scratch.find_in_rows(scratch.map<Abs>(x), op).values;
 }
 Tensor norm_of(Scratch& scratch, const Tensor& x, double order) {
+  if (x.sizes[1] == 0 && (order < 0 || order == kInfinity))
+    throw KernelError("linalg_vector_norm: no elements have no norm of that order");
   if (order == kInfinity) return extreme_magnitude(scratch, x, RowOp::kLargest);
   if (order == -kInfinity) return extreme_magnitude(scratch, x, RowOp::kSmallest);
   if (order == 0) return scratch.sum_rows(scratch.map<NotEqual>(x, constant(scratch, x.dtype, 0.0)));

@@ -125,8 +125,9 @@ struct AlongIndex {
   EPWEAVE_HD std::int64_t target(const std::int64_t* strides, std::int64_t i) const {
     const std::int64_t named =
         math::load_element<std::int64_t>(index.data, index.stored, offset_of(shape, index.strides, i));
+    const std::int64_t along = sink.check_index(named, limit);
     if (shape.rank == 0) return 0;
-    std::int64_t offset = sink.check_index(named, limit) * strides[dim];
+    std::int64_t offset = along * strides[dim];
     for (int d = shape.rank - 1; d >= 0; --d) {
       if (d != dim) offset += i % shape.sizes[d] * strides[d];
       i /= shape.sizes[d];

@@ -162,7 +162,7 @@ struct OneHotTask {
   }
 };
 // Bins of equal width over [range[0], range[1]], the last closed; where both are equal, one more to
-// each side.
+// each side. Both are finite.
 struct HistogramTask {
   const double* values;
   const double* range;
@@ -173,7 +173,8 @@ struct HistogramTask {
   EPWEAVE_HD void run(std::int64_t i) const {
     const bool is_point = range[0] == range[1];
     const double low = is_point ? range[0] - 1 : range[0], high = is_point ? range[1] + 1 : range[1];
-    if (!(low < high)) return sink.raise(FaultCode::kInterval, 0, 0);
+    const double infinity = math::infinity<double>();
+    if (!(low < high && -infinity < low && high < infinity)) return sink.raise(FaultCode::kInterval, 0, 0);
     const double value = values[i];
     if (!(value >= low && value <= high)) return;
     const auto bin = static_cast<std::int64_t>((value - low) / (high - low) * static_cast<double>(bins));
