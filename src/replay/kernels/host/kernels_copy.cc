@@ -45,11 +45,9 @@ Value zero_in_place(KernelCall& call) {
   return call.tensor(0);
 }
 
-Tensor part_of(const Tensor& whole, std::size_t dim, std::int64_t start, std::int64_t length,
-               std::int64_t step = 1) {
+Tensor part_of(const Tensor& whole, std::size_t dim, std::int64_t start, std::int64_t length) {
   Extents sizes = whole.sizes, strides = whole.strides;
   sizes[dim] = length;
-  strides[dim] *= step;
   const std::int64_t offset = length == 0 ? whole.offset : whole.offset + start * whole.strides[dim];
   return whole.view(std::move(sizes), std::move(strides), offset);
 }
@@ -135,33 +133,6 @@ Value constant_pad(KernelCall& call) {
     to = part_of(to, d, std::max<std::int64_t>(left, 0), kept);
   }
   copy_elements(from, to);
-  return out;
-}
-
-// Zeros of input_sizes with grad in the slice.
-Value slice_backward(KernelCall& call) {
-  const Tensor& grad = call.tensor(0);
-  const Extents sizes = call[1].integers();
-  const std::size_t dim = checked_dim(call.integer(2), sizes.size());
-  Tensor out = call.make_result(0, grad.dtype, sizes);
-  fill_elements(out, Value(std::int64_t{0}));
-  std::int64_t start = call.integer(3);
-  if (start < 0) start += sizes[dim];
-  start = std::clamp<std::int64_t>(start, 0, sizes[dim]);
-  copy_elements(grad, part_of(out, dim, start, grad.sizes[dim], call.integer(5)));
-  return out;
-}
-Value select_backward(KernelCall& call) {
-  const Tensor& grad = call.tensor(0);
-  const Extents sizes = call[1].integers();
-  const std::size_t dim = checked_dim(call.integer(2), sizes.size());
-  Tensor out = call.make_result(0, grad.dtype, sizes);
-  fill_elements(out, Value(std::int64_t{0}));
-  const std::int64_t index = call.integer(3) < 0 ? call.integer(3) + sizes[dim] : call.integer(3);
-  Tensor slot = part_of(out, dim, index, 1);
-  slot.sizes.erase(slot.sizes.begin() + static_cast<std::ptrdiff_t>(dim));
-  slot.strides.erase(slot.strides.begin() + static_cast<std::ptrdiff_t>(dim));
-  copy_elements(grad, slot);
   return out;
 }
 
@@ -340,8 +311,6 @@ constexpr KernelRow kRows[] = {
     {"aten.flip.default", flip},
     {"aten.lift_fresh_copy.default", clone},
     {"aten.repeat.default", repeat},
-    {"aten.select_backward.default", select_backward},
-    {"aten.slice_backward.default", slice_backward},
     {"aten.split_with_sizes_copy.default", split_copy},
     {"aten.split_with_sizes_copy.out", split_copy_out},
     {"aten.stack.default", stack},

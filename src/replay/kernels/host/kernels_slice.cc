@@ -42,6 +42,28 @@ Value select_scatter(KernelCall& call) {
   return out;
 }
 
+// Gradients of what was cut: zeros of input_sizes, in which the gradient goes to the place of the
+// cut. torch copies it there, so it broadcasts.
+Tensor zeros_of_input(KernelCall& call) {
+  const Extents sizes = call[1].integers();
+  if (std::ranges::any_of(sizes, [](std::int64_t size) { return size < 0; }))
+    throw KernelError("a size is negative");
+  const Tensor out = call.make_result(0, call.tensor(0).dtype, sizes);
+  fill_elements(out, Value(std::int64_t{0}));
+  return out;
+}
+Value slice_backward(KernelCall& call) {
+  const Tensor out = zeros_of_input(call);
+  copy_elements(call.tensor(0), slice_of(call, out, 2));
+  return out;
+}
+Value select_backward(KernelCall& call) {
+  const Tensor out = zeros_of_input(call);
+  const std::size_t dim = existing_dim(call.integer(2), out);
+  copy_elements(call.tensor(0), row_of(out, dim, checked_row(call.integer(3), out.sizes[dim])));
+  return out;
+}
+
 // Rows [first, first + count) along `dim`.
 Tensor rows_from(Tensor self, std::size_t dim, std::int64_t first, std::int64_t count) {
   self.offset += count == 0 ? 0 : first * self.strides[dim];
@@ -82,7 +104,9 @@ Value roll(KernelCall& call) {
 
 constexpr KernelRow kRows[] = {
     {"aten.roll.default", roll},
+    {"aten.select_backward.default", select_backward},
     {"aten.select_scatter.default", select_scatter},
+    {"aten.slice_backward.default", slice_backward},
     {"aten.slice_copy.Tensor", slice_copy},
     {"aten.slice_scatter.default", slice_scatter},
 };

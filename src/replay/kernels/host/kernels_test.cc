@@ -235,6 +235,38 @@ TEST_CASE("indices out of range are refused") {
                   KernelError);
 }
 
+TEST_CASE("gradients of cuts go where the cut was, or are refused") {
+  using Numbers = std::vector<std::int64_t>;
+  Fixture f;
+  const auto list = [](const Numbers& numbers) {
+    return Value::list(std::vector<Value>(numbers.begin(), numbers.end()));
+  };
+  const auto run = [&](const char* target, const Tensor& grad, const Numbers& sizes, const Numbers& cut) {
+    std::vector<Value> args = {grad, list(sizes)};
+    args.insert(args.end(), cut.begin(), cut.end());
+    return cpu::dense<std::int64_t>(f.run(target, std::move(args)).tensor());
+  };
+  const auto select = [&](const Tensor& grad, const Numbers& sizes, const Numbers& cut) {
+    return run("aten.select_backward.default", grad, sizes, cut);
+  };
+  const auto slice = [&](const Tensor& grad, const Numbers& sizes, const Numbers& cut) {
+    return run("aten.slice_backward.default", grad, sizes, cut);
+  };
+  const Tensor one = f.integers({7}, {1}), pair = f.integers({7, 8}, {2}), row = f.integers({7, 8}, {1, 2}),
+               rows = f.integers({1, 2, 3, 4, 5, 6}, {3, 2});
+  CHECK(select(pair, {2, 2}, {0, -1}) == Buffer<std::int64_t>{0, 0, 7, 8});
+  CHECK(select(one, {2, 3}, {0, 1}) == Buffer<std::int64_t>{0, 0, 0, 7, 7, 7});
+  CHECK(slice(row, {4, 2}, {0, 1, 4, 2}) == Buffer<std::int64_t>{0, 0, 7, 8, 0, 0, 7, 8});
+  CHECK(slice(rows, {4, 2}, {0, 1, INT64_MAX, 1}) == Buffer<std::int64_t>{0, 0, 1, 2, 3, 4, 5, 6});
+  for (const std::int64_t index : {2, -3, 1'000'000})
+    CHECK_THROWS_AS(select(pair, {2, 2}, {0, index}), KernelError);
+  CHECK_THROWS_AS(select(pair, {2, 3}, {0, 1}), KernelError);
+  CHECK_THROWS_AS(select(pair, {-2, 2}, {0, 1}), KernelError);
+  CHECK_THROWS_AS(slice(rows, {4, 2}, {0, 1, 4, 2}), KernelError);
+  CHECK_THROWS_AS(slice(rows, {2, 2}, {0, 0, 3, 1}), KernelError);
+  CHECK_THROWS_AS(slice(rows, {4, 2}, {0, 0, 3, 0}), KernelError);
+}
+
 namespace {
 
 // FlexAttention's arguments with causal blocks of 4 queries and 4 keys.
