@@ -496,6 +496,20 @@ TEST_CASE("differences: first index, bits, ULP") {
   CHECK_FALSE(compare_tensors(make_floats({0.0F}), make_floats({-0.0F})).is_equal());
 }
 
+TEST_CASE("differences: NaN and infinity in both count for nothing, in one they are no small error") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const auto find_error = [](float a, float b) {
+    return compare_tensors(make_floats({3, 4, a}), make_floats({3, 4.5F, b})).relative_error;
+  };
+  CHECK(find_error(0, 0) == 0.1);
+  CHECK(find_error(nan, nan) == 0.1);
+  CHECK(find_error(inf, inf) == 0.1);
+  CHECK(find_error(-inf, -inf) == 0.1);
+  for (const auto& [a, b] :
+       {std::pair{nan, 1.0F}, {1.0F, nan}, {inf, 1.0F}, {1.0F, inf}, {inf, -inf}, {nan, inf}})
+    CHECK_FALSE(find_error(a, b) <= 1);
+}
+
 TEST_CASE("all NaNs of a dtype are one value, to hashes and comparisons") {
   const auto tensor_of = [](DType dtype, std::vector<std::uint64_t> elements) {
     HostMemory memory;

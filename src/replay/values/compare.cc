@@ -276,8 +276,10 @@ TensorDifference compare_tensors(const Tensor& a, const Tensor& b) {
     for (std::size_t part = 0; numbers && part < width; part += numbers->bytes) {
       const double value = load_number(bytes_a.data() + at + part, numbers->dtype);
       const double other = load_number(bytes_b.data() + at + part, numbers->dtype);
-      magnitude += value * value;
-      if (differs) error += (value - other) * (value - other);
+      // What is infinite or NaN in both says nothing of how far the others are off.
+      const bool is_same = value == other || (value != value && other != other);
+      if (!is_same || std::isfinite(value)) magnitude += value * value;
+      if (!is_same) error += (value - other) * (value - other);
     }
   }
   if (difference.differing != 0)
