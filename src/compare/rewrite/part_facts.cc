@@ -240,7 +240,7 @@ PartFact PartFacts::find_full(NodeId origin) const {
     const bool is_offset = is_offset_param(operand.taken->param);
     const bool fits = is_destination || is_added(operand) ? is_summand(operand.fact)
                       : operand.is_rows()                 ? operand.fact == PartFact::kRows
-                      : is_offset ? holds(Condition::kGroupsCountRows, !is_common(operand.fact))
+                      : is_offset ? holds(Condition::kGroupsCountRows, operand.fact == PartFact::kShare)
                                   : is_common(operand.fact);
     if (!fits) return PartFact::kOwn;
   }
@@ -402,9 +402,9 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
     if (!operand.is_tensor || picked_dimension(operand)) continue;
     const bool is_unused = name_of_param(operand.taken->param) == "total_weight" && reduction.is_int() &&
                            reduction.as_int() == kSumOfLosses;
-    // Borders between groups of a part's rows are not those between the whole's.
-    if (is_offset_param(operand.taken->param) && is_common(operand.fact) &&
-        !holds(Condition::kGroupsCountRows, false))
+    // Groups of a part's rows end where its own counts say, which add up to the whole's.
+    if (is_offset_param(operand.taken->param) &&
+        !holds(Condition::kGroupsCountRows, operand.fact == PartFact::kShare))
       return PartFact::kOwn;
     if (is_unused || is_offset_param(operand.taken->param)) continue;
     if (!holds(Condition::kRowsTakeNoNumbers, !is_own(operand.fact))) return PartFact::kOwn;

@@ -30,9 +30,10 @@ class OutputClassifier {
   }
 
  private:
-  bool is_floating_value(NodeId id) const {
+  // Sums of others are exact.
+  bool is_rounded(NodeId id) const {
     const TensorType* type = claims_.tensor_b(id);
-    return type != nullptr && is_floating(type->dtype);
+    return type != nullptr && (is_floating(type->dtype) || is_complex(type->dtype));
   }
 
   void classify() {
@@ -41,7 +42,7 @@ class OutputClassifier {
       for (NodeId input : inputs_b_[id]) numerics = std::max(numerics, numerics_[input]);
       for (const SeenWrite& write : writers_b_.seen_by(id))
         numerics = std::max(numerics, numerics_[write.writer]);
-      if (!is_floating_value(id)) continue;
+      if (!is_rounded(id)) continue;
       const Claim& claim = claims_[id];
       static const OpInfo* const add = find_op("aten.add.Tensor");
       const bool regroups = (claim.kind == ClaimKind::kJoin && b_.nodes[id].op == add) || claim.regrouped ||
