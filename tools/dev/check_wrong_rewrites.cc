@@ -155,13 +155,18 @@ class WrongRewriteCheck {
     ++wrong_[mutant.kind];
     fmt::print("{}: {}: {}\n  {}\n", name, mutant.kind, mutant.place, judgement.why);
     std::fflush(stdout);
-    if (!settings_.save.empty() && judgement.fate == Fate::kWrong) save(mutant, setup, name);
+    if (!settings_.save.empty()) save(mutant, setup, {judgement.fate, name});
   }
 
-  void save(const Mutant& mutant, const JudgeSetup& setup, const std::string& name) const {
-    const auto holds = [&](const GraphPair& pair) {
+  struct Finding {
+    Fate fate;
+    const std::string& name;
+  };
+  void save(const Mutant& mutant, const JudgeSetup& setup, const Finding& finding) const {
+    const auto& [fate, name] = finding;
+    const auto holds = [&, fate = fate](const GraphPair& pair) {
       try {
-        return MutantJudge(setup, mutant.a, mutant.b).judge(pair.a, pair.b, true).fate == Fate::kWrong;
+        return MutantJudge(setup, mutant.a, mutant.b).judge(pair.a, pair.b, true).fate == fate;
       } catch (const std::exception&) {
         return false;
       }

@@ -197,7 +197,7 @@ Judgement MutantJudge::judge_right() {
 Judgement MutantJudge::judge(const Graph& a, const Graph& b, bool changes_a) {
   const Judgement verified = verify(a, b, changes_a);
   if (verified.fate != Fate::kEqual) return verified;
-  if (!runs_a_) runs_a_ = run(a_, nullptr);
+  if (!changes_a && !runs_a_) runs_a_ = run(a_, nullptr);
   return judge_apart([&] { return changes_a ? execute(a, b, *run(a, nullptr)) : execute(a, b, *runs_a_); });
 }
 
