@@ -787,6 +787,9 @@ def refined():  # shared/kernels_normalise.cc, shared/kernels_statistics.cc, sha
              [True, *(t is not None for t in affine)], ulps=8, atol=4e-6)
     for wanted in ([True, False, False], [False, True, False], [False, False, True]):
         case("aten.native_layer_norm_backward.default", g, x, [4], mean, rstd, weight, bias, wanted, ulps=8, atol=4e-6)
+    zeros = torch.tensor([[-0.0, 0.0, -1.3, -0.1], [-2.7, 5.3, 3.1, 0.0], [-1.1, -0.0, -3.3, -0.7]])  # the largest of a row
+    case("aten._log_softmax.default", zeros, 1, False, ulps=2, atol=1e-6)
+    case("aten._softmax.default", zeros, 1, False, ulps=2, atol=1e-6)
     half = [t.bfloat16() for t in (x, weight, bias)]
     case("aten.native_layer_norm.default", half[0], [4], half[1], half[2], 1e-5, ulps=2, atol=1e-2, is_recorded=True)
     for op in ("max.dim", "min.dim"):

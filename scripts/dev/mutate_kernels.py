@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Do the tests of the CPU kernels notice a wrong formula? Makes wrong ones and runs the tests on each.
+"""Do the tests of the kernels notice a wrong formula? Makes wrong ones and runs the tests on each.
 
 In a copy of the kernels' sources each formula gets variants: a sign turned, a product for a quotient, a comparison
 turned or moved by its boundary, two arguments exchanged, a number off by one, the smaller for the larger. Each variant
-stands behind a switch, `ew_mutant(n) ? wrong : right`, so that one build holds all. Then, for each kernel, each variant
-that its cases (testdata/kernels/cases.json) reach is switched on and the cases are run; the ones that no kernel's cases
-find are run through the other tests of the kernels (src/replay/kernels/host/kernels_test.cc and its kin). All run under
-the address sanitizer, as CI runs them too: it finds what reads or writes beyond an end.
+stands behind a switch, `ew_mutant(n) ? wrong : right`, so that one build holds all. Then, for each op, each variant
+that its cases (testdata/kernels/cases.json) reach is switched on and the cases are run: by the CPU's kernel, which must
+give what PyTorch gives, and by the emulated device's, which must give the CPU's bits. The variants that no op's cases
+find are run through the other tests of the kernels (TESTS). All run under the address sanitizer, as CI runs them too: it
+finds what reads or writes beyond an end, of memory that is the CPU's.
 
-Needs a build of the test program (cmake --build --preset release --target replay_kernels_host_test): its libraries and its
+Needs a build of the test program (cmake --build --preset release --target replay_kernels_device_test): its libraries and its
 compiler's flags are used. Writes nothing outside --work. Variants that the compiler refuses are left out, and so are
 those of testdata/kernels/equal_mutants.txt, which says why each computes the same. Prints the share that is found and
 the survivors; exits 1 if there are any, or if a variant said to be equal is found or is not there.
@@ -35,11 +36,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = ["replay/kernels/math/element_ops.h", "replay/kernels/math/special_functions.h", "replay/kernels/host/sum.h",
            "replay/kernels/ops/loss_call.h", "replay/kernels/ops/search_call.h", "replay/kernels/ops/index_call.cc",
            "replay/kernels/ops/normalise_call.cc", "replay/kernels/ops/matrix_calls.h", "replay/kernels/ops/attention_call.cc",
-           "replay/kernels/host/attention_tiles.cc", "replay/kernels/host/flex_attention.cc", "replay/kernels/host/kernels_*.cc"]
-FOLDERS = ["replay/kernels/host", "replay/kernels/ops"]  # all their sources are built, and of the libraries the rest
-SANITIZED = ["replay/values/block_cache.cc"]  # keeps blocks that the sanitizer must see
+           "replay/kernels/host/attention_tiles.cc", "replay/kernels/host/flex_attention.cc", "replay/kernels/host/kernels_*.cc",
+           "replay/kernels/shared/blocks.cc", "replay/kernels/shared/scratch.cc", "replay/kernels/shared/moments.h",
+           "replay/kernels/shared/reduction.h", "replay/kernels/shared/kernels_*.cc", "replay/kernels/tasks/index_tasks.h",
+           "replay/kernels/tasks/rearrange_tasks.h", "replay/kernels/tasks/row_tasks.h"]
+# All sources of these folders are built, and this file, in which the emulated device runs tasks; the rest is of the libraries.
+FOLDERS = ["replay/kernels/host", "replay/kernels/ops", "replay/kernels/shared"]
+DEVICE = ["replay/kernels/device/emulated.cc"]
+SANITIZED = ["replay/values/block_cache.cc", "replay/values/tensor.cc"]  # blocks that the sanitizer must see, and who fills them
 TESTS = ["kernels/host/kernels_test.cc", "kernels/ops/attention_call_test.cc", "kernels/host/reshape_test.cc", "kernels/host/error_bounds_test.cc",
-         "kernels/math/special_functions_test.cc"]
+         "kernels/math/special_functions_test.cc", "kernels/device/kernels_test.cc", "kernels/device/attention_test.cc"]
+# Of these not the one that has run each variant, and not one that takes long and runs tiles of products, which have none.
+OTHER_TESTS = """~[.mutants] ~"kernels of the device give the CPU's bits on PyTorch's cases" ~"products of every layout and dtype*\""""
+ONLY_OF_MATH = " ~[#special_functions_test] ~[#error_bounds_test]"  # what these run are functions of math/, for a long time
 EQUAL = ROOT / "testdata/kernels/equal_mutants.txt"
 Mutant = collections.namedtuple("Mutant", "number file line kind before after")
 
@@ -89,6 +98,18 @@ def matching(text, at):
         if depth == 0:
             return i
     return -1
+
+
+def initialisers(code, start, end):
+    """(start, end) of each one's value in `a = ..., b = ...`, of which that of `a` begins at start."""
+    depth, first = 0, start
+    for i in range(start, end):
+        depth += {"(": 1, ")": -1, "[": 1, "]": -1, "{": 1, "}": -1}.get(code[i], 0)
+        name = re.compile(r",\s*[&*]?\w+\s*=(?!=)\s*").match(code, i) if depth == 0 else None
+        if name:
+            yield first, i
+            first = name.end()
+    yield first, end
 
 
 # ---- wrong variants of an expression ------------------------------------------------------------
@@ -206,7 +227,8 @@ class Copy:
             return
         m = re.match(r"(?:const\s+)?[\w:]+(?:<[^=;]*>)?[&*]?\s+\w+\s*=\s*", code)
         if m:
-            self.edits.append((start + m.end(), end - 1, self.choose(start, text[m.end():-1])))
+            for first, last in initialisers(code, m.end(), len(code) - 1):
+                self.edits.append((start + first, start + last, self.choose(start + first, text[first:last])))
         elif re.match(r"\*?[\w.]+(\[[^;=]*\])*(\.\w+|->\w+)*(\[[^;=]*\])* (=|\+=|-=|\*=|/=) ", code):
             self.choose_statement(start, end)
         elif re.match(r"[\w.:]+\(", code):
@@ -255,35 +277,49 @@ def write_changed(path, text):
         path.write_text(text)
 
 
-def make_copies(dropped, work, files=("*",)):
-    mutants, number = [], 1
+def is_wanted(name, files):
+    return any(fnmatch.fnmatch(name, pattern) for pattern in files)
+
+
+def copies_of(files, dropped=frozenset()):
+    """Of each source its variants, or its path where it is to have none."""
+    number = 1
     for pattern in SOURCES:
         for path in sorted((ROOT / "src").glob(pattern)):
             name = str(path.relative_to(ROOT / "src"))
             if path.name.endswith("_test.cc"):
                 continue
-            if not any(fnmatch.fnmatch(name, wanted) for wanted in files):
-                write_changed(work / "src" / name, path.read_text())
+            if not is_wanted(name, files):
+                yield name, None
                 continue
             copy = Copy(name, number, dropped)
             number = copy.number
-            mutants += copy.mutants
-            write_changed(work / "src" / copy.path, copy.rewritten())
+            yield name, copy
+
+
+def make_copies(dropped, work, files=("*",)):
+    mutants, numbers = [], 0
+    for name, copy in copies_of(files, dropped):
+        if copy is None:
+            write_changed(work / "src" / name, (ROOT / "src" / name).read_text())
+            continue
+        mutants += copy.mutants
+        numbers = copy.number - 1
+        write_changed(work / "src" / name, copy.rewritten())
     # Inlined everywhere, functions of so many variants take minutes to compile.
     header = "replay/kernels/math/portable_math.h"
     plain = (ROOT / "src" / header).read_text().replace("[[gnu::always_inline]] inline", "inline")
     write_changed(work / "src" / header, plain)
     write_changed(work / "mutants.h","#pragma once\nextern int ew_active;\nextern unsigned char ew_reached[];\n"
                                     "inline bool ew_mutant(int n) {\n  ew_reached[n] = 1;\n  return ew_active == n;\n}\n")
-    return mutants, number - 1
+    return mutants, numbers
 
 
 def numbering_of(files):
-    """Changes where the numbers of variants may: with the sources, and with what is left out of them."""
-    paths = sorted(path for pattern in SOURCES for path in (ROOT / "src").glob(pattern))
-    digest = hashlib.sha256(repr(files).encode() + pathlib.Path(__file__).read_bytes())
-    for path in paths:
-        digest.update(path.read_bytes())
+    """Changes where what a number stands for may."""
+    digest = hashlib.sha256(repr(files).encode())
+    for name, copy in copies_of(files):
+        digest.update(name.encode() + b"\0" + (copy.rewritten() if copy else "").encode())
     return digest.hexdigest()[:12]
 
 
@@ -299,17 +335,23 @@ def flags_of(build):
     return words
 
 
-def build_objects(work, flags, mutants, numbers, jobs):
+def name_in(source, work):
+    """A source's path, whether it stands in the copy or here."""
+    root = work / "src" if work in source.parents else ROOT
+    return str(source.relative_to(root).with_suffix(""))
+
+
+def build_objects(work, objects_folder, flags, numbers, jobs):
     """The objects, and the numbers of the variants that do not compile."""
     originals = [p.relative_to(ROOT / "src") for folder in FOLDERS for p in sorted((ROOT / "src" / folder).glob("*.cc"))
                  if not p.name.endswith("_test.cc")]
     sources = [work / "src" / p if (work / "src" / p).exists() else ROOT / "src" / p for p in originals]
-    sources += [ROOT / "src" / name for name in SANITIZED]
+    sources += [ROOT / "src" / name for name in DEVICE + SANITIZED]
     sources += [ROOT / "src/replay" / name for name in TESTS] + [ROOT / "scripts/dev/mutate_kernels.cc"]
     failed, objects = set(), []
 
     def compile_one(source):
-        target = work / "objects" / (source.stem + ".o")
+        target = objects_folder / (name_in(source, work).replace("/", "+") + ".o")
         # A variant that is left out of a header later may stay in an object: nothing switches it on.
         stamp = [source, *(h for h in (ROOT / "src/replay").rglob("*.h") if "conformance" not in h.name)]
         if source.name == "mutate_kernels.cc":
@@ -320,7 +362,7 @@ def build_objects(work, flags, mutants, numbers, jobs):
                    f'-DEPWEAVE_SOURCE_DIR="{ROOT}"', "-include", str(work / "mutants.h"), "-c", str(source), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True)
         return target, done.stderr if done.returncode else ""
-    (work / "objects").mkdir(exist_ok=True)
+    objects_folder.mkdir(parents=True, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for target, errors in pool.map(compile_one, sources):
             objects.append(str(target))
@@ -348,11 +390,12 @@ def blamed(errors, work):
 
 def build(options, work):
     flags = flags_of(options.build)
-    record = work / f"dropped-{numbering_of(options.files)}.json"
+    numbering = numbering_of(options.files)
+    record = work / f"dropped-{numbering}.json"
     dropped = set(json.loads(record.read_text())) if record.exists() else set()
     while True:
         mutants, numbers = make_copies(dropped, work, options.files)
-        objects, failed = build_objects(work, flags, mutants, numbers, options.jobs)
+        objects, failed = build_objects(work, work / f"objects-{numbering}", flags, numbers, options.jobs)
         if not failed:
             break
         print(f"{len(failed)} variants do not compile and are left out", file=sys.stderr)
@@ -387,22 +430,26 @@ def run_cases(program, work, jobs):
     return {op for op, _, _ in lines}, {number for _, number, word in lines if word == "found"}
 
 
-def run_tests(program, number, seconds):
+def run_tests(program, number, tests, seconds):
     """Of processor time: the machine may be busy."""
     limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    return subprocess.run([program, "~[.mutants]"], capture_output=True, env=environment(EPWEAVE_MUTANT=str(number)),
+    return subprocess.run([program, "--filenames-as-tags", tests], capture_output=True, env=environment(EPWEAVE_MUTANT=str(number)),
                           preexec_fn=limit).returncode
 
 
-def find_by_tests(program, numbers, jobs):
-    """Those of the variants that the other tests find."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    if run_tests(program, 0, 3600) != 0:
-        sys.exit("the tests fail without a wrong formula")
-    seconds = 20 + 4 * int(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        codes = list(pool.map(lambda n: run_tests(program, n, seconds), numbers))
-    return {n for n, code in zip(numbers, codes) if code != 0}
+def find_by_tests(program, mutants, jobs):
+    """The numbers of those of the variants that the other tests find."""
+    of_math, others = ([m.number for m in mutants if ("/math/" in m.file) == is_math] for is_math in (True, False))
+    found = set()
+    for numbers, tests in ((of_math, OTHER_TESTS), (others, OTHER_TESTS + ONLY_OF_MATH)):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        if numbers and run_tests(program, 0, tests, 3600) != 0:
+            sys.exit("the tests fail without a wrong formula")
+        seconds = 20 + 4 * int(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            codes = list(pool.map(lambda n: run_tests(program, n, tests, seconds), numbers))
+        found |= {n for n, code in zip(numbers, codes) if code != 0}
+    return found
 
 
 def read_equal():
@@ -447,7 +494,7 @@ def main():
     work = pathlib.Path(options.work).resolve()
     work.mkdir(parents=True, exist_ok=True)
     if options.list:
-        for m in make_copies(set(), work)[0]:
+        for m in make_copies(set(), work, options.files)[0]:
             print(f"{m.number} {m.file}:{m.line} {m.kind}: {m.before}  ->  {m.after}")
         return
     program, mutants = build(options, work)
@@ -455,13 +502,13 @@ def main():
     start = time.monotonic()
     kernels, by_cases = run_cases(program, work, options.jobs)
     equal = read_equal()
-    left = [m.number for m in mutants if m.number not in by_cases and (m.file, m.before, m.after) not in equal]
+    left = [m for m in mutants if m.number not in by_cases and (m.file, m.before, m.after) not in equal]
     print(f"{time.monotonic() - start:.0f} s; {len(left)} variants are not found by the cases; running the other tests", file=sys.stderr)
     found = by_cases | find_by_tests(program, left, options.jobs)
     lines = list(report(mutants, kernels, by_cases, found, equal))
-    if options.files == ["*"]:
-        there = {(m.file, m.before, m.after) for m in mutants}
-        lines += [f"NOT THERE {entry[0]}: {entry[1]}  ->  {entry[2]}" for entry in equal if entry not in there]
+    there = {(m.file, m.before, m.after) for m in mutants}
+    lines += [f"NOT THERE {entry[0]}: {entry[1]}  ->  {entry[2]}" for entry in equal
+              if entry not in there and is_wanted(entry[0], options.files)]
     print("\n".join(lines))
     sys.exit(any(line.startswith(("SURVIVES", "NOT ")) for line in lines))
 

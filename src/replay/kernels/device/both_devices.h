@@ -10,6 +10,7 @@
 #include "replay/kernels/device/device.h"
 #include "replay/kernels/host/elements.h"
 #include "replay/kernels/host/kernels.h"
+#include "replay/kernels/shared/queue.h"
 
 namespace epweave::replay {
 
@@ -70,6 +71,26 @@ class OnDevice {
   std::unique_ptr<DeviceRun> run_;
   std::map<std::shared_ptr<Storage>, std::shared_ptr<Storage>> placed_;
 };
+
+inline const Tensor* find_tensor(const std::vector<Value>& values) {
+  for (const Value& value : values) {
+    if (value.is_tensor()) return &value.tensor();
+    if (!value.is<List>()) continue;
+    if (const Tensor* inside = find_tensor(value.items())) return inside;
+  }
+  return nullptr;
+}
+// An op of a nested graph, on the device of its arguments.
+inline Value call_where_args_are(const OpInfo& op, const std::vector<Value>& args) {
+  static const KernelTable cpu = make_cpu_kernels();
+  static HostMemory host;
+  const Tensor* tensor = find_tensor(args);
+  Queue* queue = tensor == nullptr ? nullptr : tensor->storage->queue();
+  auto* memory = queue == nullptr ? &host : dynamic_cast<Memory*>(queue);
+  KernelCall call(op, args, ~0u, *memory);
+  call.set_nested();
+  return (queue == nullptr ? cpu : tested_device().kernels()).find(op)(call);
+}
 
 inline bool is_nan(const std::byte* element, DType dtype) {
   switch (dtype) {

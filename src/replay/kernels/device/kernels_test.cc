@@ -16,26 +16,6 @@ Tensor transposed(const Tensor& t) {
   return t.view({t.sizes[1], t.sizes[0]}, {t.strides[1], t.strides[0]}, t.offset);
 }
 
-const Tensor* find_tensor(const std::vector<Value>& values) {
-  for (const Value& value : values) {
-    if (value.is_tensor()) return &value.tensor();
-    if (!value.is<List>()) continue;
-    if (const Tensor* inside = find_tensor(value.items())) return inside;
-  }
-  return nullptr;
-}
-// An op of a nested graph, on the device of its arguments.
-Value call_where_args_are(const OpInfo& op, const std::vector<Value>& args) {
-  static const KernelTable cpu = make_cpu_kernels();
-  static HostMemory host;
-  const Tensor* tensor = find_tensor(args);
-  Queue* queue = tensor == nullptr ? nullptr : tensor->storage->queue();
-  auto* memory = queue == nullptr ? &host : dynamic_cast<Memory*>(queue);
-  KernelCall call(op, args, ~0u, *memory);
-  call.set_nested();
-  return (queue == nullptr ? cpu : tested_device().kernels()).find(op)(call);
-}
-
 }  // namespace
 
 TEST_CASE("kernels of the device give the CPU's bits on PyTorch's cases") {
