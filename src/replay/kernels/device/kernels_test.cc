@@ -297,6 +297,9 @@ TEST_CASE("counts of many elements") {
   CHECK(run_both("aten.histc.default", {values, std::int64_t{64}, 0.0, 0.0}) == "");
   CHECK(run_both("aten.histc.default", {values, std::int64_t{7}, -0.5, 0.5}) == "");
   CHECK(run_both("aten.histc.default", {values, std::int64_t{7}, 0.5, -0.5}) == "refused");
+  // An interval that is longer than the largest number has no bins to divide it by.
+  const Tensor wide = random.tensor({8}, DType::kFloat64);
+  CHECK(run_both("aten.histc.default", {wide, std::int64_t{7}, -1.7e308, 1.7e308}) == "refused");
   CHECK(run_both("aten.one_hot.default", {x, std::int64_t{60}}) == "refused");
   CHECK(run_both("aten.bincount.default", {random.integers({3, -1}, {2}), none, std::int64_t{0}}) ==
         "refused");

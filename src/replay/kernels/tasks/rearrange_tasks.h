@@ -174,7 +174,7 @@ struct HistogramTask {
     const bool is_point = range[0] == range[1];
     const double low = is_point ? range[0] - 1 : range[0], high = is_point ? range[1] + 1 : range[1];
     const double infinity = math::infinity<double>();
-    if (!(low < high && -infinity < low && high < infinity)) return sink.raise(FaultCode::kInterval, 0, 0);
+    if (!(low < high && high - low < infinity)) return sink.raise(FaultCode::kInterval, 0, 0);
     const double value = values[i];
     if (!(value >= low && value <= high)) return;
     const auto bin = static_cast<std::int64_t>((value - low) / (high - low) * static_cast<double>(bins));
