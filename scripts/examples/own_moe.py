@@ -105,4 +105,7 @@ def main(path):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        print(__doc__, end="")
+        sys.exit(0 if sys.argv[1:] in (["-h"], ["--help"]) else 2)
     main(sys.argv[1])

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "assumption_kinds.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -70,6 +71,22 @@ Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteR
   return document;
 }
 
+// One of each kind, as many as one takes in at once.
+std::string assumptions_text(const std::vector<std::string>& assumptions) {
+  constexpr std::size_t kMostKinds = 8;
+  std::string text;
+  std::size_t left = assumptions.size();
+  const std::vector<AssumptionKind> kinds = group_assumptions(assumptions);
+  for (std::size_t i = 0; i < std::min(kinds.size(), kMostKinds); ++i) {
+    text += fmt::format("assuming    {}", kinds[i].first);
+    if (kinds[i].count > 1) text += fmt::format("; {} more like it, listed by -v", kinds[i].count - 1);
+    text += "\n";
+    left -= kinds[i].count;
+  }
+  if (left > 0) text += fmt::format("assuming    {} more, listed by -v\n", left);
+  return text;
+}
+
 std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbose) {
   std::string text;
   for (const Violation& violation : report.violations) text += print_violation(b, violation) + "\n";
@@ -80,24 +97,21 @@ std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbo
   for (const RewriteOutput& output : report.outputs) ++counts[output.numerics];
   for (const auto& [numerics, n] : counts)
     text += fmt::format("{:<12}{:>6} {}\n", name_of(numerics), n, n == 1 ? "output" : "outputs");
-  // Those of single symbols come first.
-  const std::size_t shown =
-      verbose ? report.assumptions.size() : std::min<std::size_t>(report.assumptions.size(), 3);
-  for (std::size_t i = 0; i < shown; ++i) text += fmt::format("assuming    {}\n", report.assumptions[i]);
-  if (const std::size_t more = report.assumptions.size() - shown; more > 0)
-    text += fmt::format("assuming    {} more, listed by -v\n", more);
+  if (verbose)
+    for (const std::string& line : report.assumptions) text += fmt::format("assuming    {}\n", line);
+  else
+    text += assumptions_text(report.assumptions);
   if (verbose)
     for (const RewriteOutput& output : report.outputs)
       text += fmt::format("  {:<12}{}  %{}\n", name_of(output.numerics), output.what, output.node);
   return text;
 }
 
-// "OUT: proved to compute what IN computes, under 52 assumptions"; of halves `what` names both.
+// "OUT: proved to compute what IN computes, under 2 assumptions"; of halves `what` names both.
 std::string verdict_line(std::string_view what, const InputOptions& original, const RewriteReport& report) {
-  const std::size_t n = report.assumptions.size();
   return fmt::format(
       "{}: proved to compute what {} computes, {}", what, display_name(original),
-      n == 0 ? "without an assumption" : fmt::format("under {} assumption{}", n, n == 1 ? "" : "s"));
+      count_assumptions(group_assumptions(report.assumptions).size(), report.assumptions.size()));
 }
 
 bool takes_saved(const Graph& half) {

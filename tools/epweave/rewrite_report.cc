@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <map>
 #include <optional>
 
 #include "analysis/ep_regions.h"
 #include "analysis/module_path.h"
+#include "assumption_kinds.h"
 #include "compare/diff/diff_summary.h"
 #include "cost/graph_cost.h"
 #include "cost/prices.h"
@@ -38,25 +38,11 @@ std::string_view direction_word(bool backward) {
 
 // --------------------------------------------------------------------------- the proof
 
-// "in each part, u4 is from 0 to 3072" of many symbols in one row, that of the first.
-Json fold_assumptions(const std::vector<std::string>& lines, const NodeCaptions& captions) {
-  std::vector<FoldableRow> rows;
-  for (const std::string& line : lines) {
-    std::string kind;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      kind += line[i];
-      const bool is_symbol = (line[i] == 'u' || line[i] == 's') &&
-                             (i == 0 || std::isalnum(static_cast<unsigned char>(line[i - 1])) == 0);
-      while (is_symbol && i + 1 < line.size() && std::isdigit(static_cast<unsigned char>(line[i + 1])) != 0)
-        ++i;
-    }
-    rows.push_back({"", kind});
-  }
+Json kinds_report(const std::vector<AssumptionKind>& kinds, const NodeCaptions& captions) {
   Json list = Json::array();
-  for (const FoldedRows& fold : fold_rows(rows)) {
+  for (const AssumptionKind& kind : kinds) {
     if (list.size() == kMostRows) break;
-    list.push_back({{"assumption", captions.with_input_names(lines[fold.members.front()])},
-                    {"count", fold.members.size()}});
+    list.push_back({{"assumption", captions.with_input_names(kind.first)}, {"count", kind.count}});
   }
   return list;
 }
@@ -64,6 +50,7 @@ Json fold_assumptions(const std::vector<std::string>& lines, const NodeCaptions&
 Json verdict(const RewriteSides& sides) {
   const RewriteReport report = check_rewrite(sides.a, sides.b);
   const NodeCaptions captions(sides.b);
+  const std::vector<AssumptionKind> kinds = group_assumptions(report.assumptions);
   Json violations = Json::array(), outputs = Json::object();
   for (std::size_t i = 0; i < std::min(report.violations.size(), kMostRows); ++i) {
     Json& row = violations.emplace_back(
@@ -78,7 +65,8 @@ Json verdict(const RewriteSides& sides) {
           {"violations", std::move(violations)},
           {"violation_count", report.violations.size()},
           {"assumption_count", report.assumptions.size()},
-          {"assumptions", fold_assumptions(report.assumptions, captions)},
+          {"assumption_kinds", kinds.size()},
+          {"assumptions", kinds_report(kinds, captions)},
           {"outputs", std::move(outputs)},
           {"whole", report.whole},
           {"divided", report.divided},

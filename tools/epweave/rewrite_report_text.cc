@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assumption_kinds.h"
 #include "base/error.h"
 #include "epweave/report_page.h"
 #include "figures.h"
@@ -127,8 +128,7 @@ void add_verdict(const Json& page, std::string& text) {
   text += fmt::format("**Proved**: {} computes what {} computes", name_of_side(page["b"]),
                       name_of_side(page["a"]));
   const auto n = verdict["assumption_count"].get<std::size_t>();
-  text += n == 0 ? ", without an assumption.\n\n"
-                 : fmt::format(", under {} assumption{}.\n\n", n, n == 1 ? "" : "s");
+  text += fmt::format(", {}.\n\n", count_assumptions(verdict["assumption_kinds"].get<std::size_t>(), n));
   if (n == 0) return;
   text += "<details><summary>Assumptions</summary>\n\n";
   std::size_t shown = 0;
@@ -136,7 +136,7 @@ void add_verdict(const Json& page, std::string& text) {
     const auto count = row["count"].get<std::size_t>();
     shown += count;
     text += fmt::format("- {}{}\n", shortened(text_of(row["assumption"])),
-                        count == 1 ? "" : fmt::format(", and {} like it", count - 1));
+                        count == 1 ? "" : fmt::format("; {} more like it", count - 1));
   }
   if (shown < n) text += fmt::format("- {} more: `epweave verify A B -v`\n", n - shown);
   text += "\n</details>\n\n";

@@ -73,12 +73,10 @@ class Assumptions {
     const bool is_as_said =
         whole != nullptr && same(symbol.lower, whole->lower) && same(symbol.upper, whole->upper);
     const std::string name(claims_.graph_b().text(symbol.name));
-    const auto print = [&](ExprId expr) { return pool_.print(pool_.poly(expr)); };
-    if (symbol.lower && symbol.upper)
-      add(is_as_said ? fmt::format("in each part, {} is from {} to {}", claims_.graph_b().text(whole->name),
-                                   print(*symbol.lower), print(*symbol.upper))
-                     : fmt::format("{} is from {} to {}", name, print(*symbol.lower), print(*symbol.upper)));
-    if (symbol.replaced_by) add(fmt::format("{} = {}", name, print(*symbol.replaced_by)));
+    const std::string_view subject = is_as_said ? claims_.graph_b().text(whole->name) : name;
+    if (const std::string range = print_range(subject, symbol); !range.empty())
+      add(is_as_said ? fmt::format("in each part, {}", range) : range);
+    if (symbol.replaced_by) add(fmt::format("{} = {}", name, pool_.print(pool_.poly(*symbol.replaced_by))));
     if (!symbol.asserts) return;
     for (std::size_t i = 0; i < symbol.asserts->size(); ++i) {
       const ExprId statement = (*symbol.asserts)[i];
@@ -87,6 +85,18 @@ class Assumptions {
       add(said ? fmt::format("in each part, {}", print_statement(pool_, *said))
                : print_statement(pool_, statement));
     }
+  }
+
+  // "u4 is from 0 to 3072", "0 <= u4"; nothing where both sides are open.
+  std::string print_range(std::string_view name, const Symbol& symbol) const {
+    const auto bound = [&](const std::optional<ExprId>& expr) {
+      const std::string text = expr ? pool_.print(pool_.poly(*expr)) : "";
+      return text.ends_with("int_oo") ? "" : text;
+    };
+    const std::string lower = bound(symbol.lower), upper = bound(symbol.upper);
+    if (lower.empty()) return upper.empty() ? "" : fmt::format("{} <= {}", name, upper);
+    if (upper.empty()) return fmt::format("{} <= {}", lower, name);
+    return fmt::format("{} is from {} to {}", name, lower, upper);
   }
 
   // The statement of A that this is, with the part's own numbers for those of the whole: mostly the

@@ -1,0 +1,23 @@
+// The assumptions of a proof as a person reads them: one of each kind. A part of a MoE model reads
+// hundreds of numbers from its tensors, and the proof assumes of each what the original says of its.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace epweave::cli {
+
+// Assumptions that say the same of other symbols or nodes.
+struct AssumptionKind {
+  std::string first;  // "in each part, 0 <= u4"
+  std::size_t count = 0;
+};
+
+// In the order of their first ones.
+std::vector<AssumptionKind> group_assumptions(const std::vector<std::string>& assumptions);
+
+// "without an assumption", "under 2 assumptions", "under 4 kinds of assumption (470 in all)".
+std::string count_assumptions(std::size_t kinds, std::size_t all);
+
+}  // namespace epweave::cli
