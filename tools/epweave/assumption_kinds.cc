@@ -18,8 +18,8 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-// "in each part, 0 <= u" for "in each part, 0 <= u4", "rows of %" for "rows of %getitem_12": symbols
-// without their numbers, nodes without their names.
+// "in each part, 0 <= u" for "in each part, 0 <= u4", "rows of %" for "rows of %getitem_12":
+// symbols without their numbers, nodes without their names.
 std::string drop_names(const std::string& text) {
   std::string kind;
   for (std::size_t i = 0; i < text.size(); ++i) {

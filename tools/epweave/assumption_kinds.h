@@ -1,5 +1,6 @@
-// The assumptions of a proof as a person reads them: one of each kind. A part of a MoE model reads
-// hundreds of numbers from its tensors, and the proof assumes of each what the original says of its.
+// The assumptions of a proof as a person reads them: one of each kind. A part of a MoE model
+// reads hundreds of numbers from its tensors, and the proof assumes of each what the original says
+// of its.
 #pragma once
 
 #include <cstddef>
