@@ -20,6 +20,9 @@ Heads heads_of(TypeRuleCall& call, std::size_t first) {
                   info(h.value.dtype).short_name);
   call.check_equal(h.query.sizes[3], h.key.sizes[3], "head dimensions");
   call.check_equal(h.key.sizes[2], h.value.sizes[2], "lengths of key and value");
+  for (const TensorType* tensor : {&h.key, &h.value})
+    if (!is_one(call.facts, tensor->sizes[0]))
+      call.check_equal(h.query.sizes[0], tensor->sizes[0], "batch sizes of query, key and value");
   return h;
 }
 

@@ -224,10 +224,12 @@ TypeId complex(TypeRuleCall& call) {
   return elementwise(call, operands.tensors, *dtype);
 }
 
-// (output, buffer): the buffer is empty on CUDA.
+// (output, buffer): what the CPU kernel saves for its derivative; elsewhere the buffer is empty.
 TypeId log_sigmoid(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  return call.tuple({unary(call), call.contiguous(self.dtype, {call.number(0)}, self.device)});
+  const bool is_saved = call.context.text(self.device).starts_with("cpu");
+  const Dims saved = is_saved ? self.sizes : Dims{call.number(0)};
+  return call.tuple({unary(call), call.contiguous(self.dtype, saved, self.device)});
 }
 
 // glu(self, dim): the first half of the dimension, gated by the second.

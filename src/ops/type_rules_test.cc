@@ -164,6 +164,26 @@ TEST_CASE("gated activations and their gradients are laid out as torch's formula
   CHECK(c.type("aten.glu.default", {rows}) == "glu: 5 elements have no halves");
 }
 
+TEST_CASE("what log_sigmoid saves for its derivative is empty but on the CPU") {
+  Calls c;
+  const Arg gpu = n(c.tensor("f32", {"4", "3"}, {"1", "4"})),
+            cpu = n(c.tensor("f32", {"4", "3"}, {"1", "4"}, "cpu"));
+  CHECK(c.type("aten.log_sigmoid_forward.default", {gpu}) == "(f32[4, 3]{1, 4}@cuda:0, f32[0]{1}@cuda:0)");
+  CHECK(c.type("aten.log_sigmoid_forward.default", {cpu}) == "(f32[4, 3]{1, 4}@cpu, f32[4, 3]{3, 1}@cpu)");
+}
+
+TEST_CASE("keys and values have the query's batch, or one row for all of it") {
+  Calls c;
+  const Arg q = n(c.tensor("f32", {"2", "4", "7", "8"}, {"224", "56", "8", "1"})),
+            one = n(c.tensor("f32", {"1", "4", "7", "8"}, {"224", "56", "8", "1"})),
+            four = n(c.tensor("f32", {"4", "4", "7", "8"}, {"224", "56", "8", "1"}));
+  constexpr const char* kAttention = "aten._scaled_dot_product_flash_attention_for_cpu.default";
+  CHECK(c.type(kAttention, {q, one, one}) ==
+        "(f32[2, 4, 7, 8]{224, 56, 8, 1}@cuda:0, f32[2, 4, 7]{28, 1, 4}@cuda:0)");
+  CHECK(c.type(kAttention, {q, q, four}) ==
+        "_scaled_dot_product_flash_attention_for_cpu: batch sizes of query, key and value 2 and 4 differ");
+}
+
 TEST_CASE("the CPU's flash attention lays statistics out by length") {
   Calls c;
   const Arg q = n(c.tensor("f32", {"2", "4", "7", "8"}, {"224", "8", "32", "1"})),

@@ -75,8 +75,8 @@ Placement take_earlier_keys(PlacementCall& call, Operand operand, const Attentio
   return p;
 }
 
-// Keys and values, taken whole where the query's rows see all of them. Returns the placement of a
-// gradient.
+// Keys and values, taken whole where the query's rows see all of them: along the batch those that
+// are one row for all of it. Returns the placement of a gradient.
 Placement take_keys(PlacementCall& call, Operand operand, AttentionCut& cut) {
   if (cut.prefix) return take_earlier_keys(call, operand, cut);
   const Placement p = call.of(operand);
@@ -87,6 +87,11 @@ Placement take_keys(PlacementCall& call, Operand operand, AttentionCut& cut) {
                             call.name_of(operand), print_placement(p), cut.dim),
                 std::string(kLeaveOut));
   if (p.is(PlacementKind::kSplit) && (cut.dim == kBatchDim || cut.keys)) return p;
+  const TensorType* type = call.tensor(operand);
+  if (cut.dim == kBatchDim && type != nullptr && call.facts().pool().constant(type->sizes[kBatchDim]) != 1) {
+    call.take_rows_of(operand, kBatchDim);
+    return Placement::split(kBatchDim);
+  }
   cut.keys = false;
   call.take_whole(operand);
   return Placement::partial();
