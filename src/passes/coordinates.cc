@@ -10,6 +10,7 @@
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "ops/type_rules.h"
+#include "passes/fresh_symbols.h"
 
 namespace epweave {
 namespace {
@@ -112,13 +113,8 @@ NodeId CoordinateWriter::write_ranks(std::string_view axis_name, const GroupRule
 }
 
 StringId CoordinateWriter::add_symbol(const GroupRule& axis) {
-  int number = 0;
-  const auto is_taken = [&](StringId name) {
-    return std::ranges::any_of(graph_.symbols, [&](const Symbol& s) { return s.name == name; });
-  };
-  while (is_taken(graph_.intern(fmt::format("u{}", number)))) ++number;
   Symbol symbol;
-  symbol.name = graph_.intern(fmt::format("u{}", number));
+  symbol.name = FreshSymbols(graph_).next("u");
   symbol.lower = context_.exprs.number(0);
   symbol.upper = context_.exprs.number(axis.extent - 1);
   symbol.size_like = true;

@@ -12,6 +12,7 @@
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
+#include "passes/fresh_symbols.h"
 #include "passes/record.h"
 #include "placement/scaling/scaling.h"
 
@@ -123,23 +124,10 @@ std::vector<std::string> find_token_symbols(const Graph& graph, const std::vecto
 
 // --------------------------------------------------------------------------- the symbol
 
-// torch calls symbols of input extents s0, s1, ...
-StringId free_symbol_name(const Graph& graph) {
-  std::uint64_t next = 0;
-  for (const Symbol& symbol : graph.symbols) {
-    const std::string_view name = graph.text(symbol.name);
-    std::uint64_t number = 0;
-    if (!name.starts_with('s')) continue;
-    const auto [stop, error] = std::from_chars(name.data() + 1, name.data() + name.size(), number);
-    if (error == std::errc() && stop == name.data() + name.size()) next = std::max(next, number + 1);
-  }
-  return graph.intern(fmt::format("s{}", next));
-}
-
 Symbol make_row_symbol(const Graph& graph, std::int64_t rows) {
   ExprPool& pool = graph.context->exprs;
   Symbol symbol;
-  symbol.name = free_symbol_name(graph);
+  symbol.name = FreshSymbols(graph).next("s");  // as torch calls those of input extents
   symbol.lower = symbol.upper = pool.number(rows);
   symbol.hint = rows;
   symbol.unbacked = false;

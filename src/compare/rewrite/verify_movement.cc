@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "analysis/collectives.h"
+#include "analysis/looked_up_group.h"
 #include "analysis/rank_view.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ir/walk.h"
@@ -79,6 +81,20 @@ MovementCheck::MovementCheck(RewriteClaims& claims, const Effects& effects_a, co
     const Node& node = a_.nodes[launch.node];
     const Arg group = arg_of(context_, node, group_position(*node.op));
     if (group.is_node() && launch.group.is_node()) lookups_.at(group.as_node()) = launch.group.as_node();
+  }
+  number_lookups();
+}
+
+// Lookups of one recorded group along the same axis are one, also those that no launch of A names:
+// of what B does again.
+void MovementCheck::number_lookups() {
+  std::map<std::tuple<StringId, std::uint32_t, std::uint32_t>, NodeId> first;
+  for (const auto [id, node] : walk(a_)) {
+    const auto group = looked_up_group(context_, a_, node);
+    if (!group) continue;
+    const auto [known, is_new] = first.try_emplace({group->name, group->stride, group->extent}, id);
+    lookups_.at(id) = known->second;
+    if (is_new) lookups_of_[group->name].push_back(id);
   }
 }
 
@@ -736,8 +752,19 @@ std::optional<std::vector<std::int64_t>> MovementCheck::sizes_of(const TensorTyp
   return sizes && count_of(*sizes) ? sizes : std::nullopt;
 }
 
+// The lookup in A of the group from which B split this one; none where A looks up more than one of
+// that name.
+NodeId MovementCheck::lookup_split(StringId name) const {
+  const ProcessGroup* group = graph_b_.find_group(name);
+  if (group == nullptr || !group->split_from) return {};
+  const ProcessGroup* whole = graph_a_.find_group(group->split_from);
+  const auto lookups = lookups_of_.find(group->split_from);
+  if (whole == nullptr || whole->ranks != group->ranks || lookups == lookups_of_.end()) return {};
+  return lookups->second.size() == 1 ? lookups->second.front() : NodeId();
+}
+
 // Groups of the same ranks are one; of groups that are looked up, those that stand for the same
-// node of A.
+// node of A, and what is split from them.
 std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg group, bool of_b) {
   if (group.is_node()) {
     const NodeId a = of_b ? claims_[group.as_node()].origin : group.as_node();
@@ -750,6 +777,8 @@ std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg gro
     return (std::uint64_t{1} << 32) + first.index();
   }
   if (!group.is(ArgKind::kText) && !group.is(ArgKind::kProcessGroup)) return {};
+  if (const NodeId lookup = of_b ? lookup_split(group.as_name()) : NodeId())
+    return (std::uint64_t{1} << 32) + lookup.index();
   const ProcessGroup* found = graph.find_group(group.as_name());
   if (found == nullptr || found->ranks.empty()) return (std::uint64_t{2} << 32) + group.as_name().index();
   const auto known = std::ranges::find(groups_, found->ranks);

@@ -122,6 +122,8 @@ class MovementCheck {
 
   std::optional<std::int64_t> origin_of(const TensorType& type) const;
   std::optional<std::vector<std::int64_t>> sizes_of(const TensorType* type) const;
+  void number_lookups();
+  NodeId lookup_split(StringId name) const;
   std::optional<std::uint64_t> group_of(const Graph& graph, Arg group, bool of_b);
   std::optional<std::vector<std::int64_t>> numbers(std::span<const ExprId> exprs) const;
   std::optional<std::vector<std::int64_t>> integers(Arg list) const;
@@ -144,7 +146,8 @@ class MovementCheck {
   std::vector<std::size_t> under_way_;                      // storages that launches write now
   std::map<NodeId, std::vector<std::size_t>> storages_in_;  // by the first value of a memory
   std::vector<std::vector<std::uint32_t>> groups_;          // ranks
-  SideTable<NodeId, NodeId> lookups_;  // of A: the first node that looks the same group up
+  SideTable<NodeId, NodeId> lookups_;                   // of A: the first node that looks the same group up
+  std::map<StringId, std::vector<NodeId>> lookups_of_;  // the first of each axis, by recorded name
   std::map<NodeId, std::vector<NodeId>> waits_of_;
   IdSet<NodeId> accounted_;
   bool has_moved_ = false;

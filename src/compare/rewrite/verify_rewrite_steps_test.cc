@@ -292,5 +292,76 @@ graph
   CHECK(step.with("group 0 ranks=[0, 1, 2, 3]", "group 0 ranks=[0, 1]").broken() == "rewrite-group");
 }
 
+// ----------------------------------------------------------------------------------------------
+// looked-up groups
+
+// Of four ranks, two and two; a parameter of each of two layers, which backward gathers again.
+constexpr const char* kLookedUp = R"(
+info global_meshes = {"dense": {"axes": ["fsdp", "tp"], "shape": [2, 2]}}
+info world_size = 4
+info compile_on_one_rank = True
+info rank = 0
+group 23 ranks=[0, 2] description=mesh_fsdp axes=[fsdp]
+graph
+  %p = placeholder : f32[4, 8] role=parameter fqn=layers.0.a.weight
+  %mesh = placeholder : =mesh(["fsdp", "tp"], [2, 2], [[0, 1], [2, 3]], "cuda") role=parameter fqn=layers.0.a.weight
+  %q = placeholder : f32[4, 8] role=parameter fqn=layers.0.b.weight
+  %x = placeholder : f32[16, 8] role=user which=x
+  %group = _dtensor.mesh_get_process_group.default(%mesh, 0) : =pg(23) @layers.0.a
+  %ag = _c10d_functional.all_gather_into_tensor.default(%p, 2, %group) : f32[8, 8] @layers.0.a
+  %w = _c10d_functional.wait_tensor.default(%ag) : f32[8, 8] @layers.0.a
+  %group_1 = _dtensor.mesh_get_process_group.default(%mesh, 0) : =pg(23) @layers.0.b
+  %ag_1 = _c10d_functional.all_gather_into_tensor.default(%q, 2, %group_1) : f32[8, 8] @layers.0.b
+  %w_1 = _c10d_functional.wait_tensor.default(%ag_1) : f32[8, 8] @layers.0.b
+  %mm = aten.mm.default(%x, %w) : f32[16, 8] @layers.0.a
+  %mm_1 = aten.mm.default(%mm, %w_1) : f32[16, 8] @layers.0.b
+  %loss = aten.sin.default(%mm_1) : f32[16, 8] @lm_head
+  %gb = aten.mm.default(%loss, %w_1) : f32[16, 8] @layers.0.b bwd
+  %ga = aten.mm.default(%gb, %w) : f32[16, 8] @layers.0.a bwd
+  output([%loss, %ga, %mesh])
+)";
+
+TEST_CASE("buckets of gathers that backward does again, over a group that is looked up") {
+  const Step step(kLookedUp, "memory-policy,recompute,bucket");
+  REQUIRE(step.after.find("group_1_recomputed") != std::string::npos);
+  REQUIRE(step.after.find("_pre_bucket_all_gather_1") != std::string::npos);
+  CHECK(step.broken().empty());
+}
+
+TEST_CASE("buckets over a group that is split from one that is looked up") {
+  const Step step(kLookedUp, "reassign-pgs,bucket");
+  REQUIRE(step.after.find("split_from=23") != std::string::npos);
+  CHECK(step.broken().empty());
+  CHECK(step.with("ranks=[0, 2] description=fsdp_extra", "ranks=[0, 1] description=fsdp_extra").broken() !=
+        "");
+}
+
+TEST_CASE("a coordinate's symbol has no name of one that chunk took away") {
+  const Step step(R"(
+info world_size = 2
+info compile_on_one_rank = True
+info rank = 0
+group 0 ranks=[0, 1] axes=[fsdp]
+symbol u0 range=[2, 64] hint=4 unbacked
+symbol u1 range=[0, 64] unbacked
+symbol u2 range=[2, 64] hint=4 unbacked
+graph
+  %p = placeholder : f32[4, 8] role=parameter fqn=layers.0.weight
+  %q = placeholder : f32[4, 8] role=parameter fqn=layers.0.bias
+  %x = placeholder : b8[u0, 8] role=user which=tokens
+  %ag = _c10d_functional.all_gather_into_tensor.default(%p, 2, "0") : f32[8, 8] @layers.0
+  %w = _c10d_functional.wait_tensor.default(%ag) : f32[8, 8] @layers.0
+  %ag_1 = _c10d_functional.all_gather_into_tensor.default(%q, 2, "0") : f32[8, 8] @layers.0
+  %w_1 = _c10d_functional.wait_tensor.default(%ag_1) : f32[8, 8] @layers.0
+  %count = aten.sum.default(%x) : i64[] @layers.0
+  %n = aten.item.default(%count) : SymInt(u1) bind(u1) @layers.0
+  %out = aten.full.default([%n], 1.0, dtype=f32, device=@cpu, pin_memory=False) : f32[u1]
+  output([%out, %w, %w_1])
+)",
+                  "chunk{roots=layers.*,dense=true},bucket");
+  REQUIRE(step.after.find("coordinate") != std::string::npos);
+  CHECK(step.broken().empty());
+}
+
 }  // namespace
 }  // namespace epweave

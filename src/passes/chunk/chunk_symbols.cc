@@ -3,45 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 
 #include "ir/walk.h"
 #include "passes/chunk/chunk_site.h"
+#include "passes/fresh_symbols.h"
 
 namespace epweave {
-namespace {
-
-// Names for new symbols: the old one's letters and the next free number, since torch tells symbols'
-// kinds by their names (u7 is unbacked, s3 is backed).
-class FreshSymbols {
- public:
-  explicit FreshSymbols(const Graph& graph) : strings_(graph.context->strings) {
-    for (const Symbol& symbol : graph.symbols) {
-      const auto [prefix, number] = split(strings_[symbol.name]);
-      std::uint64_t& next = next_[std::string(prefix)];
-      next = std::max(next, number + 1);
-    }
-  }
-  StringId like(StringId symbol) {
-    const std::string prefix(split(strings_[symbol]).first);
-    return strings_.intern(fmt::format("{}{}", prefix, next_[prefix]++));
-  }
-
- private:
-  static std::pair<std::string_view, std::uint64_t> split(std::string_view name) {
-    const std::size_t digits = name.find_last_not_of("0123456789") + 1;
-    std::uint64_t number = 0;
-    std::from_chars(name.data() + digits, name.data() + name.size(), number);
-    return {name.substr(0, digits), number};
-  }
-
-  StringTable& strings_;
-  std::map<std::string, std::uint64_t> next_;
-};
-
-}  // namespace
-
 PartSymbols::PartSymbols(const Graph& graph, const ChunkPlan& plan) : graph_(graph), plan_(plan) {
   FreshSymbols fresh_symbols(graph);
   for (const auto [id, node] : walk(graph.step(), plan.placements.divided)) {
