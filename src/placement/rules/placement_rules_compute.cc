@@ -170,6 +170,21 @@ Placement embedding(PlacementCall& call) {
   return indices.is_partial() ? Placement::whole() : indices;
 }
 
+// Rows of a gradient, added up by the numbers of their rows. Scaled by how often a number occurs,
+// it needs the numbers of all rows.
+Placement embedding_backward(PlacementCall& call) {
+  const Operand grad = call.arg(0), indices = call.arg(1);
+  const Placement g = call.of(grad), i = call.of(indices);
+  if (g.is_whole() && i.is_whole()) return g;
+  if (g.is_partial() && i.is_whole()) return g;
+  if (call.bool_arg(4, "scale_grad_by_freq", false) || g.is_partial() || i.is_partial())
+    refuse_pair(call, g, i);
+  if (g.is_rows() && i.is_rows() && g.dim == i.dim) return sum_over_rows(call, g, i);
+  if (g.is_rows() && i.is_whole() && take_shared_rows(call, {indices, g.dim}, g)) return Placement::partial();
+  if (g.is_whole() && i.is_rows() && take_shared_rows(call, {grad, i.dim}, i)) return Placement::partial();
+  refuse_pair(call, g, i);
+}
+
 Placement sum_over(PlacementCall& call, std::vector<int> dims) {
   const Placement p = call.of(call.arg(0));
   if (!p.is_rows()) return p;
@@ -255,6 +270,7 @@ constexpr PlacementRow kComputeRows[] = {
     {OpFamily::kNormaliseLast, norm},
     {OpFamily::kNormaliseLastBackward, norm_backward},
     {OpFamily::kEmbedding, embedding},
+    {OpFamily::kEmbeddingBackward, embedding_backward},
     {OpFamily::kSum, sum},
     {OpFamily::kReduce, row_wise_reduction},
     {OpFamily::kTruth, truth},

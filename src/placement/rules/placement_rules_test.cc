@@ -27,7 +27,6 @@ TEST_CASE("a family of ops has one placement rule, or a reason why it has none")
   const std::map<OpFamily, std::string_view> without_rule = {
       {OpFamily::kTransfer, "what is moved to the host is kept whole"},
       {OpFamily::kSliceWrite, "a slice of the divided dimension would be another one of each part's"},
-      {OpFamily::kEmbeddingBackward, "its sum over rows depends on padding and on how often a number occurs"},
       {OpFamily::kIndexAdd, "into zeros it is a scatter_add, into anything else no sum of parts"},
       {OpFamily::kIndexCopy, "which write stays depends on all of them"},
       {OpFamily::kMaskedRows, "how many rows a part has depends on the values"},

@@ -653,15 +653,24 @@ void attend(ScalingCall& call, Span q, Span k, Span v) {
   call.unite(k[0], v[0]);
   call.unite(k[1], v[1]);
 }
+// A mask or bias: of batch, head, query and key, or it broadcasts to them.
+void attention_bias(ScalingCall& call, Span q, Span k) {
+  if (q.size() != 4 || k.size() != 4) return;
+  const Extents scores = {q[0], q[1], q[2], k[2]};
+  for (std::string_view name : {"attn_bias", "attn_mask"})
+    if (const auto bias = call.find_param(name)) call.align(call.in(*bias), scores);
+}
 void attention(ScalingCall& call) {
   const Span q = call.in(std::size_t{0}), k = call.in(1), v = call.in(2), out = call.out();
   attend(call, q, k, v);
+  attention_bias(call, q, k);
   if (q.size() != 4 || v.size() != 4 || out.size() != 4) return;
   call.unite_except(out, q, 3);
   call.unite(out[3], v[3]);
-  // Statistics of rows.
+  // Statistics of rows, whose number one kernel pads.
   const Span rows = call.out(1);
-  for (std::size_t i = 0; i < 3 && i < rows.size(); ++i) call.unite(rows[i], q[i]);
+  const std::size_t known = call.node.op->type_rule == rules::efficient_attention ? 2 : 3;
+  for (std::size_t i = 0; i < known && i < rows.size(); ++i) call.unite(rows[i], q[i]);
   if (call.node.op->type_rule == rules::flex_attention) call.align(call.out(2), rows);
 }
 // A block mask: the lengths, then tables that have the query's batch and heads or broadcast to
@@ -694,7 +703,9 @@ void flex_attention_backward(ScalingCall& call) {
 void attention_backward(ScalingCall& call) {
   const Span grad = call.in(std::size_t{0}), q = call.in(1);
   attend(call, q, call.in(2), call.in(3));
+  attention_bias(call, q, call.in(2));
   for (std::size_t i = 0; i < 3; ++i) call.align(call.out(i), call.in(i + 1));
+  if (const auto bias = call.find_param("attn_bias")) call.align(call.out(3), call.in(*bias));
   const auto out = call.find_param("out");
   if (out) call.align(grad, call.in(*out));
   if (grad.size() == 4 && q.size() == 4) call.unite_except(grad, q, 3);
@@ -915,6 +926,7 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::flex_attention_backward, flex_attention_backward},
     {rules::cudnn_attention, attention},
     {rules::flash_attention, attention},
+    {rules::efficient_attention, attention},
     {rules::cpu_attention, attention},
     {rules::overrideable_attention, attention},
     {rules::attention_backward, attention_backward},
