@@ -52,9 +52,7 @@ class InputMaker {
         data_(data),
         recipe_(data.recipe == nullptr ? torchtitan_recipe() : *data.recipe),
         names_(list_input_names(graph)) {
-    const Arg* options = find_entry(context_, graph.info, "options");
-    const Arg* document = options == nullptr ? nullptr : find_entry(context_, *options, "ctx");
-    if (document != nullptr && document->is_int() && document->as_int() > 0) document_ = document->as_int();
+    for (std::string_view option : {"sequence", "ctx"}) read_document(option);
     if (recipe_.document) document_ = *recipe_.document;
   }
 
@@ -68,6 +66,12 @@ class InputMaker {
   }
 
  private:
+  void read_document(std::string_view option) {
+    const Arg* options = find_entry(context_, graph_.info, "options");
+    const Arg* rows = options == nullptr ? nullptr : find_entry(context_, *options, option);
+    if (rows != nullptr && rows->is_int() && rows->as_int() > 0) document_ = rows->as_int();
+  }
+
   std::vector<Value> make_input(std::size_t i) {
     const Node& node = facts_.node_of(i);
     const Type* type = node.type ? &context_.types[node.type] : nullptr;

@@ -31,7 +31,7 @@
 //   block-table      as torch's create_block_mask: the mask function of the FlexAttention call that
 //                    takes the table, evaluated on all pairs (block_mask.h)
 //
-// `document`: rows of a document; else the graph's (info.options.ctx), else 256.
+// `document`: rows of a document; else the graph's (info.options: ctx, else sequence), else 256.
 #pragma once
 
 #include <cstdint>
