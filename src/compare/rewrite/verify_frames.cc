@@ -39,6 +39,7 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a, const Or
       a_(claims.graph_a().step()),
       facts_a_(claims.facts_a()),
       numbers_(claims.graph_a(), effects_a),
+      counts_(claims.graph_a(), effects_a, numbers_),
       terms_(claims.graph_a(), numbers_),
       writes_(effects_a) {
   token_order_ = known(terms_.intern({FrameTerms::kTokenOrder, FrameId(), {}}));
@@ -213,7 +214,10 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       entry.numbered = common();
       return entry.numbered.kind == Order::Kind::kNoRows ? unknown(origin) : made_by(origin, entry.numbered);
     case OpFamily::kAllToAll:
-      return exchanged();
+      return exchanged(origin);
+    case OpFamily::kGroupedMatmul:
+      check_groups();
+      break;
     case OpFamily::kAllGather:
       return gathered(origin);
     case OpFamily::kReduceScatter:
@@ -466,7 +470,7 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
 
 // Along the first dimension. Rows that come from all ranks, and back by the same tables, are those
 // that went.
-FrameCheck::Order FrameCheck::exchanged() {
+FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
   if (!rows.is_known() || !is_along(source, 0)) return common();
@@ -490,7 +494,54 @@ FrameCheck::Order FrameCheck::exchanged() {
   const FrameTerms::Term& term = terms_[rows.frame];
   const FrameTerms::Kind kind = are_counted ? FrameTerms::kExchange : FrameTerms::kDeal;
   if (term.kind == kind && term.values == joined(in, out)) return known(term.base);
+  if (are_counted && !in.empty()) check_counts(origin, rows);
   return known(terms_.intern({kind, rows.frame, joined(out, in)}));
+}
+
+// A part sends its rows to the ranks that the whole sends them to.
+void FrameCheck::check_counts(NodeId origin, const Order& rows) {
+  const FrameTerms::Term& term = terms_[rows.frame];
+  const bool is_sorted = term.kind == FrameTerms::kSort;
+  const CountCheck::Finding finding =
+      is_sorted ? counts_.check(origin, FrameTerms::node_of(term.values[0])) : CountCheck::Finding();
+  switch (finding.verdict) {
+    case CountCheck::Verdict::kCounted:
+      return;
+    case CountCheck::Verdict::kOthers:
+      return fail_counts(finding, "its split sizes count");
+    case CountCheck::Verdict::kUnknown:
+      // As chunk says it.
+      assumptions_.push_back(fmt::format(
+          "{} is right in parts, though its split sizes may not count the rows that go to each rank",
+          context_.text(a_.nodes[origin].name)));
+  }
+}
+
+// A product multiplies each group of a part's rows by what it multiplies those of the whole by.
+void FrameCheck::check_groups() {
+  const auto operands = facts_->operands();
+  const auto ends = std::ranges::find_if(operands, [&](const Operand& operand) {
+    return operand.is_tensor && node_->op->params[operand.taken->param].name == "offs";
+  });
+  const auto cut = std::ranges::find_if(operands, [](const Operand& operand) { return operand.is_rows(); });
+  if (ends == operands.end() || cut == operands.end()) return;
+  const Order rows = order_of(*cut);
+  const bool is_sorted = rows.is_known() && terms_[rows.frame].kind == FrameTerms::kSort;
+  const CountCheck::Finding finding =
+      is_sorted ? counts_.check_ends(value_in_a(*ends), FrameTerms::node_of(terms_[rows.frame].values[0]))
+                : CountCheck::Finding();
+  if (finding.verdict == CountCheck::Verdict::kCounted) return;
+  if (finding.verdict == CountCheck::Verdict::kOthers) return fail_counts(finding, "its groups count");
+  if (assumes_groups_) return;
+  assumes_groups_ = true;
+  // As chunk says it.
+  assumptions_.emplace_back("the group sizes of each grouped_mm count the rows of each expert");
+}
+
+void FrameCheck::fail_counts(const CountCheck::Finding& finding, std::string_view what) {
+  claims_.fail(part_, "rewrite-rows",
+               fmt::format("{} {}, and its rows are sorted by {}", what, claims_.name_a(finding.counted),
+                           claims_.name_a(finding.sorted_by)));
 }
 
 // Whether data say what the number is, and not how many rows there are.

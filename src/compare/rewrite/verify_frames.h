@@ -14,7 +14,9 @@
 // Each value with rows has an order: where nothing is known of it (rows picked by numbers that may
 // name one twice, rows of a split, storage that was written otherwise), one that only the same
 // value has. Where rows of such a one meet others, or are added up, that is an assumption; so are
-// tables exchanged by counts that are computed again. Reports rewrite-rows.
+// tables exchanged by counts that are computed again. Split sizes and ends of groups must count
+// what the rows that they cut were sorted by (verify_counts.h); where that is not known, it is an
+// assumption. Reports rewrite-rows.
 #pragma once
 
 #include <optional>
@@ -26,6 +28,7 @@
 #include "analysis/frame_terms.h"
 #include "compare/rewrite/part_facts.h"
 #include "compare/rewrite/rewrite_claims.h"
+#include "compare/rewrite/verify_counts.h"
 
 namespace epweave {
 
@@ -86,7 +89,10 @@ class FrameCheck {
   Order order_among(const Order& rows, const Operand& positions);
   Order picked(const Operand& positions);
   Order put(NodeId origin, const Operand& positions);
-  Order exchanged();
+  Order exchanged(NodeId origin);
+  void check_counts(NodeId origin, const Order& rows);
+  void check_groups();
+  void fail_counts(const CountCheck::Finding& finding, std::string_view what);
   bool is_read_from_data(Arg number) const;
   Order gathered(NodeId origin);
   Order scattered(NodeId origin);
@@ -129,6 +135,7 @@ class FrameCheck {
   const Body& a_;
   Facts& facts_a_;
   ValueNumbers numbers_;
+  CountCheck counts_;
   FrameTerms terms_;
   WriteCounts writes_;
   SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made
@@ -140,6 +147,7 @@ class FrameCheck {
   Order token_order_;
   std::set<std::pair<FrameId, FrameId>> assumed_;  // an assumption is printed once
   IdSet<NodeId> alike_;                            // of A, assumed to be the same on all ranks
+  bool assumes_groups_ = false;                    // that they count the rows of each expert
   IdSet<FrameId> one_order_;                       // assumed to be in one order on all ranks
   std::vector<std::string> assumptions_;
   // Of the call that is looked at.

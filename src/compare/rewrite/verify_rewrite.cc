@@ -86,7 +86,9 @@ class RewriteVerifier {
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
     report_.assumptions = list_assumptions(claims_, numbers_);
     for (const std::string& assumed : orders_.assumptions()) report_.assumptions.push_back(assumed);
-    for (const std::string& assumed : frames.assumptions()) report_.assumptions.push_back(assumed);
+    for (const std::string& assumed : frames.assumptions())
+      if (std::ranges::find(report_.assumptions, assumed) == report_.assumptions.end())
+        report_.assumptions.push_back(assumed);
     for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
     for (const std::string& assumed : aliases_.assumptions()) report_.assumptions.push_back(assumed);
     const bool is_said = std::ranges::find(report_.assumptions, kFlexFullBlocks) != report_.assumptions.end();

@@ -30,7 +30,8 @@
 //                      provenance; a part takes what the other parts do not; all parts write the
 //                      same storage and do not each add a part of the whole to it
 //   rewrite-rows       a part of an op that mixes rows (softmax, mean, ...) along the dimension that is divided;
-//                      rows that pair, or go to ranks, in which a part has them in other blocks (verify_orders.h)
+//                      rows that pair, or go to ranks, in which a part has them in other blocks (verify_orders.h);
+//                      sorted rows that are sent by counts of others (verify_counts.h)
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above
 //   rewrite-moved      what is said to be a value of A, in other storage, has other elements or
@@ -66,8 +67,8 @@
 // both names the nodes of a graph before; it is brought to A's first (rebase.h).
 //
 // What it takes for granted: symbols that are numbers in the other graph's inputs had those
-// numbers; what is recorded of symbols that a rewrite made, and what it says it assumes; that a
-// part's own counts count the rows that they cut. docs/rewrite_verification.md has all rules.
+// numbers; what is recorded of symbols that a rewrite made, and what it says it assumes.
+// docs/rewrite_verification.md has all rules.
 #pragma once
 
 #include <array>

@@ -1,0 +1,78 @@
+// Do the split sizes of an exchange count the rows that it sends to each rank? A part that sends
+// rows which it sorted itself, by numbers of its own, sends each to the rank that the whole sends
+// it to only then.
+//
+//   marks  = scatter_(zeros_like(scores), -1, ids, True)     one mark for each id of a token
+//   counts = sum(marks, [0])                                 how many rows each id has
+//   rows   = x[sort(reshape(ids, [-1]))[1] // k]
+//   all_to_all(rows, all_to_all(counts), counts)             counts[i] rows are those of id i
+//
+// Read off the graph of the whole: the same calls make the sizes of a part. The sizes are followed
+// back to the ids that they count, through sums of neighbours, and for what a rank receives through
+// an exchange by equal shares within the same group. Whatever else makes them is not known to
+// count; other ids than those that the rows were sorted by are known not to.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "analysis/effects.h"
+#include "analysis/value_numbers.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+class CountCheck {
+ public:
+  CountCheck(const Graph& graph, const Effects& effects, const ValueNumbers& numbers);
+
+  enum class Verdict { kCounted, kUnknown, kOthers };
+  struct Finding {
+    Verdict verdict = Verdict::kUnknown;
+    NodeId counted, sorted_by;  // of kOthers
+  };
+  // An all-to-all of rows in the order that the node `sort` gives.
+  Finding check(NodeId exchange, NodeId sort) const;
+  // Where groups of such rows end: sums of counts from the first on.
+  Finding check_ends(NodeId ends, NodeId sort) const;
+
+ private:
+  // How many rows there are of each bucket of neighbouring ids, of this rank or of the others.
+  struct Histogram {
+    NodeId ids;
+    std::optional<Arg> group;  // of the other ranks
+  };
+  using Sizes = std::vector<Arg>;
+
+  std::optional<Histogram> counted_by(const Sizes& sizes) const;
+  std::optional<Histogram> follow(NodeId vector, std::size_t buckets) const;
+  NodeId vector_of(Arg number, std::size_t place) const;
+  NodeId entry_of(NodeId entry, std::size_t place) const;
+  NodeId marked_ids(NodeId marks) const;
+  NodeId without_shape(NodeId value) const;
+
+  NodeId first_input(NodeId value) const;
+  bool keeps_integers(NodeId value) const;
+  bool is_even(const Node& exchange, std::size_t ranks) const;
+  std::optional<std::vector<bool>> summed_dimensions(NodeId sum) const;
+  bool sorts_upwards_one(NodeId sort) const;
+  bool sums_neighbours(NodeId sum) const;
+  bool sums_rows_of_marks(NodeId sum) const;
+  bool may_be(NodeId ids, NodeId key) const;
+  bool is_same(Arg a, Arg b) const;
+  Sizes list(const Node& node, std::string_view name) const;
+  std::uint32_t writes_to(NodeId value) const { return writes_[effects_.storage_of(value)]; }
+  const Node& node(NodeId id) const { return body_.nodes[id]; }
+  bool is_of(NodeId id, OpFamily family) const {
+    return node(id).op != nullptr && node(id).op->family == family;
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  const Effects& effects_;
+  const ValueNumbers& numbers_;
+  SideTable<NodeId, std::uint32_t> writes_;  // by storage
+};
+
+}  // namespace epweave
