@@ -29,6 +29,7 @@ enum class Condition : std::uint8_t {
   kOneIsShare,
   kAllAreSummands,
   kAddsNoNumber,
+  kScalesByFinite,
   kConvertsSums,
   kPadsZeros,
   kReducesRanksBySum,
@@ -42,6 +43,7 @@ enum class Condition : std::uint8_t {
   kNumbersCountRows,
   kPlacesPickOwnRows,
   kDataPickNoParts,
+  kPositionsMeetNoRows,
   kEntriesDivideRows,
   // ORDER
   kOrdersPair,

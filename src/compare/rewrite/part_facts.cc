@@ -1,6 +1,7 @@
 #include "compare/rewrite/part_facts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "analysis/collectives.h"
 #include "compare/rewrite/conditions.h"
@@ -317,6 +318,8 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
     linearity = holds(Condition::kPadsZeros, pads_zeros(context_, a_.nodes[origin])) ? Linearity::kFirst
                                                                                      : Linearity::kNone;
   if (!holds(Condition::kConvertsSums, converts_shares(origin))) linearity = Linearity::kNone;
+  if (shares > 0 && !holds(Condition::kScalesByFinite, scales_by_finite(a_.nodes[origin])))
+    linearity = Linearity::kNone;
   switch (linearity) {
     case Linearity::kNone:
       if (shares > 0 && holds(Condition::kLinear, false)) return PartFact::kShare;
@@ -335,6 +338,17 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
       return shares == 0 ? PartFact::kZero : PartFact::kShare;
   }
   return PartFact::kOwn;
+}
+
+// (a + b) / 0 may be infinite where a / 0 + b / 0 is no number.
+bool PartFacts::scales_by_finite(const Node& node) const {
+  for (std::size_t i = 0; i < op_->params.size(); ++i) {
+    const Arg given = arg_of(context_, node, i);
+    const bool is_zero = given == Arg::integer(0) || (given.is(ArgKind::kReal) && given.as_real() == 0.0);
+    if (given.is(ArgKind::kReal) && !std::isfinite(given.as_real())) return false;
+    if (is_zero && op_->linearity == Linearity::kFirst && op_->params[i].name == "other") return false;
+  }
+  return true;
 }
 
 bool PartFacts::reduces_by_sum(const Node& node) const {

@@ -109,6 +109,7 @@ class PartFacts {
   PartFact find_linear(NodeId origin, bool is_tensor) const;
   PartFact find_element(NodeId origin, NodeId part);
   bool adds_rows(const Node& node) const;
+  bool scales_by_finite(const Node& node) const;
   bool reduces_by_sum(const Node& node) const;
   bool converts_shares(NodeId origin) const;
   bool is_offset_param(std::size_t param) const;
@@ -129,6 +130,7 @@ class PartFacts {
   bool picks_entries() const;
   bool may_hold_places(NodeId value) const;
   bool picks_own_rows();
+  bool picks_for_all_rows(const Operand& positions) const;
 
   bool has_number_for_tensor(const Node& node) const;
 

@@ -206,6 +206,19 @@ bool PartFacts::may_hold_places(NodeId value) const {
                             op->family == OpFamily::kNew));
 }
 
+// x[:, p] of rows of x in parts: each row needs all positions. Those of a gather pair with rows,
+// and so do those of x[i, p] where i picks the rows.
+bool PartFacts::picks_for_all_rows(const Operand& positions) const {
+  const bool pairs_rows = op_->family == OpFamily::kGather || op_->family == OpFamily::kScatter ||
+                          op_->family == OpFamily::kScatterAdd;
+  const Operand& source = operands_.front();
+  if (pairs_rows || !positions.is_rows() || !source.is_rows()) return false;
+  return std::ranges::none_of(operands_, [&](const Operand& other) {
+    const auto dim = picked_dimension(other);
+    return dim && *dim < source.is_divided.size() && source.is_divided[*dim];
+  });
+}
+
 // Whether positions number the rows that they pick or place: a part's own its rows, data and what
 // all parts have any others.
 bool PartFacts::picks_own_rows() {
@@ -217,6 +230,7 @@ bool PartFacts::picks_own_rows() {
     const NodeId value = positions.taken->value.as_node();
     const TensorType* type = claims_.tensor_b(value);
     if (type != nullptr && type->dtype == DType::kBool) continue;  // which of the rows that it pairs with
+    if (!holds(Condition::kPositionsMeetNoRows, !picks_for_all_rows(positions))) return false;
     switch (positions.fact) {
       case PartFact::kNumbers: {
         const NodeId from = is_along ? claims_[source.taken->value.as_node()].origin : NodeId();
