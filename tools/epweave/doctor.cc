@@ -202,9 +202,21 @@ Finding check_roles(const Graph& graph) {
   return finding;
 }
 
-// The user's inputs that may count tokens: integers with a dimension, else any tensor with one.
-std::vector<std::string> find_token_inputs(const Graph& graph) {
-  std::vector<std::string> integers, others;
+// A user input that may count tokens, and along which dimension: of one row there are no parts.
+struct TokenInput {
+  std::string name;
+  std::size_t dim = 0;
+};
+
+std::size_t first_divisible_dimension(const Graph& graph, const TensorType& type) {
+  const auto has_parts = [&](ExprId extent) { return graph.context->exprs.constant(extent) != 1; };
+  const auto found = std::ranges::find_if(type.sizes, has_parts);
+  return found == type.sizes.end() ? 0 : static_cast<std::size_t>(found - type.sizes.begin());
+}
+
+// Integers with a dimension, else any tensor with one.
+std::vector<TokenInput> find_token_inputs(const Graph& graph) {
+  std::vector<TokenInput> integers, others;
   std::size_t position = 0;
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
@@ -215,9 +227,29 @@ std::vector<std::string> find_token_inputs(const Graph& graph) {
     const TensorType* type = tensor_of(*graph.context, node.type);
     if (type == nullptr || type->rank() == 0) continue;
     const StringId name = role != nullptr && role->which ? role->which : node.name;
-    (is_floating(type->dtype) ? others : integers).emplace_back(graph.text(name));
+    (is_floating(type->dtype) ? others : integers)
+        .push_back({std::string(graph.text(name)), first_divisible_dimension(graph, *type)});
   }
   return integers.empty() ? others : integers;
+}
+
+// The lines that give the first two a symbol.
+std::vector<std::string> print_symbols_to_add(const std::vector<TokenInput>& inputs) {
+  std::vector<std::string> for_pass, for_trace;
+  for (std::size_t i = 0; i < std::min(std::size_t{2}, inputs.size()); ++i) {
+    for_pass.push_back(fmt::format("{}:{}", inputs[i].name, inputs[i].dim));
+    for_trace.push_back(fmt::format("\"{}\": {}", inputs[i].name, inputs[i].dim));
+  }
+  if (inputs.empty()) for_pass = {"tokens:0"}, for_trace = {"\"tokens\": 0"};
+  const std::size_t dim = inputs.empty() ? 0 : inputs[0].dim;
+  const std::string where =
+      dim == 0
+          ? "ahead of chunk in the pipeline; dimension 0 counts tokens"
+          : fmt::format(
+                "ahead of chunk{{dim=seq}}; of one row there are no parts, dimension {} counts tokens", dim);
+  return {
+      fmt::format("symbolize{{inputs=[{}]}}  # {}", fmt::join(for_pass, ","), where),
+      fmt::format("epweave.trace(.., tokens={{{}}})  # a symbol from the start", fmt::join(for_trace, ", "))};
 }
 
 Finding check_tokens(const Graph& graph, const Survey& seen) {
@@ -239,23 +271,15 @@ Finding check_tokens(const Graph& graph, const Survey& seen) {
     finding.add = {"chunk{roots=[A,B]}  # of the graph that this one was made of: all patterns in one list"};
     return finding;
   }
-  const std::vector<std::string> inputs = find_token_inputs(graph);
+  const std::vector<TokenInput> inputs = find_token_inputs(graph);
   finding.found = inputs.empty() ? "no user input has a dimension" : "extents are numbers; user inputs: ";
   for (std::size_t i = 0; i < std::min(kShownCases, inputs.size()); ++i)
-    finding.found += fmt::format("{}{}", i == 0 ? "" : ", ", inputs[i]);
+    finding.found += fmt::format("{}{}", i == 0 ? "" : ", ", inputs[i].name);
   if (inputs.size() > kShownCases) finding.found += fmt::format(" and {} more", inputs.size() - kShownCases);
   finding.health = inputs.empty() && seen.exchanges.empty() ? Health::kNone : Health::kLacks;
   if (finding.health == Health::kNone) return finding;
   finding.costs = "chunk finds no dimension to divide";
-  const std::vector<std::string> shown =
-      inputs.empty() ? std::vector<std::string>{"tokens"}
-                     : std::vector<std::string>(
-                           inputs.begin(), inputs.begin() + std::min<std::ptrdiff_t>(2, std::ssize(inputs)));
-  finding.add = {
-      fmt::format("symbolize{{inputs=[{}:0]}}  # ahead of chunk in the pipeline; dimension 0 counts tokens",
-                  fmt::join(shown, ":0,")),
-      fmt::format("epweave.trace(.., tokens={{\"{}\": 0}})  # a symbol from the start",
-                  fmt::join(shown, "\": 0, \""))};
+  finding.add = print_symbols_to_add(inputs);
   return finding;
 }
 

@@ -76,17 +76,24 @@ Node PartJoins::make_view(NodeId tensor, const std::vector<Arg>& shape, const Vi
                        .part = view.part});
 }
 
+void PartJoins::refuse_extent(const Cut& cut, ExprId extent) const {
+  const std::string_view size = extent ? graph_.context->exprs.text(extent) : "of no size";
+  throw PassError("chunk.extent",
+                  fmt::format("dimension {} of '{}' is {}, not a multiple of the token count", cut.dim,
+                              graph_.text(graph_.step().nodes[cut.origin].name), size),
+                  site_of(graph_, graph_.step().nodes[cut.user]),
+                  "give the dimension a size that is a multiple of the token count; where the step cuts its "
+                  "tokens into micro-batches, give each of them inputs of its own, and name all of these: "
+                  "symbolize{inputs=[a:0,b:0]}");
+}
+
 std::vector<Arg> PartJoins::cut_plain(const Cut& cut) {
   const PartSizes::Place place{cut.origin, cut.user};
   const RegionId region = plan_.placements.region[cut.user];
   const std::string name(graph_.text(graph_.step().nodes[cut.origin].name));
   const TensorType* type = writer_.tensor(cut.whole);
   const ExprId extent = type == nullptr ? ExprId() : type->sizes[static_cast<std::size_t>(cut.dim)];
-  if (!extent || !sizes_.is_divisible(extent))
-    throw PassError("chunk.extent",
-                    fmt::format("dimension {} of '{}' is not a multiple of the token count", cut.dim, name),
-                    site_of(graph_, graph_.step().nodes[cut.user]),
-                    "give the dimension a size that is a multiple of the token count");
+  if (!extent || !sizes_.is_divisible(extent)) refuse_extent(cut, extent);
   const auto known = sizes_.of_extent(extent, region);
   const PartSizes::Shares sizes = known ? *known : sizes_.of_dimension(cut.whole, cut.dim, place);
   const NodeId split =

@@ -54,6 +54,7 @@ class PartJoins {
   NodeId add(NodeId original, std::span<const Arg> parts);
 
  private:
+  [[noreturn]] void refuse_extent(const Cut& cut, ExprId extent) const;
   std::vector<Arg> cut_plain(const Cut& cut);
   // What a view into blocks or into another order, or out of them, is made for.
   struct View {
