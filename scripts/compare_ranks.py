@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One job traced rank by rank and once for all ranks, side by side: what differs, and whether one graph can stand for all.
 
-    compare_ranks.py [--model llama3] [--dp-shard 2] [--tp 2] [--ep 1] [--epweave PROGRAM] [--keep DIR] [--json]
+    compare_ranks.py [--model llama3] [--dp-replicate 1] [--dp-shard 2] [--tp 2] [--ep 1] [--layers N] [--epweave PROGRAM] [--keep DIR] [--json]
 
 Traces rank 0, a rank of another place along each axis, the last rank, and the rank-agnostic graph, each in a process of
 its own (fake process group, no GPU). Then: `generalize` of the traces, `specialize` of its result to each of them and
@@ -55,18 +55,23 @@ def trace(options, folder: pathlib.Path, name: str, *more: str) -> tuple[pathlib
     out = folder / f"{name}.epw"
     if out.exists():
         return out, ""
-    words = [sys.executable, HERE / "trace_torchtitan.py", "--model", options.model, "--dp-shard", options.dp_shard,
-             "--tp", options.tp, "--ep", options.ep, "--static", "-o", out, *more]
+    words = [sys.executable, HERE / "trace_torchtitan.py", "--model", options.model,
+             "--dp-replicate", options.dp_replicate, "--dp-shard", options.dp_shard, "--tp", options.tp,
+             "--ep", options.ep, *(["--layers", options.layers] if options.layers else []), "--static", "-o", out, *more]
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
     if done.returncode:
         return None, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
     return out, ""
 
 
+def count_ranks(options) -> int:
+    return options.dp_replicate * options.dp_shard * options.tp
+
+
 def pick_ranks(options) -> list[int]:
     """Rank 0, one of another place along each axis, and the last."""
-    world = options.dp_shard * options.tp
-    wanted = {0, 1, options.tp, options.ep, world - 1}
+    world = count_ranks(options)
+    wanted = {0, 1, options.tp, options.ep, options.dp_shard * options.tp, world - 1}
     return sorted(rank for rank in wanted if rank < world)
 
 
@@ -147,14 +152,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="compare_ranks.py", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="llama3")
+    parser.add_argument("--dp-replicate", type=int, default=1)
     parser.add_argument("--dp-shard", type=int, default=2)
     parser.add_argument("--tp", type=int, default=2)
     parser.add_argument("--ep", type=int, default=1)
+    parser.add_argument("--layers", type=int, help="of the model (default: all of its debug model's)")
     parser.add_argument("--epweave", default="epweave", metavar="PROGRAM")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the graphs here, and take traces that are here already")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    if options.dp_shard * options.tp < 2:
+    if count_ranks(options) < 2:
         parser.error("a job of one rank has nothing to compare")
     with contextlib.ExitStack() as stack:
         folder = options.keep or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))

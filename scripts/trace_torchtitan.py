@@ -158,12 +158,12 @@ def make_config(options):
     config.training.local_batch_size = options.tokens // options.sequence
     config.training.seq_len = options.sequence
     parallelism = config.parallelism
-    parallelism.data_parallel_replicate_degree = 1
+    parallelism.data_parallel_replicate_degree = options.dp_replicate
     parallelism.data_parallel_shard_degree = options.dp_shard
     parallelism.tensor_parallel_degree = options.tp
     parallelism.expert_parallel_degree = options.ep
     parallelism.pipeline_parallel_degree = 1
-    parallelism.context_parallel_degree = 1
+    parallelism.context_parallel_degree = options.cp
     overlap = config.compile.ep_overlap
     overlap.enabled = bool(options.eager_chunk) or not options.static
     overlap.strategy = "eager" if options.eager_chunk else "graph"
@@ -239,16 +239,23 @@ def choose_cudnn_attention() -> None:
     attention.F = functional
 
 
-def make_user_inputs(options, model, fake):
+def count_ranks(options) -> int:
+    return options.dp_replicate * options.dp_shard * options.cp * options.tp
+
+
+def make_user_inputs(options, config, dims, model, fake):
     """The step's arguments: tokens, labels, number of valid tokens, and keyword arguments."""
     import torch
+    from torch.distributed.tensor.experimental._context_parallel import _attention as shared
+    from torchtitan.distributed.context_parallel import prepare_context_parallel_input
     from torchtitan.models.common import attention
 
     attention._compiled_create_block_mask = attention.create_block_mask
+    shared._compiled_create_block_mask = shared.create_block_mask
     shape = (options.tokens // options.sequence, options.sequence)
     with fake:
         tokens, labels = (torch.empty(shape, dtype=torch.int64, device="cuda:0") for _ in range(2))
-        valid = torch.tensor(options.tokens * options.dp_shard, device="cuda:0")
+        valid = torch.tensor(options.tokens * options.dp_replicate * options.dp_shard, device="cuda:0")
         positions = torch.arange(options.sequence, dtype=torch.int32, device="cuda:0")
         positions = positions.expand(shape).contiguous()
         keywords = {"positions": positions}
@@ -256,6 +263,11 @@ def make_user_inputs(options, model, fake):
             masks = model.get_attention_masks(positions=positions)
             if masks is not None:
                 keywords["attention_masks"] = masks
+        if dims.cp_enabled:
+            tokens, labels, keywords = prepare_context_parallel_input(
+                tokens, labels, keywords, dims.get_mesh("cp"), tokens.device,
+                config.parallelism.context_parallel_load_balancer,
+                config.parallelism.context_parallel_ptrr_mask_key)
     return tokens, labels, valid, keywords
 
 
@@ -312,6 +324,13 @@ def normalize(traced, config, dims):
 
 
 # ----------------------------------------------------------------------------------- graphs
+def describe_axes(options) -> dict[str, int]:
+    """The degrees of the job's parallelism; those that few jobs have only where they are more than 1."""
+    rare = {"dp_replicate": options.dp_replicate, "cp": options.cp}
+    return {"dp_shard": options.dp_shard, "tp": options.tp, "ep": options.ep,
+            **{name: degree for name, degree in rare.items() if degree > 1}}
+
+
 def trace_step(options) -> tuple:
     """Trace what the options say: the GraphModule, and the keywords to export it with."""
     try:
@@ -327,18 +346,18 @@ def trace_step(options) -> tuple:
 
     config = make_config(options)
     set_spmd_backend(config.parallelism.spmd_backend)
-    world = options.dp_shard * options.tp
+    world = count_ranks(options)
     torch.distributed.init_process_group("fake", rank=options.rank, world_size=world)
     if options.rank_agnostic:
         torch.distributed.config.compile_on_one_rank = True
         announce_accelerator()
     try:
-        dims = ParallelDims(dp_shard=options.dp_shard, dp_replicate=1, cp=1, tp=options.tp, pp=1,
-                            ep=options.ep, world_size=world,
+        dims = ParallelDims(dp_shard=options.dp_shard, dp_replicate=options.dp_replicate, cp=options.cp,
+                            tp=options.tp, pp=1, ep=options.ep, world_size=world,
                             spmd_backend=config.parallelism.spmd_backend)
         dims.build_mesh()
         model, loss, fake = build_model(config, dims)
-        arguments = make_user_inputs(options, model, fake)
+        arguments = make_user_inputs(options, config, dims, model, fake)
         traced = trace(config, dims, model, loss, arguments)
         graph = normalize(traced, config, dims) if options.normalize else traced.gm
     except Exception as error:  # whatever torchtitan raises for what it does not support
@@ -357,7 +376,7 @@ def trace_step(options) -> tuple:
                         "eager_chunk": options.eager_chunk},
             "compile_on_one_rank": options.rank_agnostic,
             "num_layers": len(config.model_spec.model.layers), "global_meshes": meshes,
-            "axes": {"dp_shard": options.dp_shard, "tp": options.tp, "ep": options.ep},
+            "axes": describe_axes(options),
             "world_size": world, "rank": options.rank, "torch": str(torch.__version__), "torchtitan": version,
             "num_static_inputs": traced.num_static_inputs}
     return graph, {"inputs": inputs, "outputs": outputs, "info": info,
@@ -371,9 +390,13 @@ def make_parser() -> argparse.ArgumentParser:
     add("--model", choices=sorted(DEFAULT_CONFIGS), default="deepseek_v3")
     add("--config", metavar="NAME", help="configuration function of the model's graph_trainer"
                                          " registry (default: its debug model)")
-    add("--tokens", type=int, default=1024, metavar="N", help="tokens per rank (default 1024)")
+    add("--tokens", type=int, default=1024, metavar="N", help="tokens per data-parallel rank (default 1024)")
     add("--sequence", type=int, default=256, metavar="N", help="tokens per sequence (default 256)")
     add("--dp-shard", type=int, default=4, metavar="N", help="data-parallel shards (default 4)")
+    add("--dp-replicate", type=int, default=1, metavar="N",
+        help="data-parallel replicas, each of --dp-shard shards (default 1)")
+    add("--cp", type=int, default=1, metavar="N",
+        help="context-parallel ranks, which share the tokens of a data-parallel rank (default 1)")
     add("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks (default 1)")
     add("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks (default 1)")
     add("--layers", type=int, metavar="N", help="number of layers (default: the model's)")
@@ -399,18 +422,18 @@ def parse_options(arguments: list[str] | None = None):
     """The checked command line; exits with 2 if it makes no sense."""
     parser = make_parser()
     options = parser.parse_args(arguments)
-    for name in ("tokens", "sequence", "dp_shard", "ep", "tp", "layers"):
+    for name in ("tokens", "sequence", "dp_replicate", "dp_shard", "cp", "ep", "tp", "layers"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     if options.tokens % options.sequence:
         parser.error(f"--tokens {options.tokens} is not a multiple of --sequence"
                      f" {options.sequence}")
-    if options.dp_shard * options.tp % options.ep:
-        parser.error(f"--ep {options.ep} does not divide the {options.dp_shard * options.tp} ranks"
-                     " of --dp-shard times --tp")
-    if not 0 <= options.rank < options.dp_shard * options.tp:
-        parser.error(f"--rank {options.rank} is none of the {options.dp_shard * options.tp} ranks"
-                     " of --dp-shard times --tp")
+    world, degrees = count_ranks(options), "--dp-replicate times --dp-shard times --cp times --tp"
+    if options.dp_shard * options.cp * options.tp % options.ep:
+        parser.error(f"--ep {options.ep} does not divide the {options.dp_shard * options.cp * options.tp} ranks"
+                     " of --dp-shard times --cp times --tp")
+    if not 0 <= options.rank < world:
+        parser.error(f"--rank {options.rank} is none of the {world} ranks of {degrees}")
     if options.rank_agnostic and options.rank:
         parser.error("--rank-agnostic is traced on rank 0; epweave specialize makes other ranks' graphs")
     return options

@@ -1,11 +1,13 @@
 #include "analysis/rank_literals.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "analysis/returned_values.h"
 #include "analysis/users.h"
 #include "analysis/value_numbers.h"
 #include "analysis/world.h"
@@ -19,11 +21,7 @@
 namespace epweave {
 namespace {
 
-// An axis of a parameter's mesh.
-struct Axis {
-  StringId name;
-  std::uint32_t stride = 1, extent = 1;
-};
+using Axis = RankAxis;  // of a parameter's mesh
 
 // A dimension holds `local` of `global` places: the shard of a parameter's dimension along some of
 // these axes.
@@ -36,14 +34,11 @@ struct Shard {
 using ShardedDims = std::vector<std::optional<Shard>>;
 using ShardedValue = std::vector<ShardedDims>;  // each tensor of a tuple
 
-// The one axis along which the shard is cut, or none.
-std::optional<Axis> only_axis(const Shard& shard) {
-  std::optional<Axis> found;
-  for (const Axis& axis : shard.axes) {
-    if (shard.local * axis.extent != shard.global) continue;
-    if (found) return std::nullopt;
-    found = axis;
-  }
+// The axis along which the shard is cut: all that it could be.
+std::vector<Axis> fitting_axes(const Shard& shard) {
+  std::vector<Axis> found;
+  for (const Axis& axis : shard.axes)
+    if (shard.local * axis.extent == shard.global) found.push_back(axis);
   return found;
 }
 
@@ -86,6 +81,7 @@ class ShardFinder {
   void read_parameters() {
     std::map<StringId, std::vector<Axis>> axes;  // by parameter
     const Body& step = graph_.step();
+    const std::map<StringId, Rules> reduced = list_reduced();
     std::map<StringId, NodeId> placeholders;
     for (NodeId id : step.order) {
       if (step.nodes[id].kind != NodeKind::kPlaceholder) break;
@@ -95,6 +91,9 @@ class ShardFinder {
       if (const auto at = placeholders.find(input.name); at != placeholders.end())
         if (const auto mesh = recorded_mesh(context_, step.nodes[at->second]))
           axes[input.fqn] = axes_of(*mesh);
+    for (auto& [fqn, all] : axes)
+      if (const auto rules = reduced.find(fqn); rules != reduced.end())
+        for (const GroupRule& rule : rules->second) erase_axis(all, rule);
     for (const InputRole& input : graph_.inputs) {
       const auto at = placeholders.find(input.name);
       const Arg* global = find_more(context_, input.more, "global_shape");
@@ -103,6 +102,67 @@ class ShardFinder {
       if (tensor != nullptr && axes.contains(input.fqn))
         add_parameter(at->second, *tensor, *global, axes[input.fqn]);
     }
+  }
+
+  using Rules = std::vector<GroupRule>;
+
+  // By parameter: the groups whose ranks all get one gradient, as it is summed whole over them.
+  // These ranks hold one shard.
+  std::map<StringId, Rules> list_reduced() {
+    std::map<NodeId, Rules> reduced;
+    for (const auto [id, node] : walk(context_, graph_.step()))
+      if (node.kind == NodeKind::kCall && node.op != nullptr && keeps_shares(*node.op))
+        if (Rules rules = rules_of_result(node, reduced); !rules.empty()) reduced[id] = std::move(rules);
+    std::map<StringId, Rules> found;
+    const StringId grad = graph_.intern("grad");
+    const std::vector<NodeId> returned = list_outputs(graph_);
+    for (std::size_t i = 0; i < returned.size() && i < graph_.outputs.size(); ++i)
+      if (graph_.outputs[i].role == grad && reduced.contains(returned[i]))
+        found[graph_.outputs[i].fqn] = reduced[returned[i]];
+    return found;
+  }
+
+  // Calls after which ranks that had one value still have one: they choose no part of it, which
+  // could be each rank's own.
+  static bool keeps_shares(const OpInfo& op) {
+    switch (op.family) {
+      case OpFamily::kAllReduce:
+      case OpFamily::kReduceScatter:
+      case OpFamily::kWait:
+      case OpFamily::kElementwise:
+      case OpFamily::kIdentity:
+      case OpFamily::kCast:
+      case OpFamily::kReshape:
+      case OpFamily::kPermute:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  // Those of all its operands, and its own.
+  Rules rules_of_result(const Node& node, const std::map<NodeId, Rules>& reduced) {
+    std::optional<Rules> common;
+    for_each_input(context_, node, [&](NodeId input) {
+      const TypeId type = graph_.step().nodes[input].type;
+      if (type && context_.types[type].kind == TypeKind::kValue) return;  // a group
+      const auto known = reduced.find(input);
+      Rules rules = known == reduced.end() ? Rules() : known->second;
+      if (common) std::erase_if(rules, [&](const GroupRule& rule) { return !has_rule(*common, rule); });
+      common = std::move(rules);
+    });
+    Rules rules = common.value_or(Rules());
+    if (node.op->family == OpFamily::kAllReduce)
+      if (const auto own = rule_of_call(node)) rules.push_back(*own);
+    return rules;
+  }
+  static bool has_rule(const Rules& rules, const GroupRule& wanted) {
+    return std::ranges::any_of(
+        rules, [&](const GroupRule& r) { return r.stride == wanted.stride && r.extent == wanted.extent; });
+  }
+
+  static void erase_axis(std::vector<Axis>& axes, const GroupRule& rule) {
+    std::erase_if(axes, [&](const Axis& a) { return a.stride == rule.stride && a.extent == rule.extent; });
   }
 
   static std::vector<Axis> axes_of(const MeshValue& mesh) {
@@ -172,19 +232,22 @@ class ShardFinder {
   // Shards along the group's axis are put together along the first dimension.
   void gather(NodeId id, const Node& node) {
     const ShardedValue* from = operand(node, 0);
-    const auto position = node.op->find_param("group_name");
-    const Arg* group = position ? find_arg(context_, node, *position, "group_name") : nullptr;
-    const auto rule = group != nullptr ? rule_of(*group) : std::nullopt;
+    const auto rule = rule_of_call(node);
     if (from == nullptr || from->size() != 1 || !rule) return;
     ShardedDims dims = from->front();
     for (std::size_t d = 0; d < dims.size(); ++d) {
       if (!dims[d]) continue;
-      std::erase_if(dims[d]->axes,
-                    [&](const Axis& a) { return a.stride == rule->stride && a.extent == rule->extent; });
+      erase_axis(dims[d]->axes, *rule);
       if (d == 0) dims[d]->local *= rule->extent;
       if (dims[d]->local >= dims[d]->global) dims[d].reset();
     }
     keep(id, {std::move(dims)});
+  }
+
+  std::optional<GroupRule> rule_of_call(const Node& node) {
+    const auto position = node.op->find_param("group_name");
+    const Arg* group = position ? find_arg(context_, node, *position, "group_name") : nullptr;
+    return group != nullptr ? rule_of(*group) : std::nullopt;
   }
 
   std::optional<GroupRule> rule_of(Arg group) {
@@ -339,19 +402,21 @@ class LiteralFinder {
   void prove() {
     const Effects effects(context_, body_);
     const ValueNumbers numbers(graph_, effects);
-    std::map<NodeId, std::vector<std::pair<Axis, std::int64_t>>> ids;  // by value number: axes, rows
+    // By value number: axes that it may be along, and rows.
+    std::map<NodeId, std::vector<std::pair<std::vector<Axis>, std::int64_t>>> ids;
     for (const Lookup& lookup : lookups_.all()) {
       const NodeId shift = find_shift(lookup.positions);
       if (!shift) continue;
       const NodeId shifted = arg_of(context_, body_.nodes[shift], 0).as_node();
-      const auto axis = only_axis(lookup.shard);
-      if (!axis || !comes_from_inputs(shifted)) continue;
+      const std::vector<Axis> axes = fitting_axes(lookup.shard);
+      if (axes.empty() || !comes_from_inputs(shifted)) continue;
       const bool is_added = number_use_of(*body_.nodes[shift].op) == NumberUse::kAdded;
       const std::int64_t rows = lookup.shard.local;
-      add_proved(shift, *axis, {0, is_added ? -rows : rows});
+      add_proved(shift, axes, {0, is_added ? -rows : rows});
       auto& known = ids[numbers[shifted]];
-      if (std::ranges::none_of(known, [&](const auto& k) { return k.first.name == axis->name; }))
-        known.emplace_back(*axis, rows);
+      if (std::ranges::none_of(known,
+                               [&](const auto& k) { return k.first.front().name == axes.front().name; }))
+        known.emplace_back(axes, rows);
     }
     const NodeLists users = list_users(context_, body_);
     for (const auto [id, node] : walk(context_, body_)) {
@@ -359,11 +424,11 @@ class LiteralFinder {
       const Arg operand = arg_of(context_, node, 0);
       const auto found = operand.is_node() ? ids.find(numbers[operand.as_node()]) : ids.end();
       if (found == ids.end() || found->second.size() != 1) continue;
-      const auto& [axis, rows] = found->second.front();
+      const auto& [axes, rows] = found->second.front();
       const NumberUse use = number_use_of(*node.op);
       const std::int64_t last =
           use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;  // ids <= last of them
-      add_proved(id, axis, {(is_upper(id, axis, rows, users) ? rows : 0) - last, rows});
+      add_proved(id, axes, {(is_upper(id, axes.front(), rows, users) ? rows : 0) - last, rows});
     }
   }
 
@@ -438,7 +503,7 @@ class LiteralFinder {
     const Arg number = arg_of(context_, node, 1);
     const NumberUse use = number_use_of(*node.op);
     const std::int64_t last = use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;
-    const std::int64_t lower = rows * (rank_ / axis.stride % axis.extent) - last;
+    const std::int64_t lower = rows * axis.coordinate(rank_) - last;
     const bool from_below = use == NumberUse::kAtLeast || use == NumberUse::kAbove;
     for (NodeId user : users[id]) {
       const Node& combining = body_.nodes[user];
@@ -449,9 +514,11 @@ class LiteralFinder {
     return !(number.is_int() && number.as_int() == lower);
   }
 
-  void add_proved(NodeId id, const Axis& axis, std::pair<std::int64_t, std::int64_t> expression) {
+  void add_proved(NodeId id, const std::vector<Axis>& axes,
+                  std::pair<std::int64_t, std::int64_t> expression) {
     if (!is_known_.insert(id)) return;
-    found_.push_back(make(id, axis, expression));
+    found_.push_back(make(id, axes.front(), expression));
+    found_.back().others.assign(axes.begin() + 1, axes.end());
     found_.back().is_proved = true;
   }
 
@@ -474,7 +541,7 @@ class LiteralFinder {
       for (const Axis& axis : shard.axes) {
         if (shard.global % axis.extent != 0) continue;
         const std::int64_t rows = shard.global / axis.extent;
-        const std::int64_t place = rows * (rank_ / axis.stride % axis.extent);
+        const std::int64_t place = rows * axis.coordinate(rank_);
         looks.emplace(place, std::pair(axis, std::pair<std::int64_t, std::int64_t>(0, rows)));
         looks.emplace(place + rows, std::pair(axis, std::pair<std::int64_t, std::int64_t>(rows, rows)));
       }
@@ -512,11 +579,25 @@ class LiteralFinder {
 
 }  // namespace
 
+std::set<std::int64_t> RankLiteral::values_at(std::uint32_t rank) const {
+  std::set<std::int64_t> values{at(rank)};
+  for (const RankAxis& other : others) values.insert(offset + scale * other.coordinate(rank));
+  return values;
+}
+
 std::string print_expression(const Graph& graph, const RankLiteral& literal) {
-  const std::string scaled = literal.scale == 1
-                                 ? fmt::format("c_{}", graph.text(literal.axis))
-                                 : fmt::format("{} * c_{}", literal.scale, graph.text(literal.axis));
-  return literal.offset == 0 ? scaled : fmt::format("{} + {}", literal.offset, scaled);
+  const auto print = [&](StringId axis) {
+    const std::string scaled = literal.scale == 1 ? fmt::format("c_{}", graph.text(axis))
+                                                  : fmt::format("{} * c_{}", literal.scale, graph.text(axis));
+    return literal.offset == 0 ? scaled : fmt::format("{} + {}", literal.offset, scaled);
+  };
+  std::string text = print(literal.axis);
+  for (const RankAxis& other : literal.others) text += " or " + print(other.name);
+  return text;
+}
+
+std::string print_values(const RankLiteral& literal, std::uint32_t rank) {
+  return fmt::format("{}", fmt::join(literal.values_at(rank), " or "));
 }
 
 RankLiterals find_rank_literals(const Graph& graph, std::uint32_t rank) {

@@ -10,17 +10,28 @@
 // dimension that holds a shard of a parameter's (of the table that is read, or of a value that goes
 // with it place by place, as logits do); and comparisons of the same ids. Which dimensions are
 // shards: a parameter's local extents against its global ones, forward through each op's mapping of
-// dimensions (ops/mapping.h); gathers along an axis of the mesh put shards of that axis together.
-// Nothing is proved where two axes of the mesh could be the one that is left.
+// dimensions (ops/mapping.h); gathers along an axis of the mesh put shards of that axis together,
+// and axes along which the parameter's gradient is summed whole hold copies (replicas of HSDP).
+// Where two axes of the mesh could be the one that is left, the number is one rank's all the same,
+// and nothing says which of the two it follows.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "ir/graph.h"
 
 namespace epweave {
+
+// Ranks that are `stride` apart, `extent` of them.
+struct RankAxis {
+  StringId name;
+  std::uint32_t stride = 1, extent = 1;
+
+  std::int64_t coordinate(std::uint32_t rank) const { return rank / stride % extent; }
+};
 
 struct RankLiteral {
   NodeId node;
@@ -29,13 +40,18 @@ struct RankLiteral {
   StringId axis;                         // of the mesh ...
   std::uint32_t stride = 1, extent = 1;  // ... along which ranks are that far apart, that many
   std::int64_t scale = 0, offset = 0;    // it must be offset + scale * coordinate
+  std::vector<RankAxis> others;          // axes that it may be along in place of that one
   bool is_proved = false;                // else it only looks like one
 
   std::int64_t at(std::uint32_t rank) const { return offset + scale * (rank / stride % extent); }
+  // By each axis that it may be along.
+  std::set<std::int64_t> values_at(std::uint32_t rank) const;
 };
 
-// "1024 + 1024 * c_tp"
+// "1024 + 1024 * c_tp"; of several axes "8 * c_dp_replicate or 8 * c_tp"
 std::string print_expression(const Graph& graph, const RankLiteral& literal);
+// "1024", or "0 or 1024"
+std::string print_values(const RankLiteral& literal, std::uint32_t rank);
 
 // Of the step, in the order of its nodes. `rank` is the one whose graph it is: what it must be
 // there decides between the bounds of a shard, and what looks like an offset.

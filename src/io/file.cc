@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "epweave.pb.h"
@@ -258,9 +259,18 @@ Graph decode(std::string_view bytes, Format format, const std::string& path,
 }
 
 std::string sha256_hex(std::string_view bytes) {
+  return sha256_of_pieces([&](const GiveBytes& give) { give(bytes); });
+}
+
+std::string sha256_of_pieces(const std::function<void(const GiveBytes&)>& produce) {
+  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> state(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  EPWEAVE_CHECK(state && EVP_DigestInit_ex(state.get(), EVP_sha256(), nullptr) == 1);
+  produce([&](std::string_view piece) {
+    EPWEAVE_CHECK(EVP_DigestUpdate(state.get(), piece.data(), piece.size()) == 1);
+  });
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
-  EPWEAVE_CHECK(EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, EVP_sha256(), nullptr) == 1);
+  EPWEAVE_CHECK(EVP_DigestFinal_ex(state.get(), digest.data(), &size) == 1);
   std::string hex;
   for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
   return hex;

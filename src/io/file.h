@@ -33,6 +33,9 @@ std::string encode(const Graph& graph, Format format);  // throws UsageError for
 // Canonical binary form; what hashes are taken of.
 std::string encode_binary(const Graph& graph);
 std::string sha256_hex(std::string_view bytes);
+// Of the bytes that `produce` gives, one piece behind the other.
+std::string sha256_of_pieces(
+    const std::function<void(const std::function<void(std::string_view)>&)>& produce);
 
 // Reads and decodes. `format` overrides what extension and content say. Throws InputError
 // (unreadable, undecodable).

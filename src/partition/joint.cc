@@ -5,6 +5,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/returned_values.h"
 #include "analysis/seeds.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
@@ -12,18 +13,6 @@
 
 namespace epweave {
 namespace {
-
-std::vector<NodeId> list_outputs(const Graph& graph) {
-  const Body& body = graph.step();
-  std::vector<NodeId> outputs;
-  if (body.order.empty() || body.nodes[body.order.back()].kind != NodeKind::kOutput) return outputs;
-  const Node& node = body.nodes[body.order.back()];
-  if (node.args.empty()) return outputs;
-  const Arg result = graph.context->args[node.args].front();
-  const auto items = result.is_list() ? graph.context->args.children(result) : graph.context->args[node.args];
-  for (Arg item : items) outputs.push_back(item.is_node() ? item.as_node() : NodeId());
-  return outputs;
-}
 
 // Kept by forward though nothing reads it.
 bool has_effect(const Context& context, const Node& node) {

@@ -659,7 +659,12 @@ class Merger {
       const Place place{literal.node, "other", false};
       const Leaves leaves(ranks_.size(), literal.value);
       const auto axis = find_axis(literal);
-      if (literal.value.as_int() != literal.at(ranks_[0]) || !axis) {
+      if (!literal.others.empty()) {
+        refuse(
+            place, leaves,
+            fmt::format("it must be {}: nothing in the graph says which", print_expression(made_, literal)),
+            axis ? axes_.all()[*axis].next : std::nullopt);
+      } else if (literal.value.as_int() != literal.at(ranks_[0]) || !axis) {
         refuse(place, leaves,
                fmt::format("it must be {}, which is {} on rank {}", print_expression(made_, literal),
                            literal.at(ranks_[0]), ranks_[0]));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
@@ -459,11 +460,11 @@ void drop_unbound_coordinates(Graph& graph, const World& world) {
 void require_numbers_of(const Graph& graph, RankChange change) {
   if (change.from == change.to) return;
   for (const RankLiteral& literal : find_rank_literals(graph, change.from).proved) {
-    if (!literal.value.is_int() || literal.value.as_int() == literal.at(change.to)) continue;
+    if (!literal.value.is_int() || literal.values_at(change.to) == std::set{literal.value.as_int()}) continue;
     throw PassError(
         "specialize.baked",
         fmt::format("{} is rank {}'s; on rank {} it must be {} = {}", literal.value.as_int(), change.from,
-                    change.to, print_expression(graph, literal), literal.at(change.to)),
+                    change.to, print_expression(graph, literal), print_values(literal, change.to)),
         site_of(graph, graph.step().nodes[literal.node]),
         "replace such numbers first: epweave generalize G --repair -o OUT");
   }

@@ -62,7 +62,7 @@ int make(const ArtifactCommand& command, Console& console) {
   Fingerprint config = read_config(command.config);
   Graph graph = read_sound_input(command.input, nullptr, Soundness::kStructure);
   require_for_all_ranks(graph);
-  Fingerprint fingerprint = take_fingerprint(graph, sha256_hex);
+  Fingerprint fingerprint = take_fingerprint(graph, sha256_of_pieces);
   fingerprint.merge(config);
   write_fingerprint(graph, fingerprint);
   write_output(graph, command.output);
@@ -101,9 +101,9 @@ class Check {
   Fingerprint here(const Graph& graph) const {
     Fingerprint made =
         command_.against.path.empty()
-            ? take_fingerprint(graph, sha256_hex)
+            ? take_fingerprint(graph, sha256_of_pieces)
             : take_fingerprint(read_sound_input(command_.against, nullptr, Soundness::kStructure),
-                               sha256_hex);
+                               sha256_of_pieces);
     Fingerprint config = read_config(command_.config);
     made.merge(config);
     return made;

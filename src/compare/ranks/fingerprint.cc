@@ -52,15 +52,17 @@ GroupTexts describe_groups(const Graph& graph, std::uint32_t world_size) {
 }
 
 // Everything that decides what the graph computes, as text, with nodes by position and groups by
-// what they are.
+// what they are. Of each part of it, the hash.
 class ContentWriter {
  public:
-  ContentWriter(const Graph& graph, const GroupTexts& groups)
-      : graph_(graph), context_(*graph.context), groups_(groups) {}
+  ContentWriter(const Graph& graph, const GroupTexts& groups, HashBytes hash)
+      : graph_(graph), context_(*graph.context), groups_(groups), hash_(hash) {}
 
   std::string calls() {
-    for (const Body& body : graph_.bodies) write_body(body);
-    return take();
+    return hash_([&](const GiveBytes& give) {
+      for (const Body& body : graph_.bodies) write_body(body, give);
+      give(take());
+    });
   }
 
   std::string inputs() {
@@ -72,7 +74,7 @@ class ContentWriter {
       if (const auto role = roles.find(node.name); role != roles.end()) write_role(*role->second);
       text_ += '\n';
     }
-    return take();
+    return hash_taken();
   }
 
   std::string outputs() {
@@ -81,16 +83,18 @@ class ContentWriter {
       write_range(output.more, false);
       text_ += '\n';
     }
-    return take();
+    return hash_taken();
   }
 
   std::string symbols() {
     for (const Symbol& symbol : graph_.symbols) write_symbol(symbol);
-    return take();
+    return hash_taken();
   }
 
  private:
-  void write_body(const Body& body) {
+  static constexpr std::size_t kPiece = 1 << 16;
+
+  void write_body(const Body& body, const GiveBytes& give) {
     positions_ = SideTable<NodeId, std::uint32_t>();
     put("body ", graph_.text(body.name), "\n");
     for (const auto [id, node] : walk(context_, body)) {
@@ -104,6 +108,9 @@ class ContentWriter {
       if (node.type) write_type(node.type);
       write_notes(node);
       text_ += '\n';
+      if (text_.size() < kPiece) continue;
+      give(text_);
+      text_.clear();
     }
   }
 
@@ -187,6 +194,9 @@ class ContentWriter {
   }
 
   std::string take() { return std::exchange(text_, {}); }
+  std::string hash_taken() {
+    return hash_([&](const GiveBytes& give) { give(take()); });
+  }
 
   void write_range(ArgRange range, bool is_positional) {
     text_ += '(';
@@ -293,6 +303,7 @@ class ContentWriter {
   SideTable<TypeId, std::string> type_texts_;  // of those written before
   std::optional<std::size_t> position_;        // of the argument that names the group
   const GroupTexts& groups_;
+  const HashBytes hash_;
 };
 
 // Plain data as text.
@@ -361,7 +372,7 @@ void add_info(const Graph& graph, HashBytes hash, Fingerprint& made) {
     if (is_of_one_run(key)) continue;
     const auto field = std::ranges::find(kFields, key, [](const auto& f) { return f.first; });
     std::string text = print_data(context, entries[i + 1]);
-    if (text.size() > kLongestText) text = hash(text);
+    if (text.size() > kLongestText) text = hash([&](const GiveBytes& give) { give(text); });
     made[field != std::end(kFields) ? std::string(field->second) : fmt::format("info.{}", key)] =
         std::move(text);
   }
@@ -373,11 +384,11 @@ Fingerprint take_fingerprint(const Graph& graph, HashBytes hash) {
   const std::uint32_t world_size = read_world(graph).size;
   const GroupTexts groups = describe_groups(graph, world_size);
   Fingerprint made;
-  ContentWriter content(graph, groups);
-  made["graph"] = hash(content.calls());
-  made["inputs"] = hash(content.inputs());
-  made["outputs"] = hash(content.outputs());
-  made["symbols"] = hash(content.symbols());
+  ContentWriter content(graph, groups, hash);
+  made["graph"] = content.calls();
+  made["inputs"] = content.inputs();
+  made["outputs"] = content.outputs();
+  made["symbols"] = content.symbols();
   std::multiset<std::string> rows;
   for (const auto& [name, text] : groups) rows.insert(text);
   made["groups"] = join(rows, "; ");

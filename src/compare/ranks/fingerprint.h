@@ -17,6 +17,7 @@
 // gives the same fingerprint on any machine and rank.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,8 +29,10 @@ namespace epweave {
 
 using Fingerprint = std::map<std::string, std::string>;  // by field
 
-// All but `config.KEY`. `hash` gives hexadecimal digits of bytes.
-using HashBytes = std::string (*)(std::string_view bytes);
+// All but `config.KEY`. `hash` gives hexadecimal digits of the bytes that a function gives piece by
+// piece: the text of a large graph's calls is never whole in memory.
+using GiveBytes = std::function<void(std::string_view)>;
+using HashBytes = std::string (*)(const std::function<void(const GiveBytes&)>& produce);
 Fingerprint take_fingerprint(const Graph& graph, HashBytes hash);
 
 // The one that is written into the graph's info, or none.

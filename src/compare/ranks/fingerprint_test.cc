@@ -38,7 +38,7 @@ std::string replace(std::string text, std::string_view from, std::string_view to
 }
 
 Fingerprint of_text(const std::string& text) {
-  return take_fingerprint(parse_text(text, "g.txt"), sha256_hex);
+  return take_fingerprint(parse_text(text, "g.txt"), sha256_of_pieces);
 }
 
 std::vector<std::string> fields_that_differ(const Fingerprint& a, const Fingerprint& b) {
@@ -96,13 +96,13 @@ TEST_CASE("R21: what a graph holds, changed alone, is named") {
   }
 }
 
-TEST_CASE("R21: what ran over the graph, changed alone, is named") {
+TEST_CASE("R21, R22: what ran over the graph, changed alone, is named") {
   const Graph graph = parse_text(kStep, "g.txt");
   const auto with = [&](const std::vector<PassRun>& passes, const std::string& producer) {
     Graph made = graph;
     made.passes = passes;
     made.version.producer = producer;
-    return take_fingerprint(made, sha256_hex);
+    return take_fingerprint(made, sha256_of_pieces);
   };
   const PassRun dce{.name = "dce", .tool = "epweave 1"},
       chunk{.name = "chunk", .options = "parts=2", .tool = "epweave 1"};

@@ -40,11 +40,11 @@ std::vector<RankViolation> find_foreign(const Graph& graph, const RankLiterals& 
                                         std::uint32_t rank) {
   std::vector<RankViolation> found;
   for (const RankLiteral& literal : literals.proved)
-    if (literal.value.is_int() && literal.value.as_int() != literal.at(rank))
-      found.push_back(violation(
-          graph, literal, rank,
-          fmt::format("{} is not this rank's; it must be {} = {} {}", literal.value.as_int(),
-                      print_expression(graph, literal), literal.at(rank), print_place(graph, literal.node))));
+    if (literal.value.is_int() && !literal.values_at(rank).contains(literal.value.as_int()))
+      found.push_back(violation(graph, literal, rank,
+                                fmt::format("{} is not this rank's; it must be {} = {} {}",
+                                            literal.value.as_int(), print_expression(graph, literal),
+                                            print_values(literal, rank), print_place(graph, literal.node))));
   return found;
 }
 
