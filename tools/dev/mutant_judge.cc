@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "analysis/verify.h"
+#include "replay/bounds/error_bounds.h"
 #include "replay/check/check.h"
 #include "replay/values/compare.h"
 
@@ -67,8 +68,19 @@ std::string find_new_sharing(const std::vector<StepResult>& in_a, const std::vec
   return "";
 }
 
-// A sum of which no bound is known may be off by so much of its norm.
+// A sum of which no bound is known may be off by so much of its norm, and by as many roundings to
+// the coarsest dtype that the step computes in.
 constexpr double kUnboundedError = 1e-3;
+constexpr double kRoundings = 8;
+
+double error_without_bound(const Graph& graph) {
+  double coarsest = 0;
+  for (const Node& node : graph.step().nodes) {
+    const TensorType* type = tensor_of(*graph.context, node.type);
+    if (type != nullptr) coarsest = std::max(coarsest, replay::unit_roundoff(type->dtype));
+  }
+  return std::max(kUnboundedError, kRoundings * coarsest);
+}
 
 using replay::Rank;
 
@@ -262,8 +274,9 @@ std::string MutantJudge::judge_sums(const Graph& a, const Graph& b, std::uint64_
   setup.options.types = replay::RecordedTypes::kReport;
   setup.options.fill = replay::HostMemory::Fill::kPoison;
   const replay::CheckReport report = replay::check_graphs(a, b, setup);
+  const double allowed = error_without_bound(a);
   for (const replay::OutputCheck& output : report.outputs) {
-    const bool is_far = !(output.difference.relative_error <= kUnboundedError);
+    const bool is_far = !(output.difference.relative_error <= allowed);
     if (output.verdict == replay::Verdict::kDiffers ||
         (output.verdict == replay::Verdict::kUnverified && is_far))
       return fmt::format("rank {}: {} (sum-order): {}", output.rank, output.name,

@@ -16,25 +16,37 @@
 namespace epweave::cli {
 namespace {
 
-// What B breaks on its own, but for what A breaks at the same node or at one that the node comes
-// from. Nothing where no pass made B: then that is the answer, and what another tool leaves in its
-// graphs would bury it.
+// Invariant and node; "" where it is at none. How often each is broken.
+using Faults = std::map<std::pair<std::string, std::string>, std::size_t>;
+
+Faults count_faults(const std::vector<Violation>& violations) {
+  Faults faults;
+  for (const Violation& violation : violations) ++faults[{violation.invariant, violation.site.node}];
+  return faults;
+}
+
+// What B breaks on its own, but for what A breaks as often at the same node, or at those that the
+// node comes from. Nothing where no pass made B: then that is the answer, and what another tool
+// leaves in its graphs would bury it.
 void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& out) {
   if (b.origins.empty() && std::ranges::find(out, "rewrite-derived", &Violation::invariant) != out.end())
     return;
   std::vector<Violation> own = verify_graph(b);
   if (own.empty()) return;
-  std::set<std::pair<std::string, std::string>> known;  // invariant and node; "" where it is at none
-  for (const Violation& violation : verify_graph(a)) known.insert({violation.invariant, violation.site.node});
+  const Faults of_a = count_faults(verify_graph(a)), of_b = count_faults(own);
+  const auto count_in_a = [&](const std::string& invariant, std::string_view node) {
+    const auto found = of_a.find({invariant, std::string(node)});
+    return found == of_a.end() ? 0 : found->second;
+  };
   std::map<std::string_view, NodeId> nodes;
   for (NodeId id : b.step().order) nodes[b.text(b.step().nodes[id].name)] = id;
   std::erase_if(own, [&](const Violation& v) {
-    if (known.contains({v.invariant, v.site.node})) return true;
-    const auto node = nodes.find(v.site.node);
-    return node != nodes.end() &&
-           std::ranges::any_of(origins_of(b.step().nodes[node->second]), [&](StringId origin) {
-             return known.contains({v.invariant, std::string(b.text(origin))});
-           });
+    std::set<std::string_view> names = {v.site.node};
+    if (const auto node = nodes.find(v.site.node); node != nodes.end())
+      for (StringId origin : origins_of(b.step().nodes[node->second])) names.insert(b.text(origin));
+    std::size_t known = 0;
+    for (std::string_view name : names) known += count_in_a(v.invariant, name);
+    return known > 0 && (v.site.node.empty() || known >= of_b.at({v.invariant, v.site.node}));
   });
   out.insert(out.end(), own.begin(), own.end());
 }
