@@ -116,7 +116,7 @@ Graph merge_equal_calls(const Graph& graph) {
   for (std::uint32_t position : joint.backward_outputs)
     if (const NodeId id = joint.outputs[position]) is_needed[id.index()] = 1;
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id)
-    if (is_needed[id->index()] != 0)
+    if (is_needed[id->index()] != 0 && !joint.seed(*id))  // a seed is given, whatever it is computed from
       for (NodeId input : joint.inputs[*id]) is_needed[input.index()] = 1;
   IdSet<NodeId> own(body.nodes.size());  // storages that another call must not share: returned, or written
   for (NodeId id : joint.outputs)

@@ -97,6 +97,129 @@ graph
         "relu zeros zeros_1 add sent sent_1 wait wait_1 mul mul_1 mm mm_1 loss ones_like expand mm_2");
 }
 
+TEST_CASE("what only the loss needs is not merged with what backward needs", "[J46]") {
+  const Graph graph = merge_equal_calls(parse(R"(
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[64, 64]
+  %w = placeholder : f32[64, 64]
+  %exp = aten.exp.default(%x) : f32[64, 64]
+  %mm = aten.mm.default(%exp, %w) : f32[64, 64]
+  %loss = aten.sum.default(%mm) : f32[]
+  %ones_like = aten.ones_like.default(%loss) : f32[]
+  %exp_1 = aten.exp.default(%x) : f32[64, 64] bwd
+  %exp_2 = aten.exp.default(%x) : f32[64, 64] bwd
+  %mul = aten.mul.Tensor(%exp_1, %ones_like) : f32[64, 64] bwd
+  %mul_1 = aten.mul.Tensor(%exp_2, %mul) : f32[64, 64] bwd
+  output((%loss, %mul_1))
+)"));
+  CHECK(names_of(graph, graph.step().order) == "x w exp mm loss ones_like exp_1 mul mul_1 output");
+  const Joint joint = read_joint(graph);
+  CHECK(names_of(graph, cut_as_torch(graph, joint).saved) == "x");
+}
+
+// What is saved and done again of a joint graph: PyTorch's cut, then the exact one where no product
+// is done again. Both halves are proved.
+std::string cuts_of(const std::string& nodes) {
+  const Graph graph = merge_equal_calls(parse(nodes));
+  const Joint joint = read_joint(graph);
+  const ValueCosts costs = price_values(graph, joint, Cluster{});
+  ExactCuts cuts(graph, joint, costs, {.keeps_heavy = true});
+  std::string text;
+  for (const Cut& cut : {cut_as_torch(graph, joint), cuts.cut_at_price(Cluster{}.pcie).cut}) {
+    const Halves halves = split_joint(graph, joint, cut);
+    const RewriteReport report = verify_halves(graph, halves.forward, halves.backward);
+    if (!report.violations.empty()) return report.violations.front().message;
+    text += fmt::format("{} | {}, {} B\n", names_of(graph, cut.saved), recomputed_of(graph, cut),
+                        add_up(graph, cut, costs).bytes);
+  }
+  return text;
+}
+
+// Forward, its loss and seed, and backward of a graph of %x and %w.
+std::string joint_text(std::string_view forward, std::string_view backward) {
+  return fmt::format(R"(
+group g ranks=[0, 1]
+symbol s0 hint=64
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[64, 64]
+  %w = placeholder : f32[64, 64] role=parameter fqn=w
+{}
+  %loss = aten.sum.default(%last) : f32[]
+  %one = aten.ones_like.default(%loss) : f32[]
+{}
+  output((%loss, %grad))
+)",
+                     forward, backward);
+}
+
+TEST_CASE("of tuples the elements are saved, of views and their base one storage", "[J38][J42]") {
+  CHECK(cuts_of(joint_text(R"(
+  %mm = aten.mm.default(%x, %w) : f32[64, 64]
+  %sort = aten.sort.default(%mm) : (f32[64, 64], i64[64, 64])
+  %last = operator.getitem(%sort, 0) : f32[64, 64]
+  %index = operator.getitem(%sort, 1) : i64[64, 64])",
+                           R"(
+  %d = aten.mul.Tensor(%last, %one) : f32[64, 64] bwd
+  %grad = aten.gather.default(%d, 1, %index) : f32[64, 64] bwd)")) ==
+        "last index | , 49152 B\nlast index | , 49152 B\n");
+  CHECK(cuts_of(joint_text(R"(
+  %mm = aten.mm.default(%x, %w) : f32[64, 64]
+  %t = aten.t.default(%mm) : f32[64, 64]{1, 64}
+  %last = aten.mm.default(%t, %w) : f32[64, 64])",
+                           R"(
+  %d = aten.mul.Tensor(%t, %one) : f32[64, 64]{1, 64} bwd
+  %grad = aten.mm.default(%d, %mm) : f32[64, 64] bwd)")) == "mm | t, 16384 B\nmm | t, 16384 B\n");
+}
+
+TEST_CASE("collectives and draws are saved", "[J40][J45]") {
+  CHECK(cuts_of(joint_text(R"(
+  %sent = _c10d_functional.all_reduce.default(%x, "sum", "g") : f32[64, 64]
+  %wait = _c10d_functional.wait_tensor.default(%sent) : f32[64, 64]
+  %last = aten.relu.default(%wait) : f32[64, 64])",
+                           R"(
+  %grad = aten.mul.Tensor(%last, %one) : f32[64, 64] bwd)")) == "wait | last, 16384 B\nlast | , 16384 B\n");
+  CHECK(cuts_of(joint_text(R"(
+  %rand = aten.rand_like.default(%x) : f32[64, 64]
+  %exp = aten.exp.default(%rand) : f32[64, 64]
+  %last = aten.mm.default(%exp, %w) : f32[64, 64])",
+                           R"(
+  %d = aten.mul.Tensor(%rand, %one) : f32[64, 64] bwd
+  %grad = aten.mul.Tensor(%exp, %d) : f32[64, 64] bwd)")) == "rand | exp, 16384 B\nrand exp | , 32768 B\n");
+}
+
+TEST_CASE("a gradient that is a forward value is returned by backward", "[J43]") {
+  CHECK(cuts_of(joint_text(R"(
+  %exp = aten.exp.default(%x) : f32[64, 64]
+  %grad = aten.sin.default(%exp) : f32[64, 64]
+  %last = aten.mm.default(%exp, %grad) : f32[64, 64])",
+                           R"(
+  %d = aten.mul.Tensor(%exp, %one) : f32[64, 64] bwd)")) == "exp grad | , 32768 B\nexp grad | , 32768 B\n");
+}
+
+TEST_CASE("what reads storage that is written later is saved", "[J41]") {
+  CHECK(cuts_of(joint_text(R"(
+  %exp = aten.exp.default(%w) : f32[64, 64]
+  %add_ = aten.add_.Tensor(%w, %x) : f32[64, 64]
+  %last = aten.mm.default(%exp, %add_) : f32[64, 64])",
+                           R"(
+  %grad = aten.mul.Tensor(%exp, %one) : f32[64, 64] bwd)")) == "exp | , 16384 B\nexp | , 16384 B\n");
+  // A mutated copy: done again, the product would read what was written.
+  CHECK(cuts_of(joint_text(R"(
+  %sin = aten.sin.default(%x) : f32[64, 64]
+  %exp = aten.exp.default(%sin) : f32[64, 64]
+  %add_ = aten.add_.Tensor(%sin, %exp) : f32[64, 64]
+  %last = aten.mm.default(%add_, %w) : f32[64, 64])",
+                           R"(
+  %d = aten.mul.Tensor(%add_, %one) : f32[64, 64] bwd
+  %grad = aten.mul.Tensor(%exp, %d) : f32[64, 64] bwd)")) == "exp add_ | , 32768 B\nexp add_ | , 32768 B\n");
+}
+
 TEST_CASE("halves are proved, and every damage to them is found", "[J50]") {
   const Graph graph = parse(kChain);
   const Joint joint = read_joint(graph);

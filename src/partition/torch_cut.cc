@@ -4,6 +4,8 @@
 #include <functional>
 #include <queue>
 
+#include "analysis/collectives.h"
+#include "analysis/effects.h"
 #include "analysis/recompute_tags.h"
 #include "cost/extents.h"
 #include "ops/memory_traits.h"
@@ -40,6 +42,7 @@ class TorchCut {
 
   Cut run() {
     save_collectives();
+    find_overwritten_reads();
     find_distances();
     for (NodeId id : body_.order) add_node(id);
     ban_uses_far_apart();
@@ -113,6 +116,20 @@ class TorchCut {
     if (kind_of(id) != TypeKind::kTuple && kind_of(id) != TypeKind::kList) must_save_.insert(id);
   }
 
+  // What reads storage that is written behind it would read something else in backward. PyTorch
+  // cuts graphs without writes in place, where there is no such call.
+  void find_overwritten_reads() {
+    const Effects effects(context_, body_);
+    IdSet<NodeId> written(body_.nodes.size());  // storage
+    for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
+      for (const StorageAccess& access : effects.accesses_of(*id))
+        if (!access.writes && written.contains(access.storage)) reads_overwritten_.insert(*id);
+      if (is_wait(node(*id))) continue;
+      for (const StorageAccess& access : effects.accesses_of(*id))
+        if (access.writes) written.insert(access.storage);
+    }
+  }
+
   // ------------------------------------------------------------------------- bans
 
   bool is_fusible(NodeId producer, NodeId user) {
@@ -142,6 +159,7 @@ class TorchCut {
   bool is_banned_by_rule(NodeId id) {
     if (!is_call(id) || is_element(id)) return false;
     if (node(id).recompute == tags_.must_save || must_save_.contains(id)) return true;
+    if (reads_overwritten_.contains(id)) return true;
     if (context_.text(node(id).target).starts_with("aten.lift_fresh")) return false;
     if (is_device(id)) return false;
     if (!has(id, kIsRecomputable)) return true;
@@ -298,7 +316,7 @@ class TorchCut {
   const RecomputeTags tags_;
   MemoryTraits traits_;
   Extents extents_;
-  IdSet<NodeId> state_, must_save_;
+  IdSet<NodeId> state_, must_save_, reads_overwritten_;
   IdVector<NodeId, std::int64_t> sizes_;
   IdVector<NodeId, std::uint32_t> distance_;  // edges to the nearest user that forward does not need
   IdVector<NodeId, std::uint32_t> order_;     // of what forward needs
