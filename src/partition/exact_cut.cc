@@ -24,6 +24,10 @@ bool is_heavy(const Node& node) {
          (node.op->cost == CostClass::kMatmul || node.op->cost == CostClass::kAttention);
 }
 
+constexpr int kFurther = 3;         // smaller cuts that are mixed in, too
+constexpr double kTightGap = 0.01;  // a choice that is so little above its bound is as good as any
+constexpr double kWideGap = 0.05;   // above the bound for the budget: others are looked for
+
 // A bound on a cut that computes `seconds` again lies above them by rounding alone.
 double clip_bound(double bound, double seconds) {
   EPWEAVE_CHECK(bound <= seconds * (1 + kRounding) + kLeastSeconds);
@@ -237,20 +241,34 @@ std::optional<BudgetCut> ExactCuts::combine(const BudgetCut& fast, const BudgetC
   return mixed;
 }
 
-// Layers from the first to the last take what the smaller cut does, as long as that is needed.
-BudgetCut ExactCuts::mix(const BudgetCut& fast, const BudgetCut& small, std::int64_t bytes, double seconds) {
+// What differs, by layers.
+std::vector<std::vector<NodeId>> ExactCuts::list_steps(const BudgetCut& fast, const BudgetCut& small) const {
   Layers layers(*graph_.context);
   std::map<std::int64_t, std::vector<NodeId>> differing;
   for (NodeId id : graph_.step().order)
     if (fast.cut.recomputes(id) != small.cut.recomputes(id))
       differing[layers.of(graph_.step().nodes[id])].push_back(id);
+  std::vector<std::pair<double, std::vector<NodeId>>> priced;
+  for (auto& [layer, nodes] : differing) {
+    double seconds = 0;
+    for (NodeId id : nodes) seconds += small.cut.recomputes(id) ? costs_.seconds[id.index()] : 0;
+    priced.emplace_back(std::round(seconds / kLeastSeconds), std::move(nodes));
+  }
+  std::ranges::stable_sort(priced, {}, [](const auto& step) { return step.first; });
+  std::vector<std::vector<NodeId>> steps;
+  for (auto& [seconds, nodes] : priced) steps.push_back(std::move(nodes));
+  return steps;
+}
+
+// Layers take what the smaller cut does, as long as that is needed: those that cost least first, so
+// that a single large value is not taken before equal layers; of equal ones the first.
+BudgetCut ExactCuts::mix(const BudgetCut& fast, const BudgetCut& small, std::int64_t bytes, double seconds) {
+  std::vector<std::vector<NodeId>> steps = list_steps(fast, small);
   const bool is_by_bytes = seconds < 0;
   const auto fits = [&](const CutTotals& totals) {
     return is_by_bytes ? totals.bytes <= bytes : totals.seconds <= seconds;
   };
   std::vector<std::uint8_t> takes_small(graph_.step().nodes.size());
-  std::vector<std::vector<NodeId>> steps;
-  for (auto& [layer, nodes] : differing) steps.push_back(std::move(nodes));
   std::optional<BudgetCut> best;
   const auto consider = [&](std::optional<BudgetCut> mixed) {
     if (!mixed || !fits(mixed->totals)) return;
@@ -303,6 +321,25 @@ BudgetCut ExactCuts::cut_at_price(double lambda) {
   return result;
 }
 
+// The same from the larger cut to the next but one, and further, where what was found is far above
+// the bound. What is taken instead is as near to its own bound, or nearer.
+BudgetCut ExactCuts::mix_further(std::int64_t bytes, BudgetCut found) {
+  const auto gap_of = [&](const CutTotals& totals) {
+    return totals.seconds / std::max(find_bound(totals.bytes), kLeastSeconds) - 1;
+  };
+  auto [fast, small] = bracket(bytes, -1);
+  for (int i = 0; i < kFurther; ++i) {
+    if (found.totals.seconds <= find_bound(bytes) * (1 + kWideGap)) break;
+    if (small.totals.bytes <= smallest().totals.bytes) break;
+    small = bracket(small.totals.bytes - 1, -1).second;
+    BudgetCut mixed = mix(fast, small, bytes, -1);
+    if (mixed.totals.seconds < found.totals.seconds &&
+        gap_of(mixed.totals) <= std::max(gap_of(found.totals), kTightGap))
+      found = std::move(mixed);
+  }
+  return found;
+}
+
 BudgetCut ExactCuts::cut_within(std::int64_t bytes) {
   if (smallest().totals.bytes > bytes)
     throw PassError("partition.budget",
@@ -315,7 +352,7 @@ BudgetCut ExactCuts::cut_within(std::int64_t bytes) {
     result = fastest();
   } else {
     const auto [fast, small] = bracket(bytes, -1);
-    result = mix(fast, small, bytes, -1);
+    result = mix_further(bytes, mix(fast, small, bytes, -1));
   }
   result.bound_seconds = clip_bound(find_bound(result.totals.bytes), result.totals.seconds);
   return result;

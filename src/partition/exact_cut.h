@@ -14,7 +14,8 @@
 // The cut's sink side is what backward executes. For any budget B of bytes, (cut(lambda) - B) /
 // lambda is a lower bound on the seconds of every choice that holds no more than B, for each
 // lambda. Between two of these cuts, some layers take what the one does and the rest what the other
-// does.
+// does; between two that are no neighbours, where what lies between is one large value (the
+// logits).
 //
 // Bytes are of values between forward and backward, each storage once, without parameters; seconds
 // those of kernels. Gathering parameters again costs neither (reshard always), or is not done
@@ -73,6 +74,8 @@ class ExactCuts {
   void find_handed();
   bool can_do_again(NodeId id) const;
   bool can_keep(NodeId id) const;
+  std::vector<std::vector<NodeId>> list_steps(const BudgetCut& fast, const BudgetCut& small) const;
+  BudgetCut mix_further(std::int64_t bytes, BudgetCut found);
   BudgetCut mix(const BudgetCut& fast, const BudgetCut& small, std::int64_t bytes, double seconds);
   std::optional<BudgetCut> combine(const BudgetCut& fast, const BudgetCut& small,
                                    const std::vector<std::uint8_t>& takes_small);
