@@ -7,6 +7,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/layers.h"
+#include "analysis/module_names.h"
 #include "analysis/module_path.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/unshard.h"
@@ -198,28 +199,25 @@ class Tagger {
   }
 
   [[noreturn]] void refuse_selector(const SaveSelector& selector) const {
-    std::map<std::string_view, bool> targets;  // of forward calls; whether the modules match
-    for (NodeId id : body_.order)
-      if (const Node& node = body_.nodes[id]; is_forward_call(node))
-        targets[graph_.text(node.target)] |=
-            node.module && !match_module(selector.modules, graph_.text(node.module)).empty();
-    std::vector<std::string_view> known;
-    for (const auto& [target, is_in_modules] : targets)
-      if (is_in_modules) known.push_back(target);
-    const bool has_modules = !known.empty();
-    if (!has_modules)
-      for (const auto& [target, is_in_modules] : targets) known.push_back(target);
-    const std::string_view near = nearest_name(selector.op, known);
+    std::vector<std::string_view> paths, targets;  // of forward calls; ops of those in the modules
+    IdSet<StringId> listed;
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      if (!is_forward_call(node) || !node.module) continue;
+      if (listed.insert(node.module)) paths.push_back(graph_.text(node.module));
+      if (!match_module(selector.modules, graph_.text(node.module)).empty())
+        targets.push_back(graph_.text(node.target));
+    }
+    const std::string_view near = nearest_name(selector.op, targets);
     throw PassError(
         "memory-policy.save",
         fmt::format("save={}::{} names no forward call: {}", selector.modules, selector.op,
-                    has_modules ? fmt::format("no call in '{}' has that op", selector.modules)
-                                : fmt::format("no forward call is in a module '{}'", selector.modules)),
+                    targets.empty() ? describe_no_module(selector.modules, paths)
+                                    : fmt::format("no call in '{}' has that op", selector.modules)),
         {},
-        near.empty() || !has_modules
-            ? "name a module and an op of the graph; `epweave print` shows both"
-            : fmt::format("did you mean {}::{}? `epweave print` shows modules and ops", selector.modules,
-                          near));
+        near.empty() ? "name a module and an op of the graph; `epweave print` shows both"
+                     : fmt::format("did you mean {}::{}? `epweave print` shows modules and ops",
+                                   selector.modules, near));
   }
 
   Graph& graph_;

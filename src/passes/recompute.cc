@@ -112,13 +112,24 @@ class Recomputer {
 
   Region follow(std::uint32_t begin) const {
     std::uint32_t end = begin;
-    while (end < body_.order.size() && body_.nodes[body_.order[end]].is_backward()) ++end;
+    while (end < body_.order.size() && continues_backward(body_.order[end])) ++end;
     return {begin, end};
+  }
+
+  // What `chunk` joins for backward alone stands in front of its first reader there, and does not
+  // part backward.
+  bool continues_backward(NodeId id) const {
+    const Node& node = body_.nodes[id];
+    const auto is_join = [](const Provenance& record) { return record.role == ProvenanceRole::kMaterialize; };
+    return node.is_backward() ||
+           (std::ranges::any_of(node.provenance, is_join) &&
+            std::ranges::all_of(users_[id], [&](NodeId user) { return body_.nodes[user].is_backward(); }));
   }
 
   bool reads_tagged(Region region) const {
     for (std::uint32_t i = region.begin; i < region.end; ++i)
-      if (std::ranges::any_of(inputs_[body_.order[i]], [&](NodeId input) { return is_tagged(input); }))
+      if (body_.nodes[body_.order[i]].is_backward() &&
+          std::ranges::any_of(inputs_[body_.order[i]], [&](NodeId input) { return is_tagged(input); }))
         return true;
     return false;
   }
@@ -223,7 +234,7 @@ class Recomputer {
         users_[id], [&](NodeId user) { return target_[user] != kNotExecuted || is_in(user, region); });
   }
   bool is_in(NodeId id, Region region) const {
-    return positions_[id] >= region.begin && positions_[id] < region.end;
+    return body_.nodes[id].is_backward() && positions_[id] >= region.begin && positions_[id] < region.end;
   }
 
   // The target of a copy is its first reader in backward, or that of a copy that reads it: one walk

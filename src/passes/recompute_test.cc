@@ -193,6 +193,28 @@ output((%b,))
 )");
 }
 
+TEST_CASE("what chunk joins for backward does not part backward") {
+  CHECK(recomputed(R"(
+  %x = placeholder : f32[8]
+  %a = aten.neg.default(%x) : f32[8] recompute=MUST_RECOMPUTE
+  %b = aten.mul.Tensor(%a, %x) : f32[8] bwd
+  %j = aten.cat.default([%a, %x]) : f32[16] recompute=MUST_RECOMPUTE from(chunk materialize %a @layers.0 fwd)
+  %k = aten.cat.default([%a, %a]) : f32[16] recompute=MUST_SAVE from(chunk materialize %a @layers.0 fwd)
+  %c = aten.mul.Tensor(%a, %b) : f32[8] bwd
+  %d = aten.mul.Tensor(%j, %k) : f32[16] bwd
+  output((%c, %d))
+)") == R"(%x = placeholder
+%a = aten.neg.default(%x)
+%a_recomputed = aten.neg.default(%x)
+%b = aten.mul.Tensor(%a_recomputed, %x)
+%k = aten.cat.default([%a, %a])
+%c = aten.mul.Tensor(%a_recomputed, %b)
+%j_recomputed = aten.cat.default([%a_recomputed, %x])
+%d = aten.mul.Tensor(%j_recomputed, %k)
+output((%c, %d))
+)");
+}
+
 TEST_CASE("random draws and two regions are refused", "[J18][J24]") {
   CHECK_THROWS_WITH(recomputed(R"(
   %x = placeholder : f32[8]
@@ -246,6 +268,113 @@ graph
 %h = aten.mul.Tensor(%g, %t_default)
 output((%h,))
 )");
+}
+
+TEST_CASE("of products, maxima and sums the first two are saved; a list names others under full",
+          "[J2][J8]") {
+  constexpr std::string_view kMixed = R"(
+output other
+
+graph
+  %x = placeholder : f32[8, 8]
+  %mm = aten.mm.default(%x, %x) : f32[8, 8] @layers.0
+  %max = aten.max.default(%mm) : f32[] @layers.0
+  %mm_1 = aten.mm.default(%mm, %x) : f32[8, 8] @layers.0
+  %add = aten.add.Tensor(%mm_1, %max) : f32[8, 8] @layers.0
+  %mm_2 = aten.mm.default(%add, %x) : f32[8, 8] @layers.0
+  output((%mm_2,))
+)";
+  CHECK(tags_of(kMixed, {}) ==
+        "mm MUST_SAVE\nmax MUST_SAVE\nmm_1 MUST_SAVE\nadd PREFER_RECOMPUTE\nmm_2 MUST_SAVE\n");
+  CHECK(tags_of(kMixed, {.policy = MemoryPolicy::kFull, .save = {{"layers.*", "aten.add.Tensor"}}}) ==
+        "mm MUST_RECOMPUTE\nmax MUST_RECOMPUTE\nmm_1 MUST_RECOMPUTE\nadd MUST_SAVE\nmm_2 MUST_RECOMPUTE\n");
+}
+
+TEST_CASE("integers are saved whatever the policy; a wait has the tag of its reduce-scatter", "[J3][J5]") {
+  constexpr std::string_view kSized = R"(
+symbol u0 hint=8
+group dp ranks=[0, 1]
+output other
+
+graph
+  %x = placeholder : f32[u0, 8]
+  %size = aten.sym_size.int(%x, 0) : SymInt(u0) @layers.0
+  %rs = _c10d_functional.reduce_scatter_tensor.default(%x, "sum", 2, "dp") : f32[u0//2, 8] @layers.0
+  %wait = _c10d_functional.wait_tensor.default(%rs) : f32[u0//2, 8] @layers.0
+  %neg = aten.neg.default(%wait) : f32[u0//2, 8] @layers.0
+  output((%neg, %size))
+)";
+  CHECK(tags_of(kSized, {}) == "size MUST_SAVE\nrs MUST_SAVE\nwait MUST_SAVE\nneg PREFER_RECOMPUTE\n");
+  CHECK(tags_of(kSized, {.policy = MemoryPolicy::kFull}) ==
+        "size MUST_SAVE\nrs MUST_RECOMPUTE\nwait MUST_RECOMPUTE\nneg MUST_RECOMPUTE\n");
+}
+
+// Values of 16 KiB, but %small; what tags say of them is given as NAME=TAG words.
+constexpr std::string_view kHostGraph = R"(
+device cuda:0
+output other
+
+graph
+  %x = placeholder : f32[64, 64]
+  %mm = aten.mm.default(%x, %x) : f32[64, 64] @layers.0
+  %big = aten.cat.default([%mm, %mm]) : f32[128, 64] @layers.0
+  %t = aten.t.default(%mm) : f32[64, 64]{1, 64} @layers.0
+  %small = aten.sum.dim_IntList(%t, [0]) : f32[64] @layers.0
+  %unread = aten.neg.default(%t) : f32[64, 64] @layers.0
+  %exp = aten.exp.default(%unread) : f32[64, 64] @layers.1
+  %neg = aten.neg.default(%exp) : f32[64, 64] @layers.2
+  %g2 = aten.mul.Tensor(%neg, %x) : f32[64, 64] @layers.2 bwd
+  %g1 = aten.mul.Tensor(%g2, %exp) : f32[64, 64] @layers.1 bwd
+  %s = aten.add.Tensor(%g1, %small) : f32[64, 64] @layers.0 bwd
+  %c = aten.cat.default([%s, %s]) : f32[128, 64] @layers.0 bwd
+  %b = aten.mul.Tensor(%c, %big) : f32[128, 64] @layers.0 bwd
+  %g0 = aten.mul.Tensor(%s, %t) : f32[64, 64] @layers.0 bwd
+  output((%g0, %b))
+)";
+
+TEST_CASE("what is kept on the host: the largest first; no view, nothing small, nothing of the last layer",
+          "[J29][J30]") {
+  Graph graph = parse_test_graph(kHostGraph);
+  CHECK(tag_for_offload(graph, 0) == "3 of 3 values that could be are kept on the host, 0.06 MiB");
+  CHECK(print_tags(graph) == "mm MUST_CPU_OFFLOAD\nbig MUST_CPU_OFFLOAD\nexp MUST_CPU_OFFLOAD\n");
+
+  std::string large(kHostGraph);
+  for (std::size_t at = 0; (at = large.find("128, 64", at)) != large.npos;)
+    large.replace(at, 7, "49152, 4096");
+  graph = parse_test_graph(large);
+  CHECK(tag_for_offload(graph, 1) == "3 of 3 values that could be are kept on the host, 768.03 MiB");
+}
+
+TEST_CASE("loads stand as many layers ahead as prefetch says, or in front of all of backward",
+          "[J32][J33][J34]") {
+  Graph tagged = parse_test_graph(kHostGraph);
+  tag_for_offload(tagged, 0);
+  const auto order_of = [&](const CpuOffloadOptions& options) {
+    const Graph graph = cpu_offload(tagged, options).graph;
+    std::string names;
+    for (NodeId id : graph.step().order) names += fmt::format("{} ", graph.text(graph.step().nodes[id].name));
+    return names;
+  };
+  CHECK(order_of({.prefetch = 0, .defer = 0}) ==
+        "x mm offload_default wait_tensor_default big offload_default_1 wait_tensor_default_2 t "
+        "small unread exp offload_default_2 wait_tensor_default_4 neg g2 reload_default_2 "
+        "wait_tensor_default_5 g1 s c reload_default_1 wait_tensor_default_3 b reload_default "
+        "wait_tensor_default_1 t_default g0 output ");
+  CHECK(order_of({.prefetch = 1, .defer = 1}) ==
+        "x mm offload_default big offload_default_1 t small unread exp offload_default_2 "
+        "wait_tensor_default_2 wait_tensor_default neg wait_tensor_default_4 reload_default_2 g2 "
+        "wait_tensor_default_5 reload_default_1 reload_default g1 s c wait_tensor_default_3 b "
+        "wait_tensor_default_1 t_default g0 output ");
+  CHECK(order_of({.prefetch = 2, .defer = 0}) ==
+        "x mm offload_default wait_tensor_default big offload_default_1 wait_tensor_default_2 t "
+        "small unread exp offload_default_2 wait_tensor_default_4 neg reload_default_2 "
+        "reload_default_1 reload_default g2 wait_tensor_default_5 g1 s c wait_tensor_default_3 b "
+        "wait_tensor_default_1 t_default g0 output ");
+  CHECK(order_of({.prefetch = 9, .defer = 9}) ==
+        "x mm offload_default big offload_default_1 t small unread exp offload_default_2 neg "
+        "wait_tensor_default_4 wait_tensor_default_2 wait_tensor_default reload_default_2 "
+        "reload_default_1 reload_default g2 wait_tensor_default_5 g1 s c wait_tensor_default_3 b "
+        "wait_tensor_default_1 t_default g0 output ");
 }
 
 }  // namespace
