@@ -9,6 +9,7 @@
 #include "compare/rewrite/verify_halves.h"
 #include "cost/live_bytes.h"
 #include "cost/step_model.h"
+#include "kept_report.h"
 #include "partition/budget_steps.h"
 #include "partition/exact_cut.h"
 #include "partition/halves.h"
@@ -64,13 +65,6 @@ std::int64_t find_peak_of(const Halves& halves, const CutTotals& totals) {
     peak = std::max(peak, own + (half == &halves.backward ? totals.bytes : 0));
   }
   return peak;
-}
-
-std::string_view kind_of(const Graph& graph, NodeId id, const ValueCosts& costs) {
-  const Node& node = graph.step().nodes[id];
-  if (node.type && graph.context->types[node.type].kind == TypeKind::kScalar) return "symbol";
-  if (costs.is_state[id.index()] != 0) return "parameter";
-  return costs.is_gathered[id.index()] != 0 ? "gathered" : "activation";
 }
 
 class Partition {
@@ -173,20 +167,12 @@ class Partition {
   }
 
   Json write_report(const BudgetCut& chosen, std::int64_t peak) const {
-    Json saved = Json::array(), recomputed = Json::array();
+    Json saved = Json::array();
     for (NodeId id : chosen.cut.saved) {
-      const NodeId base = costs_.base[id.index()];
-      saved.push_back({{"name", graph_.text(graph_.step().nodes[id].name)},
-                       {"bytes", costs_.bytes[base.index()]},
-                       {"storage", graph_.text(graph_.step().nodes[base].name)},
-                       {"kind", kind_of(graph_, id, costs_)},
-                       {"why", why(id)}});
+      Json row = kept_row(graph_, id, costs_);
+      row["why"] = why(id);
+      saved.push_back(std::move(row));
     }
-    for (NodeId id : graph_.step().order)
-      if (chosen.cut.recomputes(id))
-        recomputed.push_back({{"name", graph_.text(graph_.step().nodes[id].name)},
-                              {"target", graph_.text(graph_.step().nodes[id].target)},
-                              {"seconds", costs_.seconds[id.index()]}});
     const double gap = chosen.totals.seconds > 0 && chosen.bound_seconds > 0
                            ? chosen.totals.seconds / chosen.bound_seconds - 1
                            : 0;
@@ -198,7 +184,7 @@ class Partition {
             {"saved", std::move(saved)},
             {"saved_bytes", chosen.totals.bytes},
             {"gathered_bytes", chosen.totals.gathered},
-            {"recomputed", std::move(recomputed)},
+            {"recomputed", list_recomputed(graph_, chosen.cut, costs_)},
             {"recompute_flops", chosen.totals.flops},
             {"recompute_seconds", chosen.totals.seconds},
             {"peak_bytes", peak},

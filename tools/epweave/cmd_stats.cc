@@ -9,6 +9,8 @@
 #include "cost/memory.h"
 #include "cost/stats.h"
 #include "figures.h"
+#include "kept_report.h"
+#include "partition/kept_values.h"
 
 namespace epweave::cli {
 namespace {
@@ -18,13 +20,15 @@ struct Figures {
   GraphStats stats;
   GraphCost cost;
   MemoryEstimate memory;
+  KeptValues kept;
   std::size_t assumed = 0;  // symbols taken to be balanced
 };
 
 Figures count(const Graph& graph) {
   Extents extents(graph);
   GraphCost cost = count_cost(graph, extents);
-  return {count_graph(graph), std::move(cost), estimate_memory(graph, extents), extents.assumed()};
+  return {count_graph(graph), std::move(cost), estimate_memory(graph, extents),
+          find_kept_values(graph, Cluster{}), extents.assumed()};
 }
 
 std::string_view direction_word(bool backward) {
@@ -117,6 +121,17 @@ void add_memory_report(const Graph& graph, const Figures& figures, Json& report)
   report["memory"] = {{"devices", std::move(devices)}, {"unknown_storages", figures.memory.unknown}};
 }
 
+void add_kept_report(const Graph& graph, const KeptValues& kept, Json& report) {
+  Json saved = Json::array();
+  for (NodeId id : kept.cut.saved) saved.push_back(kept_row(graph, id, kept.costs));
+  report["saved"] = {{"saved", std::move(saved)},
+                     {"saved_bytes", kept.totals.bytes},
+                     {"gathered_bytes", kept.totals.gathered},
+                     {"recomputed", list_recomputed(graph, kept.cut, kept.costs)},
+                     {"recompute_flops", kept.totals.flops},
+                     {"recompute_seconds", kept.totals.seconds}};
+}
+
 Json stats_report(const std::string& file, const Graph& graph, const Figures& figures) {
   const GraphStats& stats = figures.stats;
   Json report = {{"file", file},
@@ -137,6 +152,7 @@ Json stats_report(const std::string& file, const Graph& graph, const Figures& fi
   report["provenance_coverage"] = stats.provenance_coverage();
   add_cost_report(graph, figures, report);
   add_memory_report(graph, figures, report);
+  add_kept_report(graph, figures.kept, report);
   Json& symbols = report["symbols"] = Json::array();
   for (const Symbol& symbol : graph.symbols) symbols.push_back(symbol_report(graph, symbol));
   Json& groups = report["groups"] = Json::array();
@@ -147,6 +163,17 @@ Json stats_report(const std::string& file, const Graph& graph, const Figures& fi
   Json& passes = report["passes"] = Json::array();
   for (const PassRun& run : graph.passes) passes.push_back(pass_report(run));
   return report;
+}
+
+// What backward reads of forward, and does again; nothing of a graph of one direction.
+std::string kept_line(const KeptValues& kept) {
+  if (kept.cut.saved.empty()) return {};
+  const auto copies = std::ranges::count(kept.cut.recomputed, 1);
+  std::string text = fmt::format("{:<22}{}", "saved for backward", memory_text(kept.totals.bytes));
+  if (kept.totals.gathered != 0)
+    text += fmt::format(", {} of them gathered parameters", memory_text(kept.totals.gathered));
+  if (copies != 0) text += fmt::format("; {} calls done again, {:.4g} ms", copies, kept.totals.seconds * 1e3);
+  return text + "\n";
 }
 
 std::string cost_table(const Graph& graph, const Figures& figures) {
@@ -160,6 +187,7 @@ std::string cost_table(const Graph& graph, const Figures& figures) {
                         memory_text(device.inputs), graph.text(at.name),
                         at.module ? fmt::format(" @{}", graph.text(at.module)) : "");
   }
+  text += kept_line(figures.kept);
   text += assumed_text(figures.assumed);
   const std::size_t unknown = cost.not_counted + figures.memory.unknown;
   if (unknown != 0)
@@ -228,6 +256,8 @@ std::vector<Row> rows_of(const Graph& graph, const Figures& figures) {
                            {"storages not counted", std::to_string(figures.memory.unknown)}};
   for (const DeviceMemory& device : figures.memory.devices)
     rows.push_back({fmt::format("peak on {}", graph.text(device.device)), memory_text(device.peak)});
+  if (!figures.kept.cut.saved.empty())
+    rows.push_back({"saved for backward", memory_text(figures.kept.totals.bytes)});
   for (const CollectiveCost& row : figures.cost.collectives) {
     const std::string name = fmt::format("{} {}", row.group, graph.text(row.target));
     rows.push_back({name, fmt::format("{}, {}", row.launches, metric(row.bytes, "B"))});
