@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check that tools/dev/random_coverage.cc lists every refusal of the chunk pass, and no other.
+"""Check that tools/dev/random_coverage.cc lists every refusal of chunk, memory policies and partitions, and no other.
 
 Prints what is missing or too many; exit code 1 if there is any.
 """
@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ID = re.compile(r'"(chunk\.[a-z-]+)"')
+ID = re.compile(r'"((?:chunk|memory-policy|recompute|cpu-offload|partition)\.[a-z-]+)"')
 
 
 def ids_in(paths):
@@ -17,7 +17,7 @@ def ids_in(paths):
 
 
 def main():
-    sources = [p for folder in ("analysis", "placement", "passes", "pipeline")
+    sources = [p for folder in ("analysis", "placement", "partition", "passes", "pipeline")
                for p in (ROOT / "src" / folder).rglob("*.cc")
                if not p.name.endswith("_test.cc")]
     used, listed = ids_in(sources), ids_in([ROOT / "tools/dev/random_coverage.cc"])

@@ -59,7 +59,7 @@ Graph with_seed(const Graph& graph) {
   std::string text, line;
   bool has_loss = false, has_first = false;
   while (std::getline(given, line)) {
-    const std::size_t is = line.find(" = "), type = line.find(" : ", is), bwd = line.find("] @loss bwd");
+    const std::size_t is = line.find(" = "), type = line.find(" : ", is), bwd = line.find(" @loss bwd");
     const std::string name = line.substr(0, is);  // "  %sum_88"
     if (!has_loss && line.find(" = aten.sum.default(") == is && line.find(" : f32[] @loss") != line.npos) {
       has_loss = true;
@@ -85,27 +85,39 @@ class Checker {
     ++totals_.steps;
     if (!report(step.graph, verify_graph(step.graph), "the random step")) return;
     count_plan(step);
-    if (settings_.pipeline.empty()) check_partition(step);
-    for (const auto& [pipeline, is_equal] : pipelines(step)) try {
-        check_rewrite(step, pipeline, is_equal);
-      } catch (const PassError& refused) {
-        coverage_.count_refusal(refused.id());
-      } catch (const std::exception& error) {
-        fail(pipeline, error.what());
-      }
+    if (settings_.pipeline.empty()) check_memory(step);
+    for (const auto& [pipeline, is_equal] : pipelines(step)) check_pipeline(step, pipeline, is_equal);
   }
 
-  // The step cut in two by one of the ways, F and B proved and executed behind one another.
-  void check_partition(const RandomStep& unseeded) try {
-    const std::string what = fmt::format("partition {}", seed_ % 4);
+  void check_pipeline(const RandomStep& step, const std::string& pipeline, bool is_equal) {
+    try {
+      check_rewrite(step, pipeline, is_equal);
+    } catch (const PassError& refused) {
+      coverage_.count_refusal(refused.id());
+    } catch (const std::exception& error) {
+      fail(pipeline, error.what());
+    }
+  }
+
+  // What begins backward at a seed: a memory policy, its copies, and a partition.
+  void check_memory(const RandomStep& unseeded) {
     RandomStep step = unseeded;
     step.graph = with_seed(unseeded.graph);
     if (!report(step.graph, verify_graph(step.graph), "the random step with a seed")) return;
+    check_pipeline(step, pick_memory_pipeline(step, seed_), true);
+    check_pipeline(step, pick_odd_memory_pipeline(seed_), true);
+    check_partition(seed_ % 16 == 5 ? unseeded : step);
+  }
+
+  // The step cut in two by one of the ways, F and B proved and executed behind one another.
+  void check_partition(const RandomStep& step) try {
+    const std::string what = fmt::format("partition {}", seed_ % 4);
     const Graph graph = seed_ % 4 == 3 ? step.graph : merge_equal_calls(step.graph);
     const Joint joint = read_joint(graph);
     const ValueCosts costs = price_values(graph, joint, Cluster{});
     ExactCuts cuts(graph, joint, costs, {});
     const auto choose = [&] {
+      if (seed_ % 16 == 9) return cuts.cut_within(cuts.smallest().totals.bytes - 1).cut;
       if (seed_ % 4 == 2) return cut_as_torch(graph, joint);
       if (seed_ % 4 == 3) return cut_by_tags(graph, joint);
       return seed_ % 4 == 1 ? cuts.smallest().cut : cuts.cut_at_price(Cluster{}.pcie).cut;
@@ -130,7 +142,6 @@ class Checker {
   std::vector<RandomPipeline> pipelines(const RandomStep& step) const {
     if (!settings_.pipeline.empty()) return {{settings_.pipeline}};
     std::vector<RandomPipeline> all = list_pipelines(step);
-    all.push_back({pick_memory_pipeline(step, seed_)});
     all.push_back({pick_odd_pipeline(seed_)});
     return all;
   }
@@ -143,6 +154,7 @@ class Checker {
     ++totals_.rewrites;
     if (pipeline.find("overlap-ep") != pipeline.npos) ++totals_.scheduled;
     coverage_.count_schedule(rewritten);
+    coverage_.count_tags(rewritten);
     report(rewritten, verify_rewrite(step.graph, rewritten).violations, pipeline);
     if (print_text(rewritten) != print_text(rewrite())) fail(pipeline, "another result the second time");
     if (settings_.run && is_equal && !step.has_dropout) execute(step, rewritten, pipeline);

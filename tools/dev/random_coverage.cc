@@ -18,6 +18,10 @@ constexpr std::string_view kAsserted =
 constexpr std::string_view kGolden = "needs a graph of its own; testdata/chunk/refuse_*";
 constexpr std::string_view kTopk = "of a topk's gradient, not generated; testdata/chunk/scatter_values";
 constexpr std::string_view kDense = "of dense layers, not generated; testdata/chunk/op_*, refuse_op_*";
+constexpr std::string_view kTagged =
+    "policies write no such tag; testdata/memory, recompute_test, partition_test";
+constexpr std::string_view kUnsharded =
+    "parameters of random steps are whole; recompute_test, reference_test";
 constexpr std::string_view kTrace = "traces never hold it; testdata/chunk";
 
 struct Reason {
@@ -150,6 +154,31 @@ constexpr Reason kRefusals[] = {
     {"chunk.whole-splits", ""},
     {"chunk.written-apart", ""},
     {"chunk.written-zeros", ""},
+    {"cpu-offload.view", kTagged},
+    {"memory-policy.budget", ""},
+    {"memory-policy.save", ""},
+    {"partition.backward", ""},
+    {"partition.budget", ""},
+    {"partition.cut", ""},
+    {"partition.random", kTagged},
+    {"recompute.random", kTagged},
+    {"recompute.regions", "forward of a step ends before backward begins; recompute_test"},
+};
+
+constexpr Reason kTags[] = {
+    {"end of an unshard chain, reshard=never", kUnsharded},
+    {"unshard chain, reshard=always", kUnsharded},
+    {"as what it takes", ""},
+    {"a number", ""},
+    {"draws random numbers", ""},
+    {"named by save", ""},
+    {"its op is saved by policy", ""},
+    {"each second product of a layer", ""},
+    {"policy", ""},
+    {"computed again in a higher layer, too", ""},
+    {"cheapest for the budget", ""},
+    {"dearer to compute again, or not needed", ""},
+    {"saved on the host", ""},
 };
 
 constexpr std::string_view kPhases[] = {
@@ -248,6 +277,12 @@ std::vector<Listed> listed_phases() {
   return list;
 }
 
+std::vector<Listed> listed_tags() {
+  std::vector<Listed> list;
+  for (const Reason& reason : kTags) list.push_back({std::string(reason.name), std::string(reason.why_not)});
+  return list;
+}
+
 void Coverage::count_plan(const Graph& graph, const ChunkPlan& plan) {
   const Placements& placements = plan.placements;
   for (NodeId id : graph.step().order) {
@@ -282,11 +317,18 @@ void Coverage::count_schedule(const Graph& scheduled) {
     }
 }
 
+void Coverage::count_tags(const Graph& tagged) {
+  for (NodeId id : tagged.step().order)
+    for (const Provenance& record : tagged.step().nodes[id].provenance)
+      if (record.reason && tagged.text(record.pass) == "memory-policy")
+        ++tags_[std::string(tagged.text(record.reason))];
+}
+
 std::string Coverage::print() const {
   return print_section("operations", listed_operations(), operations_) +
          print_section("placements", listed_placements(), placements_) +
          print_section("refusals", listed_refusals(), refusals_) +
-         print_section("phases", listed_phases(), phases_);
+         print_section("phases", listed_phases(), phases_) + print_section("tags", listed_tags(), tags_);
 }
 
 std::vector<std::string> Coverage::missing() const {
@@ -298,6 +340,7 @@ std::vector<std::string> Coverage::missing() const {
   add(listed_placements(), placements_);
   add(listed_refusals(), refusals_);
   add(listed_phases(), phases_);
+  add(listed_tags(), tags_);
   return all;
 }
 

@@ -1,6 +1,7 @@
 // What random steps must reach: an operation for each way to divide one (family, linearity, writes
-// in place), every placement and way to take an argument, every refusal of chunk and overlap-ep,
-// every kind of phase; or why a step cannot reach it.
+// in place), every placement and way to take an argument, every refusal of chunk, of memory
+// policies and of partitions, every kind of phase, every reason for a tag; or why a step cannot
+// reach it.
 //
 //   check_random_graphs --count 2000 --coverage            counts, and what was not reached
 //   check_random_graphs --count 2000 --require-coverage    fails if something listed was not reached
@@ -27,6 +28,7 @@ std::vector<Listed> listed_operations();
 std::vector<Listed> listed_placements();
 std::vector<Listed> listed_refusals();
 std::vector<Listed> listed_phases();
+std::vector<Listed> listed_tags();
 
 class Coverage {
  public:
@@ -34,6 +36,8 @@ class Coverage {
   void count_plan(const Graph& graph, const ChunkPlan& plan);
   // What a schedule did, by the reasons on its nodes.
   void count_schedule(const Graph& scheduled);
+  // Tags that memory-policy wrote, by their reasons.
+  void count_tags(const Graph& tagged);
   void count_refusal(std::string_view id) { ++refusals_[std::string(id)]; }
 
   // A section for each list: how often, then what was not reached and why.
@@ -45,7 +49,7 @@ class Coverage {
 
  private:
   using Counts = std::map<std::string, std::size_t>;
-  Counts operations_, placements_, refusals_, phases_;
+  Counts operations_, placements_, refusals_, phases_, tags_;
 };
 
 }  // namespace epweave

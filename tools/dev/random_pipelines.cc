@@ -36,6 +36,7 @@ std::string pick_memory_pipeline(const RandomStep& step, std::uint64_t seed) {
       "memory-policy,recompute",
       "memory-policy{policy=eager,reshard=always},recompute",
       "memory-policy{policy=full},recompute",
+      "memory-policy{policy=full,save=[layers.*::aten.mm.default]},recompute",
       "memory-policy{policy=none,reshard=never},recompute",
       "memory-policy{policy=budget,recompute-ms=0.01},recompute",
       "memory-policy{policy=budget,recompute-ms=100},recompute",
@@ -52,6 +53,11 @@ std::string pick_memory_pipeline(const RandomStep& step, std::uint64_t seed) {
       return chunk_of(step, "parts=3") + (seed % 2 == 0 ? ",memory-policy{policy=full}" : ",memory-policy") +
              ",recompute";
   }
+}
+
+std::string pick_odd_memory_pipeline(std::uint64_t seed) {
+  return seed % 2 == 0 ? "memory-policy{policy=budget,peak-mib=0}"
+                       : "memory-policy{policy=full,save=[layers.*.nosuch::aten.mm.default]}";
 }
 
 std::string pick_odd_pipeline(std::uint64_t seed) {

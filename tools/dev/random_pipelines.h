@@ -21,6 +21,9 @@ std::vector<RandomPipeline> list_pipelines(const RandomStep& step);
 // front of chunk, for some behind.
 std::string pick_memory_pipeline(const RandomStep& step, std::uint64_t seed);
 
+// A policy of memory that is to be refused.
+std::string pick_odd_memory_pipeline(std::uint64_t seed);
+
 // One that is to be refused, another for each seed.
 std::string pick_odd_pipeline(std::uint64_t seed);
 
