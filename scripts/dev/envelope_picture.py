@@ -4,8 +4,9 @@
     python3 scripts/dev/envelope_picture.py G.epw -o docs/envelope.svg [--epweave BIN]
 
 Above: each choice by bytes saved and seconds computed again; the line is `partition --policy exact` at shares of the
-budget, and the bound beside it what no choice can be under. Below: how much of it each layer saves. G is a joint graph
-behind dce,canonicalize,dedup-unshard. The numbers are those of `epweave partition --report`.
+budget, and the bound beside it what no choice can be under. Below: how much of it each layer saves; then memory over a step,
+as it is and with recomputation by policies. G is a joint graph behind dce,canonicalize,dedup-unshard. The numbers are those
+of `epweave partition --report` and `epweave simulate --trace`.
 """
 import argparse
 import html
@@ -20,6 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 POLICIES = ("default", "eager", "full")
 SHARES = [round(1 - 0.05 * i, 2) for i in range(21)]
 WIDTH, LEFT, TOP, PLOT_W, PLOT_H, CELL_H = 900, 70, 40, 640, 300, 20
+MEMORY_H, COLUMNS = 200, 320  # of the plot of memory; points of a line, each the largest of its time
+COLORS = ("#444", "#4878a8", "#d8843b", "#5a9a5a")
 MIB = 2 ** 20
 
 
@@ -63,6 +66,22 @@ def measure(epweave, graph):
             choices[f"exact, bytes of {policy}"] = partition(epweave, graph, folder, "--policy", "exact", "--budget", budget)
         curve = [partition(epweave, graph, folder, "--policy", "exact", "--budget", str(share)) for share in SHARES]
     return choices, curve
+
+
+def measure_memory(epweave, graph):
+    """{name: [(seconds, bytes)]} of a step as it is, and with what each policy computes again."""
+    found = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        trace, made = pathlib.Path(temporary) / "trace.json", pathlib.Path(temporary) / "made.epw"
+        for policy in (None, *POLICIES):
+            if policy:
+                subprocess.run([epweave, "rewrite", graph, "-p", f"memory-policy{{policy={policy}}},recompute", "-o", made, "-q"],
+                               check=True)
+            subprocess.run([epweave, "simulate", made if policy else graph, "--trace", trace, "-q"], check=True,
+                           stdout=subprocess.DEVNULL)
+            events = json.loads(trace.read_text())["traceEvents"]
+            found[policy or "as it is"] = [(e["ts"] * 1e-6, e["args"]["bytes"]) for e in events if e["name"] == "live bytes"]
+    return found
 
 
 def layers_of(epweave, graph):
@@ -128,6 +147,28 @@ def draw_layers(draw, choices, layers, y):
     return y + 10 + len(rows) * CELL_H
 
 
+def draw_memory(draw, lines, y):
+    draw.text(0, y, "memory over a step (GiB against ms)", font_weight="bold")
+    top, base = y + 14, y + 14 + MEMORY_H
+    most_x = max(line[-1][0] for line in lines.values())
+    most_y = max(amount for line in lines.values() for _, amount in line)
+    draw.line([(LEFT, top), (LEFT, base), (LEFT + PLOT_W, base)], "#444")
+    for tick in ticks(most_x * 1e3):
+        draw.text(LEFT + tick * 1e-3 / most_x * PLOT_W, base + 16, f"{tick:,g}", text_anchor="middle")
+    for tick in ticks(most_y / 2**30):
+        draw.text(LEFT - 6, base - tick * 2**30 / most_y * MEMORY_H + 4, f"{tick:,g}", text_anchor="end")
+    for i, (name, line) in enumerate(lines.items()):
+        columns = {}
+        for seconds, amount in line:
+            at = int(seconds / most_x * (COLUMNS - 1))
+            columns[at] = max(columns.get(at, 0), amount)
+        draw.line([(LEFT + at / (COLUMNS - 1) * PLOT_W, base - amount / most_y * MEMORY_H)
+                   for at, amount in sorted(columns.items())], COLORS[i])
+        peak = max(amount for _, amount in line) / 2**30
+        draw.text(LEFT + PLOT_W + 8, top + 14 + 16 * i, f"{name}: {peak:.1f} GiB", fill=COLORS[i])
+    return base + 24
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph", type=pathlib.Path)
@@ -137,7 +178,8 @@ def main():
     choices, curve = measure(options.epweave, options.graph)
     draw = Drawer()
     draw_envelope(draw, choices, curve)
-    height = draw_layers(draw, choices, layers_of(options.epweave, options.graph), TOP + PLOT_H + 60) + 10
+    height = draw_layers(draw, choices, layers_of(options.epweave, options.graph), TOP + PLOT_H + 60)
+    height = draw_memory(draw, measure_memory(options.epweave, options.graph), height + 30)
     options.output.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif"'
                               ' font-size="11">\n<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(draw.parts)
                               + "\n</svg>\n")
