@@ -270,7 +270,7 @@ output((%h,))
 )");
 }
 
-TEST_CASE("of products, maxima and sums the first two are saved; a list names others under full",
+TEST_CASE("of products, maxima and sums the first two are saved, and what a list names under full",
           "[J2][J8]") {
   constexpr std::string_view kMixed = R"(
 output other
@@ -290,7 +290,8 @@ graph
         "mm MUST_RECOMPUTE\nmax MUST_RECOMPUTE\nmm_1 MUST_RECOMPUTE\nadd MUST_SAVE\nmm_2 MUST_RECOMPUTE\n");
 }
 
-TEST_CASE("integers are saved whatever the policy; a wait has the tag of its reduce-scatter", "[J3][J5]") {
+TEST_CASE("integers are saved whatever the policy, and a wait has the tag of its reduce-scatter",
+          "[J3][J5]") {
   constexpr std::string_view kSized = R"(
 symbol u0 hint=8
 group dp ranks=[0, 1]
@@ -332,7 +333,7 @@ graph
   output((%g0, %b))
 )";
 
-TEST_CASE("what is kept on the host: the largest first; no view, nothing small, nothing of the last layer",
+TEST_CASE("the largest values go to the host, but no views, nothing small, nothing of the last layer",
           "[J29][J30]") {
   Graph graph = parse_test_graph(kHostGraph);
   CHECK(tag_for_offload(graph, 0) == "3 of 3 values that could be are kept on the host, 0.06 MiB");
