@@ -38,6 +38,7 @@ ROWS = [
     ("16B 2x4, bucketed, order only", "dsv3_16b_ep8.4_bucket", "", "47.65GiB", "h100-2x4", {"gpus_per_node": 4}, 981, 47.65),
     ("16B one node", "dsv3_16b_ep8.1b_remat", WHOLE, "47.6GiB", "h100", {}, 879, 47.6),
     ("671B, independent", "dsv3_671b_ep64.1b_remat", chunked(f"{BLOCKS},attention=independent"), "410GiB", "h100", {}, 12000, 410),
+    ("671B, torchtitan's, order only", "dsv3_671b_ep64.6_concrete", "", "410GiB", "h100", {}, 13290, 410),
     ("llama3 8B, 32.1", "llama3_8b_fsdp8.1b_remat", NORM, "32.1GiB", "h100", {}, 809, 32.1),
     ("llama3 8B, 33.8", "llama3_8b_fsdp8.1b_remat", NORM, "33.8GiB", "h100", {}, 802, 33.8),
     ("llama3 debug TP, order only", "llama3_debug_fsdp2_tp2.4_bucket", "", "2%", "h100", {}, 2.70, None),

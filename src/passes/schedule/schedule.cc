@@ -24,9 +24,9 @@ SearchOptions plan_search(Effort effort, std::size_t nodes) {
   const double size = static_cast<double>(std::max<std::size_t>(nodes, 100));
   if (effort == Effort::kFast) {
     const std::size_t all = within(5e8 / std::pow(size, 1.5), 6, 360);
-    return {.settings = std::max<std::size_t>(all / 4, 4), .steps = all * 3 / 4};
+    return {.settings = std::max<std::size_t>(all / 4, 5), .steps = all * 3 / 4};
   }
-  return {.settings = within(6e6 / size, 16, 240), .steps = within(24e6 / size, 16, 1500)};
+  return {.settings = within(6e6 / size, 16, 240), .steps = within(40e6 / size, 16, 1500)};
 }
 
 // What is shorter, of two that fit.

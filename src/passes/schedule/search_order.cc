@@ -60,6 +60,7 @@ constexpr Setting kProven[] = {
     {.window = 0.04, .loyalty = 0.0025, .lead = 0.0023, .noise = 0.004},
     {.window = 0.012, .loyalty = 0.0003, .lead = 0.005, .noise = 0.0002, .budget = 1.02},
     {.window = 0.015, .loyalty = 0.0002, .lead = 0.0001, .noise = 0.0006},
+    {.window = 0.065, .loyalty = 0.0006, .patience = 0.07, .lead = 0.0027},
     {.window = 0.007, .loyalty = 0.0005, .lead = 0.012, .noise = 0.0003, .budget = 1.05},
     {.window = 0.07, .loyalty = 0.0001, .lead = 0.002, .noise = 0.0006},
     {.window = kUnlimited, .loyalty = 0.001, .lead = 0.0007},
