@@ -18,6 +18,8 @@ constexpr std::string_view kAsserted =
 constexpr std::string_view kGolden = "needs a graph of its own; testdata/chunk/refuse_*";
 constexpr std::string_view kTopk = "of a topk's gradient, not generated; testdata/chunk/scatter_values";
 constexpr std::string_view kDense = "of dense layers, not generated; testdata/chunk/op_*, refuse_op_*";
+constexpr std::string_view kEmbedding =
+    "tables of divided modules get no gradient; testdata/chunk/embedding_backward_*";
 constexpr std::string_view kTagged =
     "policies write no such tag; testdata/memory, recompute_test, partition_test";
 constexpr std::string_view kUnsharded =
@@ -50,6 +52,7 @@ constexpr Reason kOperations[] = {
     {"aten._assert_async.msg", kAsserted},
     {"aten._assert_tensor_metadata.default", kAsserted},
     {"_c10d_functional.broadcast.default", kRankShared},
+    {"aten.embedding_dense_backward.default", kEmbedding},
     {"aten.flip.default", kDense},
     {"aten.one_hot.default", kDense},
     {"aten.tril.default", kDense},
