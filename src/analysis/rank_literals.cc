@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "analysis/returned_values.h"
 #include "analysis/users.h"
@@ -428,7 +429,7 @@ class LiteralFinder {
       const NumberUse use = number_use_of(*node.op);
       const std::int64_t last =
           use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;  // ids <= last of them
-      add_proved(id, axes, {(is_upper(id, axes.front(), rows, users) ? rows : 0) - last, rows});
+      add_proved(id, axes, {(is_upper(id, axes, rows, users) ? rows : 0) - last, rows});
     }
   }
 
@@ -497,13 +498,15 @@ class LiteralFinder {
 
   // Whether the number bounds the shard from above. What combines the comparison with the other one
   // says it (in range: at least this and below that; out of range: below this or at least that),
-  // else this rank's own bounds.
-  bool is_upper(NodeId id, const Axis& axis, std::int64_t rows, const NodeLists& users) const {
+  // else this rank's own bounds, along whichever of the axes.
+  bool is_upper(NodeId id, std::span<const Axis> axes, std::int64_t rows, const NodeLists& users) const {
     const Node& node = body_.nodes[id];
     const Arg number = arg_of(context_, node, 1);
     const NumberUse use = number_use_of(*node.op);
     const std::int64_t last = use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;
-    const std::int64_t lower = rows * axis.coordinate(rank_) - last;
+    const auto is_lower = [&](const Axis& axis) {
+      return number.is_int() && number.as_int() == rows * axis.coordinate(rank_) - last;
+    };
     const bool from_below = use == NumberUse::kAtLeast || use == NumberUse::kAbove;
     for (NodeId user : users[id]) {
       const Node& combining = body_.nodes[user];
@@ -511,7 +514,7 @@ class LiteralFinder {
           combining.op != nullptr ? conjunction_of(*combining.op) : Conjunction::kNone;
       if (conjunction != Conjunction::kNone) return from_below == (conjunction == Conjunction::kEither);
     }
-    return !(number.is_int() && number.as_int() == lower);
+    return std::ranges::none_of(axes, is_lower);
   }
 
   void add_proved(NodeId id, const std::vector<Axis>& axes,
