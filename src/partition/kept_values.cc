@@ -29,7 +29,8 @@ Joint read_directions(const Graph& graph, Cut& copies) {
     const bool is_copy = tags.is_repeated(graph, node);
     const bool is_of_forward =
         is_element(node) && !joint.inputs[id].empty() && !joint.backward(joint.inputs[id].front());
-    copies.recomputed[id.index()] = is_copy;
+    const bool is_of_copy = is_of_forward && copies.recomputes(joint.inputs[id].front());
+    copies.recomputed[id.index()] = is_copy || is_of_copy;
     joint.is_backward[id.index()] = node.is_backward() && !is_copy && !is_of_forward;
     joint.is_forward[id.index()] = !joint.backward(id);
   }
