@@ -26,34 +26,65 @@ CountCheck::CountCheck(const Graph& graph, const Effects& effects, const ValueNu
       if (access.writes && !is_wait(node(id))) ++writes_.at(access.storage);
 }
 
+// What the rows are sorted by.
+NodeId CountCheck::key_of(NodeId sort) const {
+  const NodeId keys = first_input(sort);
+  return keys ? integers_behind(keys) : NodeId();
+}
+
 CountCheck::Finding CountCheck::check(NodeId exchange, NodeId sort) const {
+  Finding finding = compare_ids(exchange, sort);
+  if (finding.verdict != Verdict::kCounted) return finding;
   const Node& call = node(exchange);
-  const NodeId keys = first_input(sort), key = keys ? without_shape(keys) : NodeId();
   const auto sent = counted_by(list(call, "input_split_sizes")),
              received = counted_by(list(call, "output_split_sizes"));
-  if (!key || !sent) return {};
-  if (!may_be(sent->ids, key)) return {Verdict::kOthers, sent->ids, key};
-  if (received && !may_be(received->ids, key)) return {Verdict::kOthers, received->ids, key};
-  const bool are_these =
-      received && numbers_[sent->ids] == numbers_[key] && numbers_[received->ids] == numbers_[key];
-  const bool is_sent = !sent->group && received && received->group &&
-                       is_same(*received->group, named_arg(context_, call, "group_name"));
-  return {are_these && is_sent && sorts_upwards_one(sort) ? Verdict::kCounted : Verdict::kUnknown, {}, {}};
+  const bool is_sent = !sent->received_over && received->received_over &&
+                       is_same(*received->received_over, named_arg(context_, call, "group_name"));
+  if (!is_sent || !sorts_upwards_one(sort)) finding = {};
+  return finding;
+}
+
+CountCheck::Finding CountCheck::compare_ids(NodeId exchange, NodeId sort) const {
+  const Node& call = node(exchange);
+  const std::optional<Histogram> counted[] = {counted_by(list(call, "input_split_sizes")),
+                                              counted_by(list(call, "output_split_sizes"))};
+  return compare(counted, key_of(sort));
 }
 
 CountCheck::Finding CountCheck::check_ends(NodeId ends, NodeId sort) const {
-  const NodeId keys = first_input(sort), key = keys ? without_shape(keys) : NodeId();
-  const NodeId sums = without_shape(ends), counts = sums ? first_input(sums) : NodeId();
+  Finding finding = compare_ids_of_ends(ends, sort);
+  if (finding.verdict != Verdict::kCounted) return finding;
+  if (counted_by_ends(ends)->received_over || !sorts_upwards_one(sort)) finding = {};
+  return finding;
+}
+
+CountCheck::Finding CountCheck::compare_ids_of_ends(NodeId ends, NodeId sort) const {
+  const std::optional<Histogram> counted[] = {counted_by_ends(ends)};
+  return compare(counted, key_of(sort));
+}
+
+// They are known to be others where neither is made of the other.
+CountCheck::Finding CountCheck::compare(std::span<const std::optional<Histogram>> counted, NodeId key) const {
+  bool are_all_key = static_cast<bool>(key);
+  for (const std::optional<Histogram>& histogram : counted) {
+    const bool is_key = key && histogram && numbers_[histogram->ids] == numbers_[key];
+    are_all_key &= is_key;
+    if (!key || !histogram || is_key) continue;
+    const NodeId ids = histogram->ids;
+    if (!may_be_same_value(graph_, numbers_, ids, key) && !is_made_of(ids, key) && !is_made_of(key, ids))
+      return {Verdict::kOthers, ids, key};
+  }
+  return {are_all_key ? Verdict::kCounted : Verdict::kUnknown, {}, {}};
+}
+
+// Ends that are the sums of counts from the first on.
+std::optional<CountCheck::Histogram> CountCheck::counted_by_ends(NodeId ends) const {
+  const NodeId sums = integers_behind(ends), counts = sums ? first_input(sums) : NodeId();
   const TensorType* type = counts ? tensor_of(context_, node(counts).type) : nullptr;
   const auto groups = type != nullptr && type->rank() == 1 ? context_.exprs.constant(type->sizes[0])
                                                            : std::optional<std::int64_t>();
-  if (!key || !groups || !is_of(sums, OpFamily::kScan) || node(sums).op->linearity == Linearity::kNone)
-    return {};
-  const auto counted = follow(counts, static_cast<std::size_t>(*groups));
-  if (!counted) return {};
-  if (!may_be(counted->ids, key)) return {Verdict::kOthers, counted->ids, key};
-  const bool are_these = numbers_[counted->ids] == numbers_[key] && !counted->group;
-  return {are_these && sorts_upwards_one(sort) ? Verdict::kCounted : Verdict::kUnknown, {}, {}};
+  if (!groups || !is_of(sums, OpFamily::kScan) || node(sums).op->linearity == Linearity::kNone) return {};
+  return follow(counts, static_cast<std::size_t>(*groups));
 }
 
 bool CountCheck::sorts_upwards_one(NodeId sort) const {
@@ -108,8 +139,8 @@ std::optional<CountCheck::Histogram> CountCheck::follow(NodeId vector, std::size
       return histogram.ids ? std::optional(histogram) : std::nullopt;
     }
     if (is_of(id, OpFamily::kSum) && sums_neighbours(id)) continue;
-    if (!is_of(id, OpFamily::kAllToAll) || histogram.group || !is_even(node(id), buckets)) return {};
-    histogram.group = named_arg(context_, node(id), "group_name");
+    if (!is_of(id, OpFamily::kAllToAll) || histogram.received_over || !is_even(node(id), buckets)) return {};
+    histogram.received_over = named_arg(context_, node(id), "group_name");
   }
   return {};
 }
@@ -134,7 +165,7 @@ bool CountCheck::keeps_integers(NodeId value) const {
   }
 }
 
-NodeId CountCheck::without_shape(NodeId value) const {
+NodeId CountCheck::integers_behind(NodeId value) const {
   while (value && keeps_integers(value)) value = first_input(value);
   return value && writes_to(value) == 0 ? value : NodeId();
 }
@@ -200,7 +231,7 @@ NodeId CountCheck::marked_ids(NodeId marks) const {
   if (is_of(marks, OpFamily::kOneHot)) {
     const Arg classes = named_arg(context_, node(marks), "num_classes");
     const bool are_all = classes.is_int() && classes.as_int() > 0 && first_input(marks);
-    return are_all ? without_shape(first_input(marks)) : NodeId();
+    return are_all ? integers_behind(first_input(marks)) : NodeId();
   }
   const NodeId zeros = first_input(marks);
   const Arg value = named_arg(context_, node(marks), "value"), dim = named_arg(context_, node(marks), "dim"),
@@ -213,12 +244,38 @@ NodeId CountCheck::marked_ids(NodeId marks) const {
   // In place, they are the only write to the zeros.
   const std::uint32_t own = effects_.storage_of(marks) == effects_.storage_of(zeros) ? 1 : 0;
   const bool is_new = are_zeros && writes_to(zeros) == own && writes_to(marks) == own;
-  return is_one && is_last && is_new ? without_shape(ids.as_node()) : NodeId();
+  const bool are_counted = is_one && is_last && is_new && differ_in_each_row(ids.as_node());
+  return are_counted ? integers_behind(ids.as_node()) : NodeId();
 }
 
-// Unless they are known to be two values.
-bool CountCheck::may_be(NodeId ids, NodeId key) const {
-  return numbers_[ids] == numbers_[key] || may_be_same_value(graph_, numbers_, ids, key);
+// A mark that is set twice counts once. A row has one id, or the places that a topk gives.
+bool CountCheck::differ_in_each_row(NodeId ids) const {
+  const NodeId places = integers_behind(ids);
+  const TensorType *type = tensor_of(context_, node(ids).type),
+                   *found = places ? tensor_of(context_, node(places).type) : nullptr;
+  if (type == nullptr || found == nullptr || type->rank() == 0 || found->rank() == 0) return false;
+  const auto count = context_.exprs.constant(type->sizes.back());
+  if (count == 1) return true;
+  const auto element = tuple_element(context_, body_, node(places));
+  if (!count || !element || element->index != 1 || !is_of(element->tuple, OpFamily::kTopK)) return false;
+  const Arg dim = named_arg(context_, node(element->tuple), "dim");
+  const bool is_last = dim == Arg() || dim == Arg::integer(-1) ||
+                       dim == Arg::integer(static_cast<std::int64_t>(found->rank()) - 1);
+  return is_last && context_.exprs.constant(found->sizes.back()) == count;
+}
+
+bool CountCheck::is_made_of(NodeId value, NodeId of) const {
+  IdSet<NodeId> seen;
+  std::vector<NodeId> left = {value};
+  while (!left.empty()) {
+    const NodeId id = left.back();
+    left.pop_back();
+    if (numbers_[id] == numbers_[of]) return true;
+    for_each_input(context_, node(id), [&](NodeId input) {
+      if (seen.insert(input)) left.push_back(input);
+    });
+  }
+  return false;
 }
 
 bool CountCheck::is_same(Arg a, Arg b) const {

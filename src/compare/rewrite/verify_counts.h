@@ -7,13 +7,15 @@
 //   rows   = x[sort(reshape(ids, [-1]))[1] // k]
 //   all_to_all(rows, all_to_all(counts), counts)             counts[i] rows are those of id i
 //
-// Read off the graph of the whole: the same calls make the sizes of a part. The sizes are followed
+// Read off the graph of the whole: the same calls make the sizes of a part. That the part counts
+// and sorts the same of the ids is read off its own graph (compare_ids). The sizes are followed
 // back to the ids that they count, through sums of neighbours, and for what a rank receives through
 // an exchange by equal shares within the same group. Whatever else makes them is not known to
-// count; other ids than those that the rows were sorted by are known not to.
+// count. Ids of which neither is made of the other are known to be others.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "analysis/effects.h"
@@ -36,20 +38,28 @@ class CountCheck {
   // Where groups of such rows end: sums of counts from the first on.
   Finding check_ends(NodeId ends, NodeId sort) const;
 
+  // Only whether what is counted is what is sorted.
+  Finding compare_ids(NodeId exchange, NodeId sort) const;
+  Finding compare_ids_of_ends(NodeId ends, NodeId sort) const;
+
  private:
-  // How many rows there are of each bucket of neighbouring ids, of this rank or of the others.
+  // How many rows there are of each bucket of neighbouring ids: of this rank, or what it was sent
+  // of them over a group.
   struct Histogram {
     NodeId ids;
-    std::optional<Arg> group;  // of the other ranks
+    std::optional<Arg> received_over;
   };
   using Sizes = std::vector<Arg>;
 
   std::optional<Histogram> counted_by(const Sizes& sizes) const;
+  std::optional<Histogram> counted_by_ends(NodeId ends) const;
   std::optional<Histogram> follow(NodeId vector, std::size_t buckets) const;
   NodeId vector_of(Arg number, std::size_t place) const;
   NodeId entry_of(NodeId entry, std::size_t place) const;
   NodeId marked_ids(NodeId marks) const;
-  NodeId without_shape(NodeId value) const;
+  bool differ_in_each_row(NodeId ids) const;
+  NodeId integers_behind(NodeId value) const;
+  NodeId key_of(NodeId sort) const;
 
   NodeId first_input(NodeId value) const;
   bool keeps_integers(NodeId value) const;
@@ -58,7 +68,8 @@ class CountCheck {
   bool sorts_upwards_one(NodeId sort) const;
   bool sums_neighbours(NodeId sum) const;
   bool sums_rows_of_marks(NodeId sum) const;
-  bool may_be(NodeId ids, NodeId key) const;
+  Finding compare(std::span<const std::optional<Histogram>> counted, NodeId key) const;
+  bool is_made_of(NodeId value, NodeId of) const;
   bool is_same(Arg a, Arg b) const;
   Sizes list(const Node& node, std::string_view name) const;
   std::uint32_t writes_to(NodeId value) const { return writes_[effects_.storage_of(value)]; }

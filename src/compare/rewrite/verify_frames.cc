@@ -31,17 +31,18 @@ bool makes_rows_alike(OpFamily family) {
 
 }  // namespace
 
-FrameCheck::FrameCheck(RewriteClaims& claims, const Effects& effects_a, const OrderCheck& orders)
+FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const OrderCheck& orders)
     : claims_(claims),
-      effects_(effects_a),
+      effects_(effects.of_a),
       orders_(orders),
       context_(*claims.graph_a().context),
       a_(claims.graph_a().step()),
       facts_a_(claims.facts_a()),
-      numbers_(claims.graph_a(), effects_a),
-      counts_(claims.graph_a(), effects_a, numbers_),
+      numbers_(claims.graph_a(), effects_),
+      effects_b_(effects.of_b),
+      counts_(claims.graph_a(), effects_, numbers_),
       terms_(claims.graph_a(), numbers_),
-      writes_(effects_a) {
+      writes_(effects_) {
   token_order_ = known(terms_.intern({FrameTerms::kTokenOrder, FrameId(), {}}));
   for (NodeId id : a_.order)
     for (const StorageAccess& access : effects_.accesses_of(id))
@@ -216,7 +217,7 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
     case OpFamily::kAllToAll:
       return exchanged(origin);
     case OpFamily::kGroupedMatmul:
-      check_groups();
+      check_groups(origin);
       break;
     case OpFamily::kAllGather:
       return gathered(origin);
@@ -500,42 +501,64 @@ FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
 
 // A part sends its rows to the ranks that the whole sends them to.
 void FrameCheck::check_counts(NodeId origin, const Order& rows) {
-  const FrameTerms::Term& term = terms_[rows.frame];
-  const bool is_sorted = term.kind == FrameTerms::kSort;
-  const CountCheck::Finding finding =
-      is_sorted ? counts_.check(origin, FrameTerms::node_of(term.values[0])) : CountCheck::Finding();
-  switch (finding.verdict) {
-    case CountCheck::Verdict::kCounted:
-      return;
-    case CountCheck::Verdict::kOthers:
-      return fail_counts(finding, "its split sizes count");
-    case CountCheck::Verdict::kUnknown:
-      // As chunk says it.
-      assumptions_.push_back(fmt::format(
-          "{} is right in parts, though its split sizes may not count the rows that go to each rank",
-          context_.text(a_.nodes[origin].name)));
-  }
+  const NodeId sort = sort_behind(rows);
+  const CountCheck::Finding finding = sort ? counts_.check(origin, sort) : CountCheck::Finding();
+  if (finding.verdict == CountCheck::Verdict::kOthers) return fail_counts(finding, "its split sizes count");
+  if (finding.verdict == CountCheck::Verdict::kCounted && are_parts_counted(origin, sort)) return;
+  // As chunk says it.
+  assumptions_.push_back(
+      fmt::format("{} is right in parts, though its split sizes may not count the rows that go to each rank",
+                  context_.text(a_.nodes[origin].name)));
 }
 
 // A product multiplies each group of a part's rows by what it multiplies those of the whole by.
-void FrameCheck::check_groups() {
+void FrameCheck::check_groups(NodeId origin) {
   const auto operands = facts_->operands();
   const auto ends = std::ranges::find_if(operands, [&](const Operand& operand) {
     return operand.is_tensor && node_->op->params[operand.taken->param].name == "offs";
   });
   const auto cut = std::ranges::find_if(operands, [](const Operand& operand) { return operand.is_rows(); });
   if (ends == operands.end() || cut == operands.end()) return;
-  const Order rows = order_of(*cut);
-  const bool is_sorted = rows.is_known() && terms_[rows.frame].kind == FrameTerms::kSort;
+  const NodeId sort = sort_behind(order_of(*cut));
   const CountCheck::Finding finding =
-      is_sorted ? counts_.check_ends(value_in_a(*ends), FrameTerms::node_of(terms_[rows.frame].values[0]))
-                : CountCheck::Finding();
-  if (finding.verdict == CountCheck::Verdict::kCounted) return;
+      sort ? counts_.check_ends(value_in_a(*ends), sort) : CountCheck::Finding();
   if (finding.verdict == CountCheck::Verdict::kOthers) return fail_counts(finding, "its groups count");
+  if (finding.verdict == CountCheck::Verdict::kCounted && are_parts_counted(origin, sort)) return;
   if (assumes_groups_) return;
   assumes_groups_ = true;
   // As chunk says it.
   assumptions_.emplace_back("the group sizes of each grouped_mm count the rows of each expert");
+}
+
+// The call whose order the rows are in, if they were sorted.
+NodeId FrameCheck::sort_behind(const Order& rows) const {
+  if (!rows.is_known() || terms_[rows.frame].kind != FrameTerms::kSort) return {};
+  return FrameTerms::node_of(terms_[rows.frame].values[0]);
+}
+
+// One value of the whole can be cut in two ways, of which a part counts one and sorts the other.
+// False: that is not known. Parts that are known to do so are reported.
+bool FrameCheck::are_parts_counted(NodeId call, NodeId sort) {
+  const Graph& b = claims_.graph_b();
+  if (!counts_b_) counts_b_.emplace(b, effects_b_);
+  for (const NodeId part : claims_.parts(call)) {
+    const NodeId own_sort = claims_.part_of(sort, claims_[part].part);
+    if (!own_sort) return false;
+    const Node& node = b.step().nodes[part];
+    const Arg ends = named_arg(context_, node, "offs");
+    const CountCheck::Finding finding =
+        node.op->family == OpFamily::kAllToAll ? counts_b_->check.compare_ids(part, own_sort)
+        : ends.is_node() ? counts_b_->check.compare_ids_of_ends(ends.as_node(), own_sort)
+                         : CountCheck::Finding();
+    if (finding.verdict == CountCheck::Verdict::kOthers) {
+      const auto name = [&](NodeId id) { return b.text(b.step().nodes[id].name); };
+      claims_.fail(part, "rewrite-rows",
+                   fmt::format("it counts the rows of %{}, and its rows are sorted by %{}",
+                               name(finding.counted), name(finding.sorted_by)));
+    }
+    if (finding.verdict == CountCheck::Verdict::kUnknown) return false;
+  }
+  return true;
 }
 
 void FrameCheck::fail_counts(const CountCheck::Finding& finding, std::string_view what) {

@@ -34,7 +34,10 @@ namespace epweave {
 
 class FrameCheck {
  public:
-  FrameCheck(RewriteClaims& claims, const Effects& effects_a, const OrderCheck& orders);
+  struct BothEffects {
+    const Effects &of_a, &of_b;
+  };
+  FrameCheck(RewriteClaims& claims, const BothEffects& effects, const OrderCheck& orders);
 
   // The call that `facts` saw last: a node of A with parts, in A's order.
   void add(NodeId origin, NodeId part, const PartFacts& facts);
@@ -91,7 +94,9 @@ class FrameCheck {
   Order put(NodeId origin, const Operand& positions);
   Order exchanged(NodeId origin);
   void check_counts(NodeId origin, const Order& rows);
-  void check_groups();
+  void check_groups(NodeId origin);
+  bool are_parts_counted(NodeId call, NodeId sort);
+  NodeId sort_behind(const Order& rows) const;
   void fail_counts(const CountCheck::Finding& finding, std::string_view what);
   bool is_read_from_data(Arg number) const;
   Order gathered(NodeId origin);
@@ -135,7 +140,16 @@ class FrameCheck {
   const Body& a_;
   Facts& facts_a_;
   ValueNumbers numbers_;
+  // Counts in a graph's own values.
+  struct OwnCounts {
+    OwnCounts(const Graph& graph, const Effects& effects)
+        : numbers(graph, effects), check(graph, effects, numbers) {}
+    ValueNumbers numbers;
+    CountCheck check;
+  };
+  const Effects& effects_b_;
   CountCheck counts_;
+  std::optional<OwnCounts> counts_b_;  // once it is asked for
   FrameTerms terms_;
   WriteCounts writes_;
   SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made

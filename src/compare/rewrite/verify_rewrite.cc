@@ -64,7 +64,7 @@ class RewriteVerifier {
         if (!movement_.accounts_for(id)) calls_.check_added(id);
     PartFacts facts(claims_, numbers_, storage_.effects_of_a(), orders_);
     calls_.check_uniform(facts, orders_);
-    FrameCheck frames(claims_, storage_.effects_of_a(), orders_);
+    FrameCheck frames(claims_, {storage_.effects_of_a(), storage_.effects_of_b()}, orders_);
     calls_.visit_divided(
         [&](NodeId origin, NodeId part, std::span<const PartOperand> operands) {
           facts.add(origin, part, operands);
