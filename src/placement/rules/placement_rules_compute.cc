@@ -177,7 +177,10 @@ Placement embedding_backward(PlacementCall& call) {
   const Placement g = call.of(grad), i = call.of(indices);
   if (g.is_whole() && i.is_whole()) return g;
   if (g.is_partial() && i.is_whole()) return g;
-  if (call.bool_arg(4, "scale_grad_by_freq", false) || g.is_partial() || i.is_partial())
+  // Columns of the gradient are those of the table.
+  const bool is_columns = g.is_rows() && g.dim == static_cast<int>(call.rank(grad)) - 1;
+  if (is_columns && i.is_whole() && g.is(PlacementKind::kSplit)) return Placement::split(1);
+  if (is_columns || call.bool_arg(4, "scale_grad_by_freq", false) || g.is_partial() || i.is_partial())
     refuse_pair(call, g, i);
   if (g.is_rows() && i.is_rows() && g.dim == i.dim) return sum_over_rows(call, g, i);
   if (g.is_rows() && i.is_whole() && take_shared_rows(call, {indices, g.dim}, g)) return Placement::partial();
