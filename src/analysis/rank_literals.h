@@ -11,7 +11,7 @@
 // with it place by place, as logits do); and comparisons of the same ids. Which dimensions are
 // shards: a parameter's local extents against its global ones, forward through each op's mapping of
 // dimensions (ops/mapping.h); gathers along an axis of the mesh put shards of that axis together,
-// and axes along which the parameter's gradient is summed whole hold copies (replicas of HSDP).
+// and axes along which the parameter's gradient is all-reduced hold copies (replicas of HSDP).
 // Where two axes of the mesh could be the one that is left, the number is one rank's all the same,
 // and nothing says which of the two it follows.
 #pragma once
