@@ -520,18 +520,16 @@ class LiteralFinder {
   void add_proved(NodeId id, const std::vector<Axis>& axes,
                   std::pair<std::int64_t, std::int64_t> expression) {
     if (!is_known_.insert(id)) return;
-    found_.push_back(make(id, axes.front(), expression));
-    found_.back().others.assign(axes.begin() + 1, axes.end());
+    found_.push_back(make(id, axes, expression));
     found_.back().is_proved = true;
   }
 
-  RankLiteral make(NodeId id, const Axis& axis, std::pair<std::int64_t, std::int64_t> expression) const {
+  RankLiteral make(NodeId id, std::vector<Axis> axes,
+                   std::pair<std::int64_t, std::int64_t> expression) const {
     return {.node = id,
             .argument = 1,
             .value = arg_of(context_, body_.nodes[id], 1),
-            .axis = axis.name,
-            .stride = axis.stride,
-            .extent = axis.extent,
+            .axes = std::move(axes),
             .scale = expression.second,
             .offset = expression.first};
   }
@@ -556,7 +554,7 @@ class LiteralFinder {
       if (!number.is_int() || !operand.is_node() || !is_whole(operand.as_node())) continue;
       const auto look = looks.find(number.as_int());
       if (look == looks.end() || !is_known_.insert(id)) continue;
-      found_.push_back(make(id, look->second.first, look->second.second));
+      found_.push_back(make(id, {look->second.first}, look->second.second));
     }
   }
 
@@ -583,19 +581,19 @@ class LiteralFinder {
 }  // namespace
 
 std::set<std::int64_t> RankLiteral::values_at(std::uint32_t rank) const {
-  std::set<std::int64_t> values{at(rank)};
-  for (const RankAxis& other : others) values.insert(offset + scale * other.coordinate(rank));
+  std::set<std::int64_t> values;
+  for (const RankAxis& axis : axes) values.insert(offset + scale * axis.coordinate(rank));
   return values;
 }
 
 std::string print_expression(const Graph& graph, const RankLiteral& literal) {
-  const auto print = [&](StringId axis) {
-    const std::string scaled = literal.scale == 1 ? fmt::format("c_{}", graph.text(axis))
-                                                  : fmt::format("{} * c_{}", literal.scale, graph.text(axis));
-    return literal.offset == 0 ? scaled : fmt::format("{} + {}", literal.offset, scaled);
-  };
-  std::string text = print(literal.axis);
-  for (const RankAxis& other : literal.others) text += " or " + print(other.name);
+  std::string text;
+  for (const RankAxis& axis : literal.axes) {
+    if (!text.empty()) text += " or ";
+    if (literal.offset != 0) text += fmt::format("{} + ", literal.offset);
+    if (literal.scale != 1) text += fmt::format("{} * ", literal.scale);
+    text += fmt::format("c_{}", graph.text(axis.name));
+  }
   return text;
 }
 

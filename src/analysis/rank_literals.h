@@ -35,15 +35,14 @@ struct RankAxis {
 
 struct RankLiteral {
   NodeId node;
-  std::uint32_t argument = 0;            // position
-  Arg value;                             // what stands there: a number, or the node that computes it
-  StringId axis;                         // of the mesh ...
-  std::uint32_t stride = 1, extent = 1;  // ... along which ranks are that far apart, that many
-  std::int64_t scale = 0, offset = 0;    // it must be offset + scale * coordinate
-  std::vector<RankAxis> others;          // axes that it may be along in place of that one
-  bool is_proved = false;                // else it only looks like one
+  std::uint32_t argument = 0;          // position
+  Arg value;                           // what stands there: a number, or the node that computes it
+  std::vector<RankAxis> axes;          // of the mesh: one, or those of which it may be any
+  std::int64_t scale = 0, offset = 0;  // it must be offset + scale * coordinate
+  bool is_proved = false;              // else it only looks like one
 
-  std::int64_t at(std::uint32_t rank) const { return offset + scale * (rank / stride % extent); }
+  // By the first axis.
+  std::int64_t at(std::uint32_t rank) const { return offset + scale * axes.front().coordinate(rank); }
   // By each axis that it may be along.
   std::set<std::int64_t> values_at(std::uint32_t rank) const;
 };

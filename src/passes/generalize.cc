@@ -659,7 +659,7 @@ class Merger {
       const Place place{literal.node, "other", false};
       const Leaves leaves(ranks_.size(), literal.value);
       const auto axis = find_axis(literal);
-      if (!literal.others.empty()) {
+      if (literal.axes.size() > 1) {
         refuse(
             place, leaves,
             fmt::format("it must be {}: nothing in the graph says which", print_expression(made_, literal)),
@@ -688,8 +688,9 @@ class Merger {
   }
 
   std::optional<std::size_t> find_axis(const RankLiteral& literal) const {
+    const RankAxis& first = literal.axes.front();
     for (std::size_t a = 0; a < axes_.all().size(); ++a)
-      if (axes_.all()[a].stride == literal.stride && axes_.all()[a].extent == literal.extent) return a;
+      if (axes_.all()[a].stride == first.stride && axes_.all()[a].extent == first.extent) return a;
     return std::nullopt;
   }
 
