@@ -262,7 +262,7 @@ std::string sha256_hex(std::string_view bytes) {
   return sha256_of_pieces([&](const GiveBytes& give) { give(bytes); });
 }
 
-std::string sha256_of_pieces(const std::function<void(const GiveBytes&)>& produce) {
+std::string sha256_of_pieces(const ProduceBytes& produce) {
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> state(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   EPWEAVE_CHECK(state && EVP_DigestInit_ex(state.get(), EVP_sha256(), nullptr) == 1);
   produce([&](std::string_view piece) {
@@ -414,7 +414,7 @@ void write_bytes(const std::string& path, std::string_view bytes) {
   write_pieces(path, [&](const GiveBytes& give) { give(bytes); });
 }
 
-void write_pieces(const std::string& path, const std::function<void(const GiveBytes&)>& produce) {
+void write_pieces(const std::string& path, const ProduceBytes& produce) {
   OutputFile file(path);
   produce([&](std::string_view bytes) { file.write(bytes); });
   file.commit();

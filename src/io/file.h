@@ -6,12 +6,12 @@
 // recognised by content.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/pieces.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -34,8 +34,7 @@ std::string encode(const Graph& graph, Format format);  // throws UsageError for
 std::string encode_binary(const Graph& graph);
 std::string sha256_hex(std::string_view bytes);
 // Of the bytes that `produce` gives, one piece behind the other.
-std::string sha256_of_pieces(
-    const std::function<void(const std::function<void(std::string_view)>&)>& produce);
+std::string sha256_of_pieces(const ProduceBytes& produce);
 
 // Reads and decodes. `format` overrides what extension and content say. Throws InputError
 // (unreadable, undecodable).
@@ -85,10 +84,8 @@ bool is_same_file(const std::string& a, const std::string& b);
 // The whole of a file or stdin, and its atomic counterpart. Throw InputError.
 std::string read_bytes(const std::string& path);
 void write_bytes(const std::string& path, std::string_view bytes);
-// The same for what is too large to hold at once: `produce` is called with a function that takes
-// the next bytes.
-using GiveBytes = std::function<void(std::string_view)>;
-void write_pieces(const std::string& path, const std::function<void(const GiveBytes&)>& produce);
+// The same for what is too large to hold at once.
+void write_pieces(const std::string& path, const ProduceBytes& produce);
 
 std::string gzip(std::string_view bytes);    // deterministic: no name, no time
 std::string gunzip(std::string_view bytes);  // throws InputError

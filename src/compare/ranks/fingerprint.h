@@ -17,12 +17,12 @@
 // gives the same fingerprint on any machine and rank.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "analysis/rank_view.h"
+#include "base/pieces.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -31,8 +31,7 @@ using Fingerprint = std::map<std::string, std::string>;  // by field
 
 // All but `config.KEY`. `hash` gives hexadecimal digits of the bytes that a function gives piece by
 // piece: the text of a large graph's calls is never whole in memory.
-using GiveBytes = std::function<void(std::string_view)>;
-using HashBytes = std::string (*)(const std::function<void(const GiveBytes&)>& produce);
+using HashBytes = std::string (*)(const ProduceBytes& produce);
 Fingerprint take_fingerprint(const Graph& graph, HashBytes hash);
 
 // The one that is written into the graph's info, or none.
