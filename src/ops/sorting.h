@@ -11,7 +11,8 @@ namespace epweave {
 
 // `sort` is a call of the family kSort. Whether it is known to order upwards.
 bool sorts_upwards(const Context& context, const Node& sort);
-// The dimension that a sort of a tensor of `rank` dimensions sorts, from 0; below 0: none (rank 0).
+// The dimension that a sort or topk of a tensor of `rank` dimensions sorts, from 0; below 0: none
+// (rank 0).
 int sorted_dimension(const Context& context, const Node& sort, std::size_t rank);
 // Whether it orders rows as wholes. Of keys [16, 8] sorted along dimension 0 each column is in an
 // order of its own: row i of the result is no row of the keys.

@@ -32,39 +32,38 @@ NodeId CountCheck::key_of(NodeId sort) const {
   return keys ? integers_behind(keys) : NodeId();
 }
 
+CountCheck::Counted CountCheck::list_counted(NodeId exchange) const {
+  return {counted_by(list(node(exchange), "input_split_sizes")),
+          counted_by(list(node(exchange), "output_split_sizes"))};
+}
+
 CountCheck::Finding CountCheck::check(NodeId exchange, NodeId sort) const {
-  Finding finding = compare_ids(exchange, sort);
+  const Counted counted = list_counted(exchange);
+  const Finding finding = compare(counted, key_of(sort));
   if (finding.verdict != Verdict::kCounted) return finding;
-  const Node& call = node(exchange);
-  const auto sent = counted_by(list(call, "input_split_sizes")),
-             received = counted_by(list(call, "output_split_sizes"));
-  const bool is_sent = !sent->received_over && received->received_over &&
-                       is_same(*received->received_over, named_arg(context_, call, "group_name"));
-  if (!is_sent || !sorts_upwards_one(sort)) finding = {};
-  return finding;
+  const std::optional<Arg>&sent_over = counted[0]->received_over, &received_over = counted[1]->received_over;
+  const bool is_sent = !sent_over && received_over &&
+                       is_same(*received_over, named_arg(context_, node(exchange), "group_name"));
+  return is_sent && sorts_upwards_one(sort) ? finding : Finding();
 }
 
 CountCheck::Finding CountCheck::compare_ids(NodeId exchange, NodeId sort) const {
-  const Node& call = node(exchange);
-  const std::optional<Histogram> counted[] = {counted_by(list(call, "input_split_sizes")),
-                                              counted_by(list(call, "output_split_sizes"))};
-  return compare(counted, key_of(sort));
+  return compare(list_counted(exchange), key_of(sort));
 }
 
 CountCheck::Finding CountCheck::check_ends(NodeId ends, NodeId sort) const {
-  Finding finding = compare_ids_of_ends(ends, sort);
+  const Counted counted = {counted_by_ends(ends)};
+  const Finding finding = compare(counted, key_of(sort));
   if (finding.verdict != Verdict::kCounted) return finding;
-  if (counted_by_ends(ends)->received_over || !sorts_upwards_one(sort)) finding = {};
-  return finding;
+  return !counted[0]->received_over && sorts_upwards_one(sort) ? finding : Finding();
 }
 
 CountCheck::Finding CountCheck::compare_ids_of_ends(NodeId ends, NodeId sort) const {
-  const std::optional<Histogram> counted[] = {counted_by_ends(ends)};
-  return compare(counted, key_of(sort));
+  return compare({counted_by_ends(ends)}, key_of(sort));
 }
 
 // They are known to be others where neither is made of the other.
-CountCheck::Finding CountCheck::compare(std::span<const std::optional<Histogram>> counted, NodeId key) const {
+CountCheck::Finding CountCheck::compare(const Counted& counted, NodeId key) const {
   bool are_all_key = static_cast<bool>(key);
   for (const std::optional<Histogram>& histogram : counted) {
     const bool is_key = key && histogram && numbers_[histogram->ids] == numbers_[key];
@@ -258,10 +257,9 @@ bool CountCheck::differ_in_each_row(NodeId ids) const {
   if (count == 1) return true;
   const auto element = tuple_element(context_, body_, node(places));
   if (!count || !element || element->index != 1 || !is_of(element->tuple, OpFamily::kTopK)) return false;
-  const Arg dim = named_arg(context_, node(element->tuple), "dim");
-  const bool is_last = dim == Arg() || dim == Arg::integer(-1) ||
-                       dim == Arg::integer(static_cast<std::int64_t>(found->rank()) - 1);
-  return is_last && context_.exprs.constant(found->sizes.back()) == count;
+  const std::size_t rank = found->rank();
+  return sorted_dimension(context_, node(element->tuple), rank) == static_cast<int>(rank) - 1 &&
+         context_.exprs.constant(found->sizes.back()) == count;
 }
 
 bool CountCheck::is_made_of(NodeId value, NodeId of) const {

@@ -15,7 +15,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "analysis/effects.h"
@@ -49,6 +48,7 @@ class CountCheck {
     NodeId ids;
     std::optional<Arg> received_over;
   };
+  using Counted = std::vector<std::optional<Histogram>>;  // none: what is not known to count
   using Sizes = std::vector<Arg>;
 
   std::optional<Histogram> counted_by(const Sizes& sizes) const;
@@ -68,7 +68,8 @@ class CountCheck {
   bool sorts_upwards_one(NodeId sort) const;
   bool sums_neighbours(NodeId sum) const;
   bool sums_rows_of_marks(NodeId sum) const;
-  Finding compare(std::span<const std::optional<Histogram>> counted, NodeId key) const;
+  Counted list_counted(NodeId exchange) const;
+  Finding compare(const Counted& counted, NodeId key) const;
   bool is_made_of(NodeId value, NodeId of) const;
   bool is_same(Arg a, Arg b) const;
   Sizes list(const Node& node, std::string_view name) const;
