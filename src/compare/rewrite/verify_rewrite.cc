@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "analysis/fused_products.h"
 #include "compare/pairing.h"
@@ -84,23 +85,26 @@ class RewriteVerifier {
     check_part_symbols(a_, b_, report_.violations);
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
-    report_.assumptions = list_assumptions(claims_, numbers_);
-    for (const std::string& assumed : orders_.assumptions()) report_.assumptions.push_back(assumed);
-    for (const std::string& assumed : frames.assumptions())
-      if (std::ranges::find(report_.assumptions, assumed) == report_.assumptions.end())
-        report_.assumptions.push_back(assumed);
-    for (const std::string& assumed : strides_.assumptions()) report_.assumptions.push_back(assumed);
-    for (const std::string& assumed : aliases_.assumptions()) report_.assumptions.push_back(assumed);
-    const bool is_said = std::ranges::find(report_.assumptions, kFlexFullBlocks) != report_.assumptions.end();
-    if (calls_.rests_on_full_blocks() && !is_said) report_.assumptions.emplace_back(kFlexFullBlocks);
+    assume(list_assumptions(claims_, numbers_));
+    assume(orders_.assumptions());
+    assume(frames.assumptions());
+    assume(strides_.assumptions());
+    assume(aliases_.assumptions());
+    if (calls_.rests_on_full_blocks()) assume({std::string(kFlexFullBlocks)});
     if (facts.rests_on_own_sums())
-      report_.assumptions.emplace_back(
-          "where a part takes a sum, that of its own rows is meant (contract=own-sums in the second graph's "
-          "log)");
+      assume(
+          {"where a part takes a sum, that of its own rows is meant (contract=own-sums in the second graph's "
+           "log)"});
     report_.outputs = classify_outputs(claims_, storage_.writers_of_b());
   }
 
  private:
+  // Each once.
+  void assume(const std::vector<std::string>& assumed) {
+    for (const std::string& text : assumed)
+      if (assumed_.insert(text).second) report_.assumptions.push_back(text);
+  }
+
   void check_node(NodeId id) {
     if (!movement_.has_moved()) calls_.check_added(id);
     orders_.visit(id);
@@ -171,6 +175,7 @@ class RewriteVerifier {
   OrderCheck orders_;
   MovementCheck movement_;
   AliasCheck aliases_;
+  std::unordered_set<std::string> assumed_;
   RewriteReport& report_;
 };
 
