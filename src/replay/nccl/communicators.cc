@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 
 namespace epweave::replay::nccl {
@@ -131,7 +132,8 @@ Comm Communicators::split(Comm world, const std::string& group, const std::vecto
     result = api_.split(world, static_cast<int>(color), static_cast<int>(key), made, &config);
   }
   const std::string what = fmt::format("make the communicator of group {}", group);
-  finish_call(result, world, what.c_str());
+  // A split that goes on in a thread of NCCL returns success, and has made no communicator yet.
+  finish_call(result, world, what.c_str(), made);
   {
     const std::lock_guard lock(calls_);
     hold(*made);
@@ -147,9 +149,15 @@ std::string Communicators::explain(Result result, Comm comm, const char* what) c
   return text;
 }
 
-void Communicators::finish_call(Result result, Comm comm, const char* what) {
+void Communicators::finish_call(Result result, Comm comm, const char* what, Comm* written) {
   const Clock::time_point began = Clock::now(), until = began + deadline_;
-  while (result == Result::kInProgress) {
+  const auto is_written = [&] {
+    return written == nullptr || std::atomic_ref(*written).load(std::memory_order_acquire) != nullptr;
+  };
+  const auto goes_on = [&] {
+    return result == Result::kInProgress || (result == Result::kSuccess && !is_written());
+  };
+  while (goes_on()) {
     if (const std::string failure = transport_.failure(); !failure.empty()) throw CollectiveError(failure);
     if (Clock::now() >= until)
       throw CollectiveError(fmt::format("NCCL did not {} within {} s (--deadline)", what,
@@ -161,7 +169,7 @@ void Communicators::finish_call(Result result, Comm comm, const char* what) {
         if (asked != Result::kSuccess) result = asked;
       }
     }
-    if (result == Result::kInProgress && Clock::now() - began > kSpin) std::this_thread::sleep_for(kPoll);
+    if (goes_on() && Clock::now() - began > kSpin) std::this_thread::sleep_for(kPoll);
   }
   if (result == Result::kSuccess) return;
   std::string text;

@@ -104,8 +104,14 @@ inline bool is_nan(const std::byte* element, DType dtype) {
       std::memcpy(&x, element, sizeof x);
       return x != x;
     }
+    case DType::kFloat16:
+    case DType::kBfloat16: {
+      std::uint16_t bits;
+      std::memcpy(&bits, element, sizeof bits);
+      return (bits & 0x7fffu) > (dtype == DType::kFloat16 ? 0x7c00u : 0x7f80u);
+    }
     default:
-      return false;  // the 16-bit types have one NaN
+      return false;
   }
 }
 
