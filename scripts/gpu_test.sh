@@ -168,9 +168,32 @@ measure() {
 # against_cpu RANKS GRAPH: a process for each rank; loss, norms and hashes must be what the CPU's virtual ranks have.
 against_cpu() {
   "$bin/epweave-replay" run "$2" -q >"$work/expected" || return
-  RANKS=$1 DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay "$scripts/launch_examples/no_launcher.sh" "$2" >"$work/found" ||
-    return
+  RANKS=$1 GPUS=$shared DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay "$scripts/launch_examples/no_launcher.sh" "$2" \
+    >"$work/found" || return
   diff "$work/expected" "$work/found"
+}
+# ranks_of NAME: of a whole step.
+ranks_of() { grep -c '^rank ' "$hashes/$1.txt"; }
+# hashes_over_nccl NAME: the same of a whole step, whose hashes are in a file.
+hashes_over_nccl() {
+  RANKS=$(ranks_of "$1") GPUS=$shared DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay "$scripts/launch_examples/no_launcher.sh" \
+    "$graphs/$1.epw.gz" -q >"$work/found" && diff "$hashes/$1.txt" "$work/found"
+}
+# hang_over_nccl GRAPH: one of two ranks stands still between its steps; the other ends soon behind its deadline, with exit 1 and
+# the reason.
+hang_over_nccl() {
+  local rank status=0 ranks=()
+  for rank in 0 1; do
+    NCCL_HOSTID=epweave-$rank NCCL_SOCKET_IFNAME=lo "$bin/epweave-replay" run "$1" --transport nccl --device cuda --rank $rank \
+      --world-size 2 --local-rank 0 --rendezvous "file:$work/hang" --deadline 5 --repeat 100000 >"$work/rank$rank" 2>&1 &
+    ranks+=($!)
+  done
+  sleep 4
+  kill -STOP "${ranks[1]}"
+  wait "${ranks[0]}" || status=$?
+  kill -KILL "${ranks[1]}"
+  cat "$work/rank0"
+  [ "$status" -eq 1 ] && grep -q -- '(--deadline)' "$work/rank0"
 }
 # check_against_cpu RANKS A B [OPTION...]: two graphs compared by a process for each rank; the verdict, and all that is printed, must
 # be what the CPU's virtual ranks give.
@@ -178,12 +201,12 @@ check_against_cpu() {
   local ranks=$1 a=$2 b=$3 expected=0 found=0
   shift 3
   "$bin/epweave-replay" check "$a" "$b" -q >"$work/expected" || expected=$?
-  RANKS=$ranks COMMAND=check DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay \
+  RANKS=$ranks GPUS=$shared COMMAND=check DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay \
     "$scripts/launch_examples/no_launcher.sh" "$a" "$b" --deadline 600 "$@" >"$work/found" || found=$?
   diff "$work/expected" "$work/found" && tail -n 1 "$work/found" && [ "$found" -eq "$expected" ]
 }
 export -f replay tests same_hashes check_rewrite check_native check_pinned repeat_native with_graphs measure \
-  against_cpu check_against_cpu
+  against_cpu ranks_of hashes_over_nccl hang_over_nccl check_against_cpu
 
 # ---- is there a GPU -----------------------------------------------------------------------
 
@@ -316,18 +339,24 @@ GRAPH
     leave_out "nccl: NCCL is not installed"
     return
   fi
+  shared=4
+  export shared
   attempt "one rank over NCCL" against_cpu 1 "$work/one.txt"
   attempt "one rank over NCCL, check" check_against_cpu 1 "$work/one.txt" "$work/one.txt"
   attempt "one rank over NCCL, check of the CPU's bits against the GPU's" check_against_cpu 1 "$work/one.txt" \
     "$work/one.txt" --device-a cpu
   if [ "$gpus" -lt 4 ]; then
-    leave_out "nccl, a GPU for each of 4 ranks: $gpus GPUs are known of"
-    return
+    shared=$gpus
+    leave_out "nccl, a GPU for each of 4 ranks: $gpus GPUs are known of; ranks share them"
   fi
+  sed -e 's/ranks=\[0\]/ranks=[0, 1]/' -e '/%[sabh] =/d' -e '/%w[sabh] =/d' -e 's/output.*/output([%wg])/' "$work/one.txt" >"$work/two.txt"
+  attempt "a rank that stands still" hang_over_nccl "$work/two.txt"
   for name in "${names[@]}"; do
-    attempt "$name over NCCL, 4 GPUs" against_cpu 4 "$graphs/$name.epw.gz"
-    rewrite "$name" &&
-      attempt "$name, ep-overlap, check over NCCL, 4 GPUs" check_against_cpu 4 "$graphs/$name.epw.gz" "$work/$name.epw"
+    attempt "$name over NCCL" hashes_over_nccl "$name"
+    if rewrite "$name"; then
+      attempt "$name, ep-overlap, check over NCCL" check_against_cpu "$(ranks_of "$name")" "$graphs/$name.epw.gz" \
+        "$work/$name.epw"
+    fi
   done
 }
 for part in $parts; do

@@ -86,7 +86,7 @@ def check_all(place):
     code, summary, logs = gpu_test(bundle(place / "all"), "--bare")
     expect(code == 0 and "FAILED" not in summary, f"all: exit {code}: {summary}{logs}")
     lines = re.sub(r", \d+ s: .*", "", summary).splitlines()
-    expect(lines[-1].startswith("passed on the GPU: 13 steps"), summary)
+    expect(lines[-1].startswith("passed on the GPU: 16 steps"), summary)
     for line in (
         "kernels, bits of the CPU: passed",
         "small, hashes of the CPU: passed",
@@ -98,8 +98,11 @@ def check_all(place):
         "a measured step: passed",
         "one rank over NCCL: passed",
         "one rank over NCCL, check: passed",
+        "a rank that stands still: passed",
+        "small over NCCL: passed",
+        "small, ep-overlap, check over NCCL: passed",
         "not run: torch: PyTorch with a GPU, torchtitan and safetensors are not there, or --bare",
-        "not run: nccl, a GPU for each of 4 ranks: 1 GPUs are known of",
+        "not run: nccl, a GPU for each of 4 ranks: 1 GPUs are known of; ranks share them",
     ):
         expect(line in lines, f"no '{line}' in:\n{summary}")
     expect(any(line.startswith("not run: absent: ") for line in lines), summary)
