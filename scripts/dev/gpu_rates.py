@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """Rates of single ops on a device, one rank alone: TFLOP/s of products and attention, TB/s of what moves memory.
 
-    scripts/dev/gpu_rates.py [--replay BIN] [--device cuda] [--runs 10] [--scale 1] [--with-torch] [--only TEXT]
+    scripts/dev/gpu_rates.py [--replay BIN] [--device cuda] [--runs 10] [--scale 1] [--with-torch] [--profile]
+                             [--only TEXT]
 
 Each op runs in a graph of its own, in portable math and, where the library has it, in native math; its time is the median of the
 runs after three to warm up, by the device's clock (epweave-replay run --costs). Flops and bytes are those that the op needs:
 each operand read once, each result written once. --with-torch: the same call of PyTorch on the same device, beside it.
+--profile: below each op its kernels by Nsight Compute (ncu): time, and how much of the peak of multiprocessors and of memory the
+longest launch of each took.
 --scale N divides the large extents by N, to try the script without a GPU (--device emulated).
 Exit codes: 0 measured, 1 an op failed, 2 usage.
 """
 import argparse
+import csv
 import json
 import math
 import pathlib
@@ -166,6 +170,32 @@ def measure(args, folder, case, kind):
     return found[0]["p50"] / 1e6
 
 
+TIME, COMPUTE, MEMORY = ("gpu__time_duration.sum", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+                         "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed")
+
+
+def print_profile(args, graph):
+    """A line for each kernel of the graph that was written last."""
+    command = ["ncu", "--clock-control", "none", "--csv", "--print-units", "base", "--metrics", ",".join((TIME, COMPUTE, MEMORY)),
+               args.replay, "run", graph, "-q", "--device", args.device]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    first = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if done.returncode != 0 or first is None:
+        sys.exit(f"ncu: exit {done.returncode}: {done.stdout[-400:]}{done.stderr[-400:]}")
+    launches = {}
+    for row in csv.DictReader(lines[first:]):
+        launch = launches.setdefault(row["ID"], {"kernel": row["Kernel Name"]})
+        launch[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
+    kernels = {}
+    for launch in launches.values():
+        kernels.setdefault(launch["kernel"], []).append(launch)
+    for name, of_kernel in sorted(kernels.items(), key=lambda item: -sum(launch[TIME] for launch in item[1])):
+        longest = max(of_kernel, key=lambda launch: launch[TIME])
+        print(f"    {sum(launch[TIME] for launch in of_kernel) / 1e3:10.1f} us in {len(of_kernel):3} launches, the longest: "
+              f"multiprocessors {longest[COMPUTE]:3.0f} %, memory {longest[MEMORY]:3.0f} %: {name[:90]}", flush=True)
+
+
 def rate_of(case, seconds):
     if case.flops:
         return f"{case.flops / seconds / 1e12:8.2f} TFLOP/s"
@@ -180,6 +210,7 @@ def main():
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--only", default="", help="cases whose names contain this")
     parser.add_argument("--with-torch", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
     torch = None
     if args.with_torch:
@@ -200,6 +231,8 @@ def main():
                 seconds = measure(args, pathlib.Path(folder), case, kind)
                 beside = f"{theirs * 1e6:12.1f} {seconds / theirs:6.2f}" if theirs else ""
                 print(f"{case.name:52} {kind:9} {seconds * 1e6:10.1f} {rate_of(case, seconds)} {beside}", flush=True)
+            if args.profile:
+                print_profile(args, pathlib.Path(folder) / "case.txt")
 
 
 if __name__ == "__main__":
