@@ -131,6 +131,77 @@ def check_graphs(folder):
     expect([line for line in text.splitlines() if line[:7] not in ("graph  ", "end    ")] == plain.splitlines(), text)
 
 
+# One rank alone has spans; the host waits for the places of the mask.
+MEASURED = """epweave text 1
+group 7 ranks=[0, 1]
+symbol u0 hint=8 unbacked
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %y = aten.mm.default(%x, %x) : f32[4, 4]
+  %g = _c10d_functional.all_reduce.default(%y, "sum", "7") : f32[4, 4]
+  %z = aten.neg.default(%y) : f32[4, 4]
+  %u = aten.neg.default(%z) : f32[4, 4]
+  %m = aten.gt.Scalar(%x, 0.0) : b8[4, 4]
+  %p = aten.index.Tensor(%x, [%m]) : f32[u0] bind(u0, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[4, 4]
+  output([%w, %u, %p])
+"""
+
+
+def check_measured_rank(folder):
+    """Spans of a rank that is measured alone: which, how many, and what the files say about them."""
+    graph, costs, timeline = folder / "measured.txt", folder / "costs.json", folder / "timeline.json"
+    graph.write_text(MEASURED)
+    _, expected, _ = run("run", graph, "-q")
+    for device, waits in (("cpu", []), ("emulated", ["p"])):
+        code, found, errors = run(
+            "run", graph, "--device", device, "--warm-up", 1, "--repeat", 2, "--costs", costs, "--timeline", timeline,
+            "--measure-rank", 1, "--poison",
+        )  # fmt: skip
+        expect(code == 0 and found == expected, f"measured alone, {device}: exit {code}: {found}{errors}")
+        expect("rank 1 alone: 5 nodes take " in errors and "a step: " not in errors, errors)
+        expect(("; in 1 of them the host waits" in errors) == bool(waits), errors)
+        report = json.loads(costs.read_text())
+        alone = report["measured_on"]["alone"]
+        expect((alone["rank"], alone["ranks"], alone["nodes"], alone["host_waits"]) == (1, 2, 5, len(waits)), alone)
+        expect("one node at a time" in alone["how"] and alone["microseconds"] > 0, alone)
+        rows = [(o["op"], o["operands"], o["samples"], o.get("host_waits", False)) for o in report["ops"]]
+        mask = "f32[4, 4], b8[4, 4]"
+        expect(
+            rows
+            == [
+                ("aten.gt.Scalar", "f32[4, 4]", 2, False),
+                ("aten.index.Tensor", mask, 2, bool(waits)),
+                ("aten.mm.default", "f32[4, 4], f32[4, 4]", 2, False),
+                ("aten.neg.default", "f32[4, 4]", 4, False),
+            ],
+            rows,
+        )
+        expect(report["ranks"] == 1 and report["collectives"] == [], report)
+        events = json.loads(timeline.read_text())
+        ranks = events["otherData"]["ranks"]
+        expect(len(ranks) == 1 and ranks[0]["rank"] == 1 and ranks[0]["start"] == 0, ranks)
+        expect(events["otherData"]["measured_on"] == report["measured_on"], events["otherData"])
+        spans = [e for e in events["traceEvents"] if e["ph"] == "X"]
+        names = [(e["pid"], e["args"]["node"]) for e in spans]
+        expect(names == [(1, n) for n in ("y", "z", "u", "m", "p", "g")], names)
+        expect([e["args"]["node"] for e in spans if "host_waits" in e["args"]] == waits, spans)
+        for before, after in zip(spans, spans[1:]):
+            expect(before["ts"] + before["dur"] <= after["ts"] + 1e-6, f"{before} {after}")
+
+
+def check_measured_rank_refusals(folder):
+    graph, costs = folder / "measured.txt", folder / "costs.json"
+    for arguments, message in (
+        (["--measure-rank", 2, "--costs", costs], "--measure-rank 2: the ranks are 0 to 1"),
+        (["--measure-rank", 0], "give --timeline FILE or --costs FILE"),
+        (["--measure-rank", 0, "--costs", costs, "--transport", "nccl"], "--measure-rank is for virtual ranks"),
+        (["--measure-rank", 0, "--costs", costs, "--cuda-graphs", "--device", "emulated"], "--costs times every node"),
+    ):
+        code, _, errors = run("run", graph, *arguments)
+        expect(code == 2 and message in errors, f"{arguments}: exit {code}: {errors}")
+
+
 def check_graph_refusals(folder):
     graph = folder / "collectives.txt"
     for arguments, message in (
@@ -161,6 +232,8 @@ if __name__ == "__main__":
         check_same_inputs(pathlib.Path(name))
         check_graphs(pathlib.Path(name))
         check_graph_refusals(pathlib.Path(name))
+        check_measured_rank(pathlib.Path(name))
+        check_measured_rank_refusals(pathlib.Path(name))
     if "--step" in sys.argv:
         check_step()
     print("devices: all as expected")

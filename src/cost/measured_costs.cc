@@ -134,8 +134,10 @@ class CostFileReader {
     const std::string op = text(row, "op", "a row of \"ops\"");
     const std::string operands = text(row, "operands", op);
     const std::string what = fmt::format("{} of {}", op, operands.empty() ? "no tensor" : operands);
-    const double seconds = seconds_of(row, what, {"op", "operands"});
+    const double seconds = seconds_of(row, what, {"op", "operands", "host_waits"});
     if (!costs_.exact_.emplace(key_of(op, operands), seconds).second) fail(what + " is given twice");
+    if (row.contains("host_waits") && !row["host_waits"].is_boolean())
+      fail(what + ": \"host_waits\" is neither true nor false");
     if (const auto kinds = read_operands(operands))
       costs_.curves_[key_of(op, kinds->kinds)][kinds->bytes].push_back(seconds);
     ++costs_.rows_;

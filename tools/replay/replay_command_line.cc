@@ -159,6 +159,11 @@ void add_measuring(CLI::App& command, RunCommandOptions& run) {
       .add_option("--costs", run.measure.costs,
                   "Write measured times, per op and shape and per collective and size, to this JSON file")
       ->type_name("FILE");
+  take_place(command.add_option("--measure-rank", run.measure.rank,
+                                "With --timeline or --costs, measure this virtual rank alone, one node at a "
+                                "time: the ranks compute by turns, and on a GPU a node's kernels begin once "
+                                "all of them are launched"),
+             0, kMostRanks - 1);
   command.add_flag("--nvtx", run.nvtx, "On a GPU, name ranges by module and node for profilers");
   command.add_flag("--cuda-graphs", run.cuda_graphs,
                    "On a GPU, launch stretches of kernels as CUDA graphs (epweave-replay steps shows which)");
@@ -171,6 +176,7 @@ void add_examples(CLI::App& app) {
        "Examples:\n"
        "  epweave-replay run G.epw --outputs results.safetensors\n"
        "  epweave-replay run G.epw --device cuda --warm-up 2 --repeat 5 --costs costs.json\n"
+       "  epweave-replay run G.epw --device cuda --warm-up 2 --repeat 5 --costs costs.json --measure-rank 0\n"
        "  epweave-replay run G.epw --device cuda --warm-up 2 --repeat 5 --cuda-graphs\n"
        "  torchrun --nproc-per-node 4 --no-python epweave-replay run G.epw --transport nccl --device cuda"},
       {"check",
@@ -307,6 +313,18 @@ void require_whole_stretches(const Choices& choices) {
           option, option));
 }
 
+void require_spans(const RunCommandOptions& run) {
+  if (!run.measure.rank) return;
+  if (run.transport.has_processes())
+    throw UsageError(
+        "--measure-rank is for virtual ranks: with --transport nccl each rank has a GPU of its own, and "
+        "--costs "
+        "has the spans of all");
+  if (run.measure.timeline.empty() && run.measure.costs.empty())
+    throw UsageError(
+        "--measure-rank says whose spans are measured: give --timeline FILE or --costs FILE for them");
+}
+
 CommandFiles files_of(const Choices& choices) {
   CommandFiles files{.result = {},
                      .beside = {{"--outputs", choices.run.outputs},
@@ -353,6 +371,7 @@ ReplayCommandLine parse_replay_command_line(int argc, char** argv) {
     require_processes(transport);
   for (const ReplayOptions& replay : {choices->run.replay, choices->check.replay}) require_dry_run(replay);
   require_whole_stretches(*choices);
+  require_spans(choices->run);
   if (choices->writes_nothing) forget_files(*choices);
   choices->check.b.from = choices->check.reference.from = choices->check.a.from;
   const CommandFiles files = files_of(*choices);

@@ -47,6 +47,7 @@ struct TransportOptions {
 struct MeasureOptions {
   std::uint32_t warm_up = 0, repeat = 1;
   std::string timeline, costs;
+  std::optional<std::uint32_t> rank;  // whose spans alone are measured, with nothing else underway
   bool is_asked_for() const { return warm_up != 0 || repeat != 1 || !timeline.empty() || !costs.empty(); }
 };
 

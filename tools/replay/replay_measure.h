@@ -4,7 +4,13 @@
 // clock where its streams pass the events; on the CPU: the host's clock around each kernel), of one
 // rank, from that rank's own start. In the timeline all ranks are on rank 0's clock, each to within
 // what it says. Host work, waiting, and views have no spans.
+//
+// A rank measured alone (--measure-rank) does one node at a time, with no other work on the device:
+// a span is that of the node's kernels. Then the other ranks have no spans, and collectives no
+// costs: what virtual ranks do, copies within one memory, says nothing about a network.
 #pragma once
+
+#include <optional>
 
 #include "common/report.h"
 #include "ir/graph.h"
@@ -26,6 +32,7 @@ struct Measurement {
   const std::vector<RankStart>& starts;
   const Json& environment;
   std::uint32_t warm_up = 0, repeat = 1;
+  std::optional<replay::Rank> alone;
 };
 // The last run: a process per rank, a track per stream. One event per line.
 std::string timeline_text(const Measurement& measurement);
@@ -33,5 +40,7 @@ std::string timeline_text(const Measurement& measurement);
 // and runs, least, most, mean, and percentiles (the smallest sample that at least p % are not
 // above).
 Json cost_report(const Measurement& measurement);
+// "rank 2 alone: 12.345 ms in the kernels of 1670 nodes, ..."; of the rank that is measured alone.
+std::string describe_alone(const Measurement& measurement);
 
 }  // namespace epweave::cli

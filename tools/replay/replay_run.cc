@@ -208,7 +208,7 @@ class MergedReport {
   MergedReport(const RunCommandOptions& options, const Prepared& prepared, std::vector<Json> ranks)
       : options_(options), prepared_(prepared), ranks_(std::move(ranks)) {}
 
-  void write_measurements(const Json& environment) const {
+  void write_measurements(const Json& environment, Console& console) const {
     const MeasureOptions& measure = options_.measure;
     std::vector<Json> spans;
     std::vector<RankStart> starts;
@@ -216,9 +216,10 @@ class MergedReport {
       spans.push_back(rank["spans"]);
       starts.push_back({rank["start"][0].get<double>(), rank["start"][1].get<double>()});
     }
-    const Measurement measurement{spans, starts, environment, measure.warm_up, measure.repeat};
+    const Measurement measurement{spans, starts, environment, measure.warm_up, measure.repeat, measure.rank};
     if (!measure.timeline.empty()) write_bytes(measure.timeline, timeline_text(measurement));
     if (!measure.costs.empty()) write_bytes(measure.costs, indented_text(cost_report(measurement)));
+    if (measure.rank) console.info(describe_alone(measurement));
   }
 
   void print(const std::string& device, Json environment, Console& console) const {
@@ -361,7 +362,7 @@ replay::RunOptions options_of_run(const RunCommandOptions& options, replay::Devi
   run.names_ranges = options.nvtx;
   const bool has_spans = !options.measure.timeline.empty() || !options.measure.costs.empty();
   measuring = {options.measure.warm_up, options.measure.repeat,
-               has_spans ? replay::Spans::kOfNodes : replay::Spans::kNone};
+               has_spans ? replay::Spans::kOfNodes : replay::Spans::kNone, options.measure.rank};
   if (options.cuda_graphs) run.graphs = replay::Graphs::kStretches;
   if (options.measure.is_asked_for()) run.measuring = &measuring;
   run.progress = progress.function();
@@ -387,7 +388,7 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
   for (const Json& report : reports) write_own_report(options, report, environment);
   if (!options.outputs.empty()) save_outputs(of_ranks, options.outputs);
   const MergedReport merged(options, prepared, std::move(reports));
-  merged.write_measurements(environment);
+  merged.write_measurements(environment, console);
   merged.print(device == nullptr ? "cpu" : device->describe(), environment, console);
   return kFine;
 }
@@ -435,7 +436,7 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
   });
   if (reports.empty()) return kFine;  // not rank 0
   const MergedReport merged(options, prepared, std::move(reports));
-  merged.write_measurements(environment);
+  merged.write_measurements(environment, console);
   merged.print(own.device.describe(), environment, console);
   return kFine;
 }
@@ -451,6 +452,9 @@ int replay_run(const RunCommandOptions& options, Console& console) {
   const Graph graph = expand_fused_products(read_sound_input(options.input));
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
+  if (options.measure.rank.value_or(0) >= world.size)
+    throw UsageError(
+        fmt::format("--measure-rank {}: the ranks are 0 to {}", *options.measure.rank, world.size - 1));
   const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();
   const OpenedDevice opened = open_for(options.replay, [&] {
     return is_process ? open_device_of(options.replay.device, options.replay, place)

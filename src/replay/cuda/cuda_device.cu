@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -22,6 +23,22 @@ __global__ void run_task(const Task task, const std::int64_t count) {
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += stride)
     task.run(i);
+}
+
+// How long work is held back at most: where the host waits for it after all, it goes on.
+constexpr std::chrono::milliseconds kLongestHold{50};
+
+__device__ std::uint64_t nanoseconds() {
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+// Ends once the host has let go hold number `number`. `let_go` is in the host's memory.
+__global__ void wait_for_host(const volatile std::uint64_t* let_go, std::uint64_t number,
+                              std::uint64_t longest) {
+  const std::uint64_t start = nanoseconds();
+  while (*let_go < number && nanoseconds() - start < longest) __nanosleep(200);
 }
 
 Error text_of(cudaError_t error) {
@@ -56,7 +73,10 @@ class CudaDevice : public DeviceApi {
   // kernel needs the memory.
   ~CudaDevice() override {
     std::size_t free = 0, total = 0;
-    if (enter() != nullptr || cudaMemGetInfo(&free, &total) != cudaSuccess) cudaDeviceReset();
+    if (enter() != nullptr || cudaMemGetInfo(&free, &total) != cudaSuccess)
+      cudaDeviceReset();
+    else if (let_go_ != nullptr)
+      cudaFreeHost(let_go_);
   }
 
   Error find_facts(DeviceFacts& facts) override {
@@ -180,6 +200,29 @@ class CudaDevice : public DeviceApi {
     return call.run(call.owner, call.argument, stream);
   }
 
+  Error hold(Stream stream) override {
+    if (const Error error = enter()) return error;
+    if (let_go_ == nullptr) {
+      void* made = nullptr;
+      if (const Error error = text_of(cudaHostAlloc(&made, sizeof *let_go_, cudaHostAllocMapped)))
+        return error;
+      let_go_ = static_cast<std::uint64_t*>(made);
+      __atomic_store_n(let_go_, 0, __ATOMIC_RELEASE);
+    }
+    void* seen_by_device = nullptr;
+    if (const Error error = text_of(cudaHostGetDevicePointer(&seen_by_device, let_go_, 0))) return error;
+    held_since_ = Clock::now();  // the kernel begins later
+    wait_for_host<<<1, 1, 0, cuda(stream)>>>(
+        static_cast<const std::uint64_t*>(seen_by_device), ++holds_,
+        static_cast<std::uint64_t>(std::chrono::nanoseconds(kLongestHold).count()));
+    return text_of(cudaGetLastError());
+  }
+  Error let_go(Stream, bool* in_time) override {
+    __atomic_store_n(let_go_, holds_, __ATOMIC_RELEASE);
+    *in_time = Clock::now() - held_since_ < kLongestHold;
+    return nullptr;
+  }
+
   // What other threads do meanwhile, on other streams, is theirs: they may allocate and wait.
   Error begin_capture(Stream stream) override {
     if (const Error error = enter()) return error;
@@ -214,10 +257,17 @@ class CudaDevice : public DeviceApi {
     if (const Error error = enter()) return error;
     return text_of(cudaGraphLaunch(cuda(graph), cuda(stream)));
   }
-  Error destroy_graph(WorkGraph graph) override { return text_of(cudaGraphExecDestroy(cuda(graph))); }
+  Error destroy_graph(WorkGraph graph) override {
+    return text_of(cudaGraphExecDestroy(cuda(graph)));
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   int ordinal_;
+  std::uint64_t* let_go_ = nullptr;  // the number of the last hold that the host let go
+  std::uint64_t holds_ = 0;
+  Clock::time_point held_since_;
 };
 
 // Why there is no GPU: what is there of the driver, and what the runtime needs.

@@ -56,6 +56,7 @@ class RankRunner {
         host_exchange_(setup.host_exchange),
         memory_(setup.memory),
         device_(setup.device),
+        turn_(setup.turn),
         options_(options),
         symbols_(program.graph),
         recorded_(context_, symbols_),
@@ -121,12 +122,13 @@ class RankRunner {
       }
     }
     if (device_ != nullptr) device_->synchronize();
-    if (options_.measuring != nullptr) result_.step_seconds = {seconds_since(work_start_)};
+    if (options_.measuring != nullptr && !has_turns()) result_.step_seconds = {seconds_since(work_start_)};
     if (device_ != nullptr) bring_back(inputs);
     if (device_ != nullptr && options_.graphs != Graphs::kNone) result_.graphs = device_->find_graph_use();
     if (device_ != nullptr) result_.products = device_->take_products();
     if (device_ != nullptr && takes_spans()) take_spans();
     for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
+    if (has_turns() && device_ != nullptr) device_->drain();
     return std::move(result_);
   }
 
@@ -171,6 +173,10 @@ class RankRunner {
     ++next_stretch_;
   }
 
+  // --- turns ---
+
+  bool has_turns() const { return turn_ != nullptr; }
+
   // --- measuring ---
 
   void start_working() {
@@ -179,7 +185,9 @@ class RankRunner {
     work_start_ = Clock::now();
   }
   bool takes_spans() const {
-    return options_.measuring != nullptr && options_.measuring->spans == Spans::kOfNodes;
+    const Measuring* measuring = options_.measuring;
+    return measuring != nullptr && measuring->spans == Spans::kOfNodes &&
+           measuring->alone.value_or(rank_) == rank_;
   }
 
   bool has_ranges(const Step& step) const {
@@ -413,11 +421,22 @@ class RankRunner {
 
   // Where the other members are processes of their own it starts once all have launched.
   void start_exchange(Pending& pending, const Tensor& operand) {
-    const Meeting meeting = transport_.meet(rank_, pending.ticket);
+    const Meeting meeting = meet(pending.ticket);
     measure(pending.node, pending.stream, [&] {
       if (device_ != nullptr) return device_->start(meeting, pending.stream, pending.result);
       pending.exchanged = host_exchange_->start({meeting, operand, pending.result.sizes, pending.stream});
     });
+  }
+
+  // Once all members have launched. The other ranks have their turns meanwhile, and of this one
+  // nothing is underway.
+  Meeting meet(const Transport::Ticket& ticket) {
+    if (!has_turns()) return transport_.meet(rank_, ticket);
+    if (device_ != nullptr) device_->drain();
+    turn_->unlock();
+    const Meeting meeting = transport_.meet(rank_, ticket);
+    turn_->lock();
+    return meeting;
   }
 
   void complete(const Storage* storage) {
@@ -431,11 +450,11 @@ class RankRunner {
       return;
     }
     if (device_ != nullptr) {
-      const Meeting meeting = transport_.meet(rank_, pending.ticket);
+      const Meeting meeting = meet(pending.ticket);
       return measure(pending.node, pending.stream,
                      [&] { device_->complete(meeting, pending.stream, pending.result); });
     }
-    local_->meet(rank_, pending.ticket);
+    meet(pending.ticket);
     measure(pending.node, pending.stream, [&] { local_->complete(rank_, pending.ticket, pending.result); });
     if (!pending.is_bounded) return;
     const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
@@ -515,6 +534,7 @@ class RankRunner {
   HostExchange* host_exchange_;
   Memory& memory_;
   RankDevice* device_;
+  Turn* turn_;
   const RunOptions& options_;
   std::vector<Value> kept_;  // inputs on the device
   Symbols symbols_;
@@ -560,14 +580,19 @@ RankResult run_rank(const Program& program, const RankSetup& setup, const RankIn
   HostMemory memory;
   std::vector<std::vector<StepSpan>> spans;
   std::vector<double> seconds;
+  Measuring no_spans = *options.measuring;
+  no_spans.spans = Spans::kNone;
+  RunOptions warming = options;
+  warming.measuring = &no_spans;
   const std::uint32_t runs = options.measuring->warm_up + options.measuring->repeat;
   const std::vector<bool> written = runs == 1 ? std::vector<bool>() : find_written_inputs(program.graph);
   for (std::uint32_t i = 0;; ++i) {
     const bool is_last = i + 1 == runs;
+    const RunOptions& used = i < options.measuring->warm_up ? warming : options;
     RankResult result =
-        RankRunner(program, setup, options).run(is_last ? inputs : copy_inputs(inputs, written, memory));
+        RankRunner(program, setup, used).run(is_last ? inputs : copy_inputs(inputs, written, memory));
     if (i >= options.measuring->warm_up) {
-      seconds.push_back(result.step_seconds[0]);
+      seconds.insert(seconds.end(), result.step_seconds.begin(), result.step_seconds.end());
       if (!result.spans.empty()) spans.push_back(std::move(result.spans[0]));
     }
     if (!is_last) continue;

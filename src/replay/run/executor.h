@@ -78,6 +78,9 @@ enum class Spans : std::uint8_t { kNone, kOfNodes };
 struct Measuring {
   std::uint32_t warm_up = 0, repeat = 1;
   Spans spans = Spans::kOfNodes;
+  // Of virtual ranks: spans are of this rank alone, one node at a time. The ranks compute by turns,
+  // so a step's time is not measured.
+  std::optional<Rank> alone;
 };
 
 struct RunOptions {
@@ -119,11 +122,11 @@ struct RankResult {
   // off that may be.
   double began = 0, began_within = 0;
   std::map<NodeId, MeasuredNode> measured;  // of the nodes of the spans
-  std::vector<double> step_seconds;         // of each measured run: from inputs in place to work done
-  std::optional<GraphUse> graphs;           // of all runs, where graphs were asked for
-  std::vector<LibraryProduct> products;     // of the last run, in native math
-  std::uint64_t contradictions = 0;         // values that are not what is recorded
-  std::string first_contradiction;          // message of the first
+  std::vector<double> step_seconds;  // of each measured run: from inputs in place to work done; none by turns
+  std::optional<GraphUse> graphs;    // of all runs, where graphs were asked for
+  std::vector<LibraryProduct> products;  // of the last run, in native math
+  std::uint64_t contradictions = 0;      // values that are not what is recorded
+  std::string first_contradiction;       // message of the first
 };
 
 struct RunResult {

@@ -30,6 +30,7 @@ struct StepSpan {
   NodeId node;
   std::uint32_t stream = 0;
   double begin = 0, end = 0;
+  bool has_host_time = false;  // where launches are held (Launches): the host waited in between
 };
 
 // Who computes products: kernels of ours, the same bits everywhere; or the device's library, fast,
@@ -71,6 +72,7 @@ class RankDevice {
   virtual void record(const Step& step) = 0;
   virtual void join(const Step& step) = 0;
   virtual void synchronize() = 0;                       // the host waits for the compute stream
+  virtual void drain() = 0;                             // ... for all of the rank's streams
   virtual Tensor download(const Tensor& tensor) = 0;    // waits: the same tensor in host memory
   virtual std::optional<DeviceFault> take_fault() = 0;  // of work that was waited for
   virtual bool is_lost() = 0;                           // it refuses all further work; does not wait
@@ -88,7 +90,7 @@ class RankDevice {
   virtual void join_all(std::uint32_t stream) = 0;
 
   // Where measuring: spans of work on a stream. What is queued between the two calls belongs to the
-  // node.
+  // node. Where launches are held, all work of the device must be done but this rank's.
   virtual void begin_span(NodeId node, std::uint32_t stream) = 0;
   virtual void end_span() = 0;
   virtual std::vector<StepSpan> take_spans() = 0;  // waits
@@ -118,12 +120,17 @@ class DeviceRun {
 // Whether stretches of steps become graphs of the device.
 enum class Graphs : std::uint8_t { kNone, kStretches };
 
+// Whether what a span measures begins as it is launched, or once all of it is launched, with no
+// other work on the device: then no time of the host is in it.
+enum class Launches : std::uint8_t { kAtOnce, kHeld };
+
 struct DeviceSetup {
   const Steps& steps;
   Rank ranks = 1;  // here
   HostMemory::Fill fill = HostMemory::Fill::kNone;
   Exchange* exchange = nullptr;  // null: all ranks are here
   Graphs graphs = Graphs::kNone;
+  Launches launches = Launches::kAtOnce;
 };
 
 // "multiprocessors": "132"

@@ -2,6 +2,8 @@
 // for each rank.
 #pragma once
 
+#include <mutex>
+
 #include "replay/collectives/transport.h"
 #include "replay/run/executor.h"
 #include "replay/run/host_exchange.h"
@@ -19,8 +21,12 @@ struct Program {
   std::vector<Stretch> stretches;  // that are graphs of the device
 };
 
+// Locked by the one rank that computes.
+using Turn = std::unique_lock<std::mutex>;
+
 // What one rank runs with. `device`: null on the CPU. `local`: null where the ranks are processes.
-// `host_exchange`: on the CPU where the ranks are processes, else null.
+// `host_exchange`: on the CPU where the ranks are processes, else null. `turn`: locked, but while
+// the rank waits for others; null where all compute at once.
 struct RankSetup {
   Rank rank;
   StepCounter& counter;
@@ -29,6 +35,7 @@ struct RankSetup {
   Transport& transport;
   LocalTransport* local;
   HostExchange* host_exchange;
+  Turn* turn;
 };
 
 // Runs one rank as often as it is to be measured, else once. The last run's results are kept.

@@ -52,8 +52,11 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   const bool computes_on_device = options.device != nullptr;
   Device* used_device =
       computes_on_device || options.process == nullptr ? options.device : options.process->device;
+  const bool by_turns = options.measuring != nullptr && options.measuring->alone.has_value();
+  EPWEAVE_CHECK(!by_turns || (options.process == nullptr && options.graphs == Graphs::kNone));
   const std::unique_ptr<DeviceRun> device =
-      start_run(used_device, {program.steps, end - first, options.fill, exchange, options.graphs});
+      start_run(used_device, {program.steps, end - first, options.fill, exchange, options.graphs,
+                              by_turns ? Launches::kHeld : Launches::kAtOnce});
   LocalTransport local(world, options.deadline);
   Transport& transport = options.process == nullptr ? local : *options.process->transport;
   transport.begin(world);
@@ -67,12 +70,13 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
   const std::size_t runs =
       options.measuring == nullptr ? 1 : options.measuring->warm_up + options.measuring->repeat;
   StepCounter counter(options.progress, options.run_name, runs * program.steps.list.size() * (end - first));
-  std::mutex mutex;
+  std::mutex mutex, computing;
   std::exception_ptr first_error;
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::thread> threads;
   for (Rank rank = first; rank < end; ++rank) {
     threads.emplace_back([&, rank] {
+      Turn turn = by_turns ? Turn(computing) : Turn();  // until a failure is known to all
       try {
         RankDevice* on_device = computes_on_device ? &device->rank(rank - first) : nullptr;
         std::optional<HostExchange> host_exchange;
@@ -84,7 +88,8 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
                               on_device,
                               transport,
                               options.process == nullptr ? &local : nullptr,
-                              host_exchange ? &*host_exchange : nullptr};
+                              host_exchange ? &*host_exchange : nullptr,
+                              by_turns ? &turn : nullptr};
         result.ranks[rank] = run_rank(program, setup, inputs[rank], options);
         transport.finish(rank);
       } catch (const Aborted&) {

@@ -11,6 +11,7 @@
 #include "replay/kernels/device/emulated.h"
 #include "replay/kernels/device/failing_device.h"
 #include "replay/kernels/device/graph_recorder.h"
+#include "replay/kernels/device/held_launches.h"
 #include "replay/kernels/device/host_waits.h"
 #include "replay/kernels/device/kernels.h"
 #include "replay/kernels/device/remote_collectives.h"
@@ -52,17 +53,19 @@ class StreamHolder {
 // Stream 0 of the steps is the compute stream.
 class OneRank : public RankDevice {
  public:
-  // `products`: null in portable math. `recorder`: null without graphs, else the same device as
-  // `api`.
+  // `products`: null in portable math. `recorder`, `held`: null without graphs, and where launches
+  // are not held, else the same device as `api`.
   struct Shared {
     DeviceApi& api;
     GraphRecorder* recorder;
+    HeldLaunches* held;
     const std::shared_ptr<Pool>& pool;
     cublas::Products* products;
   };
   OneRank(const Shared& shared, const DeviceSetup& setup)
       : api_(shared.api),
         recorder_(shared.recorder),
+        held_(shared.held),
         pool_(shared.pool),
         exchange_(setup.exchange),
         products_(shared.products) {
@@ -96,6 +99,9 @@ class OneRank : public RankDevice {
     check(api_.wait(streams_[step.stream]->get(), events_[step.event]->get()), "wait for an event");
   }
   void synchronize() override { launchers_[0]->synchronize(); }
+  void drain() override {
+    for (const auto& launcher : launchers_) launcher->synchronize();
+  }
   Tensor download(const Tensor& tensor) override { return launchers_[0]->download(tensor); }
 
   void forget(const Storage* storage) override { launchers_[0]->forget(storage); }
@@ -165,9 +171,20 @@ class OneRank : public RankDevice {
 
   void begin_span(NodeId node, std::uint32_t stream) override {
     if (first_ == nullptr) first_ = record_time(0);
+    if (held_ != nullptr) {
+      drain();
+      check(held_->hold(streams_[stream]->get()), "hold work back");
+    }
     spans_.push_back({node, stream, record_time(stream), nullptr});
   }
-  void end_span() override { spans_.back().end = record_time(spans_.back().stream); }
+  void end_span() override {
+    Span& span = spans_.back();
+    span.end = record_time(span.stream);
+    if (held_ == nullptr) return;
+    bool in_time = false;
+    check(held_->let_go(streams_[span.stream]->get(), &in_time), "go on with held work");
+    span.has_host_time = !in_time;
+  }
 
   std::vector<StepSpan> take_spans() override {
     std::vector<StepSpan> spans;
@@ -175,7 +192,10 @@ class OneRank : public RankDevice {
     for (const Span& span : spans_) {
       StepSpan& made = spans.emplace_back(StepSpan{span.node, span.stream});
       check(api_.find_seconds(first_->get(), span.begin->get(), &made.begin), "measure time");
-      check(api_.find_seconds(first_->get(), span.end->get(), &made.end), "measure time");
+      double seconds = 0;  // by itself: a device's times are the less exact the longer they are
+      check(api_.find_seconds(span.begin->get(), span.end->get(), &seconds), "measure time");
+      made.end = made.begin + seconds;
+      made.has_host_time = span.has_host_time;
     }
     spans_.clear();
     first_ = nullptr;
@@ -209,6 +229,7 @@ class OneRank : public RankDevice {
     NodeId node;
     std::uint32_t stream;
     std::unique_ptr<EventHolder> begin, end;
+    bool has_host_time = false;
   };
 
   Fault* device_fault() const { return reinterpret_cast<Fault*>(fault_->data()); }
@@ -220,6 +241,7 @@ class OneRank : public RankDevice {
 
   DeviceApi& api_;
   GraphRecorder* recorder_;
+  HeldLaunches* held_;
   std::shared_ptr<Pool> pool_;
   Exchange* exchange_;
   cublas::Products* products_;
@@ -238,13 +260,17 @@ class OneRun : public DeviceRun {
   OneRun(DeviceApi& api, const DeviceSetup& setup,
          const std::vector<std::unique_ptr<cublas::Products>>& products)
       : recorder_(setup.graphs == Graphs::kNone ? nullptr : std::make_unique<GraphRecorder>(api)),
-        api_(recorder_ == nullptr ? api : *recorder_),
+        held_(setup.launches == Launches::kAtOnce ? nullptr : std::make_unique<HeldLaunches>(api)),
+        api_(recorder_ != nullptr ? *recorder_
+             : held_ != nullptr   ? static_cast<DeviceApi&>(*held_)
+                                  : api),
         pool_(std::make_shared<Pool>(api_, setup.fill)),
         exchange_(setup.exchange) {
     for (Rank i = 0; i < setup.ranks; ++i)
-      ranks_.push_back(std::make_unique<OneRank>(
-          OneRank::Shared{api_, recorder_.get(), pool_, products.empty() ? nullptr : products[i].get()},
-          setup));
+      ranks_.push_back(
+          std::make_unique<OneRank>(OneRank::Shared{api_, recorder_.get(), held_.get(), pool_,
+                                                    products.empty() ? nullptr : products[i].get()},
+                                    setup));
   }
   ~OneRun() override {
     for (const auto& rank : ranks_) rank->finish();
@@ -256,7 +282,8 @@ class OneRun : public DeviceRun {
   std::size_t peak_bytes() const override { return pool_->peak_bytes(); }
 
  private:
-  std::unique_ptr<GraphRecorder> recorder_;
+  std::unique_ptr<GraphRecorder> recorder_;  // at most one of the two
+  std::unique_ptr<HeldLaunches> held_;
   DeviceApi& api_;
   std::shared_ptr<Pool> pool_;
   Exchange* exchange_;

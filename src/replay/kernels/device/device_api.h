@@ -79,6 +79,13 @@ class DeviceApi {
   virtual Error launch(Stream stream, TaskKind kind, const void* task, std::int64_t count) = 0;
   virtual Error call(Stream stream, const LibraryCall& call) = 0;
 
+  // What is queued on the stream from here on begins once the host lets it go. All work of the
+  // device is done then, and until the host lets go it queues on streams, and neither waits nor
+  // asks for memory.
+  virtual Error hold(Stream stream) = 0;
+  // `*in_time`: nothing had begun before. A GPU does not wait for ever.
+  virtual Error let_go(Stream stream, bool* in_time) = 0;
+
   // What the calling thread queues on the stream from here on is not run but becomes a graph.
   // Between the two calls the thread may launch, fill and call on the stream; anything else fails,
   // and end_capture() then fails too.
@@ -93,7 +100,7 @@ class DeviceApi {
 
 // The entry point of the shared object: a device, or null and why there is none. `version` must be
 // the object's own, so that a program never runs another build's kernels.
-inline constexpr int kApiVersion = 5;
+inline constexpr int kApiVersion = 6;
 inline constexpr const char* kEntryPoint = "epweave_open_device";
 using OpenDevice = DeviceApi* (*)(int version, std::size_t fingerprint, int ordinal, char* problem,
                                   std::size_t problem_bytes);

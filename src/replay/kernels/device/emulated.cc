@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -117,11 +118,13 @@ class EmulatedDevice : public DeviceApi {
   Error enter() override { return nullptr; }
   Error allocate(std::size_t bytes, void** data) override {
     if (const Error error = refuse_in_capture()) return error;
+    if (const Error error = refuse_while_held()) return error;
     *data = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
     return *data == nullptr ? "out of memory" : nullptr;
   }
   Error release(void* data) override {
     if (const Error error = refuse_in_capture()) return error;
+    if (const Error error = refuse_while_held()) return error;
     std::free(data);
     return nullptr;
   }
@@ -138,6 +141,10 @@ class EmulatedDevice : public DeviceApi {
       host->device->add(reinterpret_cast<Stream>(host), std::move(operation));
     };
     made->device = this;
+    {
+      const std::lock_guard lock(mutex_);
+      streams_.insert(made);
+    }
     if (kind_ == Emulation::kConcurrent) made->worker = std::thread([this, made] { work(*made); });
     *stream = reinterpret_cast<Stream>(made);
     return nullptr;
@@ -151,6 +158,10 @@ class EmulatedDevice : public DeviceApi {
       }
       changed_.notify_all();
       host->worker.join();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      streams_.erase(host);
     }
     delete host;
     return nullptr;
@@ -205,12 +216,14 @@ class EmulatedDevice : public DeviceApi {
   void close_range() override {}
   Error synchronize(Stream stream) override {
     if (const Error error = refuse_in_capture(stream)) return error;
+    if (const Error error = refuse_while_held()) return error;
     std::unique_lock lock(mutex_);
     finish(lock, {at(stream), at(stream)->queued});
     return nullptr;
   }
   Error copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
     if (const Error error = refuse_in_capture(stream)) return error;
+    if (const Error error = refuse_while_held()) return error;
     Operation operation;
     operation.kind = Operation::Kind::kCopyIn;
     operation.to = to;
@@ -242,8 +255,27 @@ class EmulatedDevice : public DeviceApi {
     return call.run(call.owner, call.argument, native(stream));
   }
 
+  Error hold(Stream stream) override {
+    if (const Error error = refuse_in_capture(stream)) return error;
+    if (const Error error = refuse_while_held()) return error;
+    const std::lock_guard lock(mutex_);
+    const auto is_done = [](const HostStream* each) { return each->done == each->queued; };
+    if (!std::all_of(streams_.begin(), streams_.end(), is_done)) return "other work is underway";
+    held_ = at(stream);
+    return nullptr;
+  }
+  Error let_go(Stream stream, bool* in_time) override {
+    const std::lock_guard lock(mutex_);
+    if (held_ != at(stream)) return "nothing is held back on the stream";
+    held_ = nullptr;
+    *in_time = true;
+    changed_.notify_all();
+    return nullptr;
+  }
+
   Error begin_capture(Stream stream) override {
     if (const Error error = refuse_in_capture(stream)) return error;
+    if (const Error error = refuse_while_held()) return error;
     const std::lock_guard lock(mutex_);
     at(stream)->is_capturing = true;
     at(stream)->capture_failure = nullptr;
@@ -309,6 +341,12 @@ class EmulatedDevice : public DeviceApi {
     return host->capture_failure = "not permitted while a stream captures";
   }
 
+  // Of calls that may wait for what is held back.
+  Error refuse_while_held() {
+    const std::lock_guard lock(mutex_);
+    return held_ == nullptr ? nullptr : "not permitted while work is held back";
+  }
+
   Error add(Stream stream, Operation operation) {
     const std::lock_guard lock(mutex_);
     push(stream, std::move(operation));
@@ -345,7 +383,8 @@ class EmulatedDevice : public DeviceApi {
 
   // Concurrent: the thread of a stream.
   void work(HostStream& stream) {
-    const auto can_run = [](const Operation& next) {
+    const auto can_run = [&](const Operation& next) {
+      if (held_ == &stream) return false;
       return next.kind != Operation::Kind::kWait || next.point.stream->done >= next.point.operations;
     };
     std::unique_lock lock(mutex_);
@@ -367,6 +406,8 @@ class EmulatedDevice : public DeviceApi {
   Emulation kind_;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::set<const HostStream*> streams_;
+  const HostStream* held_ = nullptr;  // whose work waits for the host
   std::map<std::thread::id, HostStream*> capturing_;
 };
 

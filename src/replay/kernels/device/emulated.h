@@ -9,6 +9,9 @@
 // Both capture: work becomes a graph and is not run. They then refuse what CUDA refuses, and more:
 // whatever the capturing thread does but launching, filling and calling on that stream fails, and
 // with it the capture.
+//
+// Work that is held back is begun when it is let go, whatever the time. Meanwhile they refuse all
+// that may wait for it, and to hold anything back while other work is underway.
 #pragma once
 
 #include <memory>

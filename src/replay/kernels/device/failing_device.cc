@@ -92,6 +92,10 @@ class FailingDevice : OwnedDevice, public ForwardingApi {
     if (const Error error = count_launch()) return error;
     return queue([&] { return api_.call(stream, call); });
   }
+  Error hold(Stream stream) override {
+    return queue([&] { return api_.hold(stream); });
+  }
+  Error let_go(Stream stream, bool* in_time) override { return end(api_.let_go(stream, in_time)); }
   Error begin_capture(Stream stream) override {
     return ask([&] { return api_.begin_capture(stream); });
   }

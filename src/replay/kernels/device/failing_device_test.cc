@@ -71,9 +71,8 @@ struct Case {
 
 // What a run on a device that fails so ends with; none if it ends well.
 std::optional<DeviceError> run_failing(const Case& step, const std::string& failure, device::Emulation kind,
-                                       Spans spans, Graphs graphs) {
+                                       const Measuring& measuring, Graphs graphs) {
   const Variable variable(device::kFailureVariable, failure);
-  const Measuring measuring{1, 1, spans};
   RunOptions options;
   options.measuring = &measuring;
   options.graphs = graphs;
@@ -98,19 +97,23 @@ const std::regex kAtNode(
 TEST_CASE("a device that fails from any call on ends the run with the node that the host was at") {
   struct Mode {
     device::Emulation kind;
-    Spans spans;
+    Measuring measuring;
     Graphs graphs;
   };
-  const auto mode = GENERATE(Mode{device::Emulation::kLazy, Spans::kNone, Graphs::kNone},
-                             Mode{device::Emulation::kLazy, Spans::kOfNodes, Graphs::kNone},
-                             Mode{device::Emulation::kLazy, Spans::kNone, Graphs::kStretches},
-                             Mode{device::Emulation::kConcurrent, Spans::kNone, Graphs::kNone});
+  const Measuring steps{1, 1, Spans::kNone, {}}, nodes{1, 1, Spans::kOfNodes, {}};
+  const Measuring alone{1, 1, Spans::kOfNodes, 1};
+  const auto mode = GENERATE_COPY(Mode{device::Emulation::kLazy, steps, Graphs::kNone},
+                                  Mode{device::Emulation::kLazy, nodes, Graphs::kNone},
+                                  Mode{device::Emulation::kLazy, alone, Graphs::kNone},
+                                  Mode{device::Emulation::kConcurrent, alone, Graphs::kNone},
+                                  Mode{device::Emulation::kLazy, steps, Graphs::kStretches},
+                                  Mode{device::Emulation::kConcurrent, steps, Graphs::kNone});
   const std::string at = GENERATE("call", "launch");
   const Case step(kGraph, 2);
   std::size_t failed = 0, at_node = 0;
   for (int n = 1;; ++n) {
     const std::string failure = at + " " + std::to_string(n);
-    const auto error = run_failing(step, failure, mode.kind, mode.spans, mode.graphs);
+    const auto error = run_failing(step, failure, mode.kind, mode.measuring, mode.graphs);
     if (!error) break;
     ++failed;
     const std::string text = error->what();
@@ -133,7 +136,7 @@ TEST_CASE("launches that wait for their kernels name the kernel that crashed") {
   const Case step(kOneRank, 1);
   const auto crash = [&](int launch) {
     const auto error = run_failing(step, "launch " + std::to_string(launch), device::Emulation::kLazy,
-                                   Spans::kNone, Graphs::kNone);
+                                   {1, 1, Spans::kNone, {}}, Graphs::kNone);
     return error ? std::string(error->what()) : "no error";
   };
   // The product is the second kernel; without blocking the host learns it where it asks for memory.

@@ -40,6 +40,8 @@ class ForwardingApi : public DeviceApi {
     return api_.launch(stream, kind, task, count);
   }
   Error call(Stream stream, const LibraryCall& call) override { return api_.call(stream, call); }
+  Error hold(Stream stream) override { return api_.hold(stream); }
+  Error let_go(Stream stream, bool* in_time) override { return api_.let_go(stream, in_time); }
   Error begin_capture(Stream stream) override { return api_.begin_capture(stream); }
   Error end_capture(Stream stream, WorkGraph* graph, Instantiation* how) override {
     return api_.end_capture(stream, graph, how);

@@ -50,6 +50,11 @@ class UnbackedDevice : public DeviceApi {
   Error fill(Stream, void*, int, std::size_t) override { return nullptr; }
   Error launch(Stream, TaskKind, const void*, std::int64_t) override { return nullptr; }
   Error call(Stream, const LibraryCall&) override { return nullptr; }
+  Error hold(Stream) override { return nullptr; }
+  Error let_go(Stream, bool* in_time) override {
+    *in_time = true;
+    return nullptr;
+  }
   Error begin_capture(Stream) override { return "it captures nothing"; }
   Error end_capture(Stream, WorkGraph*, Instantiation*) override { return "it captures nothing"; }
   Error launch_graph(Stream, WorkGraph) override { return "it captures nothing"; }
