@@ -15,6 +15,7 @@ import argparse
 import json
 import pathlib
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -44,7 +45,7 @@ def measure_torch(args):
 
 
 def measure_device(args, graph):
-    """target -> [calls of a step, seconds of a step], all ranks together, and what was measured on."""
+    """target -> [calls of a step, seconds of a step], all ranks together, what was measured on, seconds of steps without spans."""
     with tempfile.TemporaryDirectory() as folder:
         costs = pathlib.Path(folder) / "costs.json"
         command = [str(args.replay), "run", str(graph), "-q", "--device", args.device, "--math", args.math, "--warm-up", "2",
@@ -53,16 +54,18 @@ def measure_device(args, graph):
         if done.returncode != 0:
             sys.exit(f"{graph}: exit {done.returncode}: {done.stderr.strip()}")
         report = json.loads(costs.read_text())
+        command[command.index("--costs"):] = ["--json"]
+        steps = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["ranks"][0]["step_seconds"]
     ops = {}
     for entry in report["ops"]:
         calls, seconds = ops.get(entry["op"], (0, 0.0))
         ops[entry["op"]] = (calls + entry["samples"] / args.runs,
                             seconds + entry["samples"] * entry["mean"] / args.runs / 1e6)
-    return ops, report
+    return ops, report, steps
 
 
 def measure_torch_ops(args, world):
-    """The same of PyTorch."""
+    """The same of PyTorch: ops, and seconds of steps where there is one rank."""
     sys.path.insert(0, str(ROOT / "scripts"))
     import compare_with_torch
     with tempfile.TemporaryDirectory() as folder:
@@ -76,15 +79,17 @@ def measure_torch_ops(args, world):
         for target, (calls, seconds) in rank["ops"].items():
             before = ops.get(target, (0, 0.0))
             ops[target] = (before[0] + calls, before[1] + seconds)
-    return ops
+    return ops, ranks[0].get("steps", [])
 
 
 def print_device(args):
-    ours, report = measure_device(args, args.graph)
-    theirs = measure_torch_ops(args, report["ranks"]) if args.with_torch else {}
+    ours, report, steps = measure_device(args, args.graph)
+    theirs, their_steps = measure_torch_ops(args, report["ranks"]) if args.with_torch else ({}, [])
     total = sum(seconds for _, seconds in ours.values())
     print(f"{args.graph.name}: {report['measured_on']['device']['name']}, {report['measured_on']['math']} math, "
           f"{report['ranks']} ranks: {total * 1e3:.2f} ms of ops in a step, all ranks")
+    beside = f", PyTorch {statistics.median(their_steps) * 1e3:.2f} ms" if their_steps else ""
+    print(f"a step, the median of {len(steps)}: {statistics.median(steps) * 1e3:.2f} ms{beside}")
     shared = [target for target in ours if target in theirs]
     if shared:
         a, b = (sum(ops[target][1] for target in shared) for ops in (ours, theirs))

@@ -5,7 +5,8 @@
 
 epweave-replay makes the inputs, runs the graph on virtual ranks and writes both (--save-inputs, --outputs). PyTorch runs
 the graph that epweave_fx.load gives, with one process per rank and gloo between them, on those inputs, and
-writes its outputs. Files pass through the `safetensors` package in both directions. Needs torch, torchtitan, safetensors.
+writes its outputs. Files pass through the `safetensors` package in both directions. Needs torch and safetensors, and
+torchtitan where the graph has other operators of it than `deterministic_scatter_add`.
 
 The two round differently: PyTorch adds in other orders and rounds to bfloat16 in other places. So outputs are compared by
 the relative error |a - b| / |a| (Euclidean) and must be within --loss, --gradient and --buffer. Where two experts have
@@ -44,6 +45,18 @@ def create_groups(report, rank):
             if rank in ranks:
                 names[name] = group.group_name
     return names
+
+
+def register_operators():
+    """torchtitan's operators; where torchtitan is not installed, the one of its training graphs that computes."""
+    import torch
+    try:
+        import torchtitan.experiments.graph_trainer  # noqa: F401
+    except ImportError:
+        @torch.library.custom_op("torchtitan::deterministic_scatter_add", mutates_args=())
+        def add(out: torch.Tensor, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+            return out.scatter_add(0, index, src)
+        add.register_fake(lambda out, index, src: torch.empty_like(out))
 
 
 def replace_operators(module):
@@ -137,6 +150,20 @@ def time_ops(module, arguments, runs, device):
     return {target: [calls / runs, seconds / runs] for target, (calls, seconds) in times.items()}
 
 
+def time_steps(module, arguments, runs, device):
+    """Seconds of whole steps, as eager PyTorch runs them, after one to warm up."""
+    import torch
+    seconds = []
+    with torch.no_grad():
+        for _ in range(runs + 1):
+            begin = time.perf_counter()
+            module(*arguments)
+            if device != "cpu":
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - begin)
+    return seconds[1:]
+
+
 def run_rank(graph, folder):
     """EPWEAVE_TORCH_DEVICE: where; EPWEAVE_TORCH_RUNS: ops are timed as often, and outputs not written."""
     import torch
@@ -144,7 +171,7 @@ def run_rank(graph, folder):
     from safetensors.torch import load_file, save_file
     sys.path.insert(0, str(ROOT / "scripts"))
     import epweave_fx
-    import torchtitan.experiments.graph_trainer  # noqa: F401  registers its operators
+    register_operators()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -160,7 +187,10 @@ def run_rank(graph, folder):
     arguments = make_arguments(module, load_file(folder / "inputs.safetensors"), called, rank)
     if runs:
         arguments = [a.to(device) if isinstance(a, torch.Tensor) else a for a in arguments]
-        (folder / f"torch{rank}.json").write_text(json.dumps({"ops": time_ops(module, arguments, runs, device)}))
+        found = {"ops": time_ops(module, arguments, runs, device)}
+        if world == 1:  # collectives go through the CPU, and ranks take turns on the device
+            found["steps"] = time_steps(module, arguments, runs, device)
+        (folder / f"torch{rank}.json").write_text(json.dumps(found))
         dist.barrier()
         dist.destroy_process_group()
         return

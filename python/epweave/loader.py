@@ -325,10 +325,13 @@ class Loader:
         offset = self.extent(x.get("offset", 0))
         dtype, device, mode = self.torch_constant(x["dtype"]), self.device(x["device"]), self.mode
         requires_grad = x.get("requires_grad", False)
+
+        def fake(meta):  # torch 2.11's constructor takes no requires_grad
+            tensor = FakeTensor(mode, meta, device)
+            return tensor.requires_grad_() if requires_grad else tensor
         if all(type(e) is int for e in (*sizes, *strides, offset)) and not offset:
             def make():
-                meta = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
-                return FakeTensor(mode, meta, device, requires_grad=requires_grad)
+                return fake(torch.empty_strided(sizes, strides, dtype=dtype, device="meta"))
             return make
         pattern = torch.empty_strided(sizes, strides, dtype=dtype, device="meta")
         if type(offset) is not int or offset:
@@ -339,7 +342,7 @@ class Loader:
             meta = pattern.data  # with a version counter of its own
             torch._functionalize_unsafe_set(meta, torch.Tensor._make_wrapper_subclass(
                 FakeTensor, (0,), dtype=dtype, device="meta", storage_size=size))
-            return FakeTensor(mode, meta, device, requires_grad=requires_grad)
+            return fake(meta)
         return make_alike
 
     def with_offset(self, meta, sizes, strides, offset):
