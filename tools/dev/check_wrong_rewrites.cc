@@ -13,7 +13,6 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <string>
 
@@ -172,8 +171,8 @@ class WrongRewriteCheck {
       }
     };
     const GraphPair small = reduce_pair({mutant.a, mutant.b}, holds);
-    std::ofstream(fmt::format("{}/{}.a.txt", settings_.save, name)) << print_text(small.a);
-    std::ofstream(fmt::format("{}/{}.b.txt", settings_.save, name)) << print_text(small.b);
+    write_bytes(fmt::format("{}/{}.a.txt", settings_.save, name), print_text(small.a));
+    write_bytes(fmt::format("{}/{}.b.txt", settings_.save, name), print_text(small.b));
     fmt::print("  {} and {} nodes in {}/{}.[ab].txt\n", small.a.step().order.size(),
                small.b.step().order.size(), settings_.save, name);
   }
@@ -186,6 +185,7 @@ class WrongRewriteCheck {
 };
 
 int run(const Settings& settings) {
+  if (!settings.save.empty()) std::filesystem::create_directories(settings.save);
   WrongRewriteCheck check(settings);
   if (!settings.graph.empty()) {
     check.check_file();
