@@ -38,6 +38,14 @@ THREADS = 256
 LIMITS = {(128, "bfloat16"): 1400, (128, "float32"): 1400, (128, "float16"): 1600,
           (64, "bfloat16"): 1900, (64, "float32"): 1900, (64, "float16"): 2200}
 LAYOUTS = ("NN", "NT", "TN")
+# Of attention's products, that leave blocks out: the dtype is that of b.
+COVERED, COVERED_DTYPES, COVERED_LAYOUTS = "float32 x ", ("bfloat16", "float32"), ("NN", "TN")
+KINDS = [(dtype, layout) for dtype in ("bfloat16", "float32", "float16") for layout in LAYOUTS] + [
+    (COVERED + dtype, layout) for dtype in COVERED_DTYPES for layout in COVERED_LAYOUTS]
+LIMITS |= {(tile, COVERED + dtype): LIMITS[tile, dtype] + (0 if tile == 128 else 50)  # of which 64 is where chunks are
+           for tile in TILES.values() for dtype in COVERED_DTYPES}
+# What attention does with scores, beside its products: blocks of threads.
+ROWS = ("WeighTask", "WeighBackwardTask", "DeltaTask")
 # Kernels that address or index what they hold, which is on the stack then: no registers are spilled (ptxas would say so, and the
 # build would end: --warn-on-spills).
 WITH_STACK = {"MapTask<1>": "MapTaskILi1E", "CoordinatesTask": "CoordinatesTask", "TriangleTask": "TriangleTask"}
@@ -110,16 +118,17 @@ def read_products(resources, kernels):
     """{(tile, dtype, layout): (registers, shared, blocks, instructions, multiply-adds)}"""
     rows = {}
     for name, code in kernels.items():
-        match = re.search(r"TiledMatmulTask\w*?StoredE(\d+)E.*?AlongE(\d)E(?:LS\d*_|L\w+AlongE)(\d)ELi(\d)E", name)
+        match = re.search(r"(Tiled|Covered)MatmulTask\w*?StoredE(\d+)E.*?AlongE(\d)E(?:LS\d*_|L\w+AlongE)(\d)ELi(\d)E", name)
         if not match:
             continue
-        dtype, a, b, each = map(int, match.groups())
+        dtype, a, b, each = map(int, match.groups()[1:])
+        prefix = COVERED if match[1] == "Covered" else ""
         layout = {(0, 1): "NN", (0, 0): "NT", (1, 1): "TN"}[a, b]
         registers, _, shared = resources[name]
         counted = count_loop(code)
         if counted is None:
             sys.exit(f"device_code.py: no loop with multiply-adds in {name}")
-        rows[TILES[each], DTYPES[dtype], layout] = (registers, shared, count_blocks(registers, shared, THREADS), *counted)
+        rows[TILES[each], prefix + DTYPES[dtype], layout] = (registers, shared, count_blocks(registers, shared, THREADS), *counted)
     return rows
 
 
@@ -132,11 +141,15 @@ def write_table(rows, resources, nvcc):
              "| tile | dtype | layout | registers | shared memory, KiB | threads on a multiprocessor | instructions for 1,024 multiply-adds |",
              "|---|---|---|---|---|---|---|"]
     for tile in (128, 64):
-        for dtype in ("bfloat16", "float32", "float16"):
-            for layout in LAYOUTS:
-                registers, shared, blocks, instructions, fused = rows[tile, dtype, layout]
-                lines.append(f"| {tile} | {dtype} | {layout} | {registers} | {shared / 1024:.1f} | {blocks * THREADS} of 2048 | "
-                             f"{instructions * 1024 / fused:,.0f} |")
+        for dtype, layout in KINDS:
+            registers, shared, blocks, instructions, fused = rows[tile, dtype, layout]
+            lines.append(f"| {tile} | {dtype} | {layout} | {registers} | {shared / 1024:.1f} | {blocks * THREADS} of 2048 | "
+                         f"{instructions * 1024 / fused:,.0f} |")
+    of_rows = []
+    for task in ROWS:
+        registers, _, shared = next(found for name, found in resources.items() if re.search(rf"\d{task}E", name))
+        of_rows.append(f"`{task}` {registers} ({count_blocks(registers, shared, THREADS) * THREADS})")
+    lines += ["", "Registers, and threads on a multiprocessor, of what attention does with rows of scores: " + ", ".join(of_rows) + "."]
     most = max(registers for registers, _, _ in resources.values())
     lines += ["", f"{len(resources)} kernels in all: at most {most} registers, none spilled. A stack, for what they address, have "
               f"{', '.join(f'`{name}`' for name in sorted(WITH_STACK))}."]
@@ -147,7 +160,7 @@ def find_problems(rows, resources):
     problems = [f"{name}: {stack} bytes of stack (spilled registers, or arrays that are not in registers)"
                 for name, (_, stack, _) in resources.items() if stack and not any(part in name for part in WITH_STACK.values())]
     for (tile, dtype), limit in LIMITS.items():
-        for layout in LAYOUTS:
+        for layout in COVERED_LAYOUTS if dtype.startswith(COVERED) else LAYOUTS:
             if (tile, dtype, layout) not in rows:
                 problems.append(f"no product of {dtype}, {layout}, by tiles of {tile}")
                 continue

@@ -12,9 +12,9 @@ __global__ void __launch_bounds__(Task::kThreads, Task::kBlocks) run_blocks(cons
   const int thread = static_cast<int>(threadIdx.x);
   // Not in registers, of which the chains need all.
   __shared__ typename Task::Part part;
-  if (thread == 0) part = task.problem.part_of(blockIdx.x, Task::kTile);
+  if (thread == 0) part = task.part_of(blockIdx.x);
   __syncthreads();
-  if (!task.problem.has_work(part, Task::kTile)) return;  // all threads of the block
+  if (!task.has_work(part)) return;  // all threads of the block
   task.start(part, thread, shared, registers);
   __syncthreads();
 #pragma unroll 1

@@ -8,19 +8,27 @@
 namespace epweave::replay::device {
 namespace {
 
-// Matrices that may live at a time: four here, and four of a function of the graph.
-constexpr std::size_t kMatrices = 8;
+// Matrices that may live at a time where functions of the graph compute them: four here, and four
+// of theirs.
+constexpr std::size_t kMostMatrices = 8;
 // Floats of a row beside its scores: the lanes of sums, and rows of operands.
 constexpr std::int64_t kLeastWidth = 64;
 
-std::atomic<std::size_t>& score_bytes() {
+std::atomic<std::size_t>& tested_score_bytes() {
   static std::atomic<std::size_t> bytes = kScoreBytes;
   return bytes;
 }
 
+// How many matrices of a slab's scores live at a time.
+std::size_t count_matrices(const AttentionKind& kind, Pass pass) {
+  if (kind.modifies_scores()) return kMostMatrices;
+  if (pass == Pass::kForward) return 1;
+  return kind.modifies_gradient() ? kMostMatrices : 2;
+}
+
 // The problem in slabs, in the order of the chains.
-std::vector<Slab> cut_into_slabs(const AttentionProblem& p, const AttentionKind& kind) {
-  const auto floats = static_cast<std::int64_t>(score_bytes() / kMatrices / sizeof(float));
+std::vector<Slab> find_slabs(const AttentionProblem& p, const AttentionKind& kind, Pass pass) {
+  const auto floats = static_cast<std::int64_t>(score_bytes() / count_matrices(kind, pass) / sizeof(float));
   const std::int64_t width = std::max({p.keys, p.depth, p.value_depth, kLeastWidth});
   const std::int64_t most_rows = std::max<std::int64_t>(floats / width, 1);
   const std::int64_t most_heads = std::max<std::int64_t>(most_rows / std::max<std::int64_t>(p.queries, 1), 1);
@@ -74,6 +82,32 @@ Tensor every_head(Tensor tensor, std::int64_t first, std::int64_t step) {
   return tensor;
 }
 
+bool has_rows(const Tensor& tensor, DType dtype) {
+  return tensor.dtype == dtype && tensor.strides[3] == 1;
+}
+// The tensor as it lies where products can read it, else a float32 copy.
+Tensor as_rows(Scratch& scratch, const Tensor& tensor) {
+  const bool is_read = has_rows(tensor, DType::kFloat32) || has_rows(tensor, DType::kBfloat16);
+  return is_read ? tensor : scratch.dense(tensor, DType::kFloat32);
+}
+
+HeadRows rows_of(const Tensor& tensor) {
+  HeadRows rows{tensor.bytes(), {}, stored_of(tensor.dtype)};
+  std::copy(tensor.strides.begin(), tensor.strides.end(), rows.strides);
+  return rows;
+}
+
+// What the forward call kept must be of the queries that are there now: a graph may name another
+// call's.
+void require_saved(const AttentionProblem& p, const Attention::Saved& saved) {
+  const Extents rows{p.batches, p.heads, p.queries, p.value_depth};
+  const std::int64_t queries = p.batches * p.heads * p.queries;
+  const bool fits = saved.out.sizes == rows && saved.grad_out.sizes == rows && saved.lse.numel() == queries &&
+                    (!saved.grad_lse || saved.grad_lse->numel() == queries);
+  if (!fits)
+    throw KernelError("attention backward: what the forward call kept has other sizes than the queries");
+}
+
 }  // namespace
 
 AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale) {
@@ -82,17 +116,26 @@ AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 
                      {},
                      {},
                      {}};
-  p.query = scratch.dense(*in[0], DType::kFloat32);
-  p.key = scratch.dense(*in[1], DType::kFloat32);
-  p.value = scratch.dense(*in[2], DType::kFloat32);
+  const bool is_bfloat16 = std::all_of(
+      in.begin(), in.end(), [](const Tensor* tensor) { return has_rows(*tensor, DType::kBfloat16); });
+  const auto read = [&](const Tensor& tensor) {
+    if (is_bfloat16 || has_rows(tensor, DType::kFloat32)) return tensor;
+    return scratch.dense(tensor, DType::kFloat32);
+  };
+  p.query = read(*in[0]);
+  p.key = read(*in[1]);
+  p.value = read(*in[2]);
   return p;
 }
 
+std::size_t score_bytes() {
+  return tested_score_bytes();
+}
 ScoreBytesForTest::ScoreBytesForTest(std::size_t bytes) {
-  score_bytes() = bytes;
+  tested_score_bytes() = bytes;
 }
 ScoreBytesForTest::~ScoreBytesForTest() {
-  score_bytes() = kScoreBytes;
+  tested_score_bytes() = kScoreBytes;
 }
 
 std::size_t most_scratch_bytes(const cpu::AttentionShape& shape, Pass pass) {
@@ -101,22 +144,21 @@ std::size_t most_scratch_bytes(const cpu::AttentionShape& shape, Pass pass) {
   const std::int64_t operands = rows * shape.depth + kv_rows * (shape.depth + shape.value_depth);
   const std::int64_t outs = rows * shape.value_depth;
   const std::int64_t blocks = shape.batches * shape.heads * shape.q_blocks() * shape.k_blocks();
-  // A byte a pair of blocks by query and one by key, and lists of int64 of four tables.
+  // A byte a pair of blocks by query and one by key, and copies of lists of int64 of four tables.
   constexpr std::int64_t kBlockBytes = 2 + 4 * 8;
-  constexpr std::int64_t kRowBytes = 64;  // logsumexp, maximum, and their float64 copies
-  const std::int64_t copies = pass == Pass::kForward ? operands + outs : 2 * operands + 2 * outs;
+  constexpr std::int64_t kRowBytes = 64;  // logsumexp, maximum, sums, and copies of them
+  const std::int64_t copies = pass == Pass::kForward ? operands : 2 * operands + 2 * outs;
+  const std::int64_t mask_words = rows * ((shape.keys + 31) / 32);
   const auto bytes =
-      static_cast<std::size_t>(copies * 4 + rows * kRowBytes + blocks * kBlockBytes) + score_bytes();
+      static_cast<std::size_t>(copies * 4 + rows * kRowBytes + mask_words * 4 + blocks * kBlockBytes) +
+      score_bytes();
   constexpr std::size_t kSmallTensors = std::size_t{64} << 10;
   return bytes + bytes / 8 + kSmallTensors;  // the pool rounds up by an eighth at most
 }
 
-Attention::Attention(Scratch& scratch, const AttentionProblem& problem, AttentionKind& kind)
-    : scratch_(scratch),
-      p_(problem),
-      kind_(kind),
-      cover_(kind.cover()),
-      slabs_(cut_into_slabs(problem, kind)) {}
+void Attention::cut_into_slabs(Pass pass) {
+  slabs_ = find_slabs(p_, kind_, pass);
+}
 
 Tensor Attention::make_matrix() {
   std::int64_t most = 0;
@@ -124,73 +166,133 @@ Tensor Attention::make_matrix() {
   return scratch_.make(DType::kFloat32, {most});
 }
 
-Attention::Forward Attention::forward() {
-  const Forward result{scratch_.make(DType::kFloat32, {p_.batches, p_.heads, p_.queries, p_.value_depth}),
-                       scratch_.make(DType::kFloat64, {p_.batches, p_.heads, p_.queries}),
-                       scratch_.make(DType::kFloat32, {p_.batches, p_.heads, p_.queries})};
+void Attention::forward(const Forward& result) {
+  cut_into_slabs(Pass::kForward);
   scores_ = make_matrix();
   for (const Slab& slab : slabs_) forward_slab(slab, result);
   scores_ = {};
-  return result;
 }
 
 void Attention::forward_slab(const Slab& slab, const Forward& result) {
   const Tensor scores = scores_of(slab, scores_);
-  find_scaled_scores(slab, scores);
-  kind_.modify(slab, scores);
-  kind_.mask(slab, scores, cover_of(slab));
-  const Tensor rows = as_matrix(scores, slab.rows(), slab.keys);
-  const Tensor maximum = scratch_.maximum_of_rows(rows, NanRule::kWins);
-  scratch_.map_into<math::ShiftedExp>(rows, Value(), rows, maximum);
-  const Tensor total = scratch_.sum_rows(rows);
-  const Tensor out = queries_of(slab, result.out);
-  multiply({heads_of(scores), keys_of(slab, p_.value), out, slab.share}, cover_rows(slab, Side::kQueries));
-  const Tensor out_rows = as_matrix(out, slab.rows(), p_.value_depth);
-  scratch_.map_into<math::DivideRow>(out_rows, Value(), out_rows, total, maximum);
-  const Tensor lse = column_of(slab, result.lse);
-  launcher_of(scratch_).map({ElementOp::kLogSumExp, DType::kFloat64, lse, {&maximum, &total}, 2, {}});
-  cpu::copy_elements(maximum, column_of(slab, result.maximum));
+  const Tensor divisors = scratch_.make(DType::kFloat32, {slab.rows()});
+  const double scale = find_scores(slab, scores);
+  const PairBits bits = kind_.mask(slab);
+  WeighTask task{};
+  task.rules = rules_of(slab, bits);
+  task.scores = scores.data<float>();
+  task.rows = slab.rows();
+  task.scale = static_cast<float>(scale);
+  task.unit = result.unit;
+  task.divisors = divisors.data<float>();
+  task.lse = result.lse.data<float>() + first_row(slab);
+  if (result.maximum) task.maximum = result.maximum->data<float>() + first_row(slab);
+  launcher_of(scratch_).launch(
+      task, LaneBlocks::count_blocks(task.rows),
+      {&scores, &divisors, &result.lse, &cover_, result.maximum ? &*result.maximum : nullptr,
+       bits.bits ? &*bits.bits : nullptr});
+  multiply({heads_of(scores),
+            keys_of(slab, p_.value),
+            queries_of(slab, result.out),
+            slab.share,
+            Into::kNew,
+            {},
+            &divisors},
+           cover_rows(slab, Side::kQueries));
 }
 
-Attention::Gradients Attention::backward(const Saved& saved) {
-  const auto zeros = [&](const Tensor& like) {
-    return scratch_.filled(DType::kFloat32, like.sizes, Value(0.0));
-  };
-  Gradients grads{zeros(p_.query), zeros(p_.key), zeros(p_.value)};
+bool Attention::has_whole_slabs() const {
+  return p_.group() == 1 && p_.kv_batches == p_.batches &&
+         std::all_of(slabs_.begin(), slabs_.end(),
+                     [&](const Slab& slab) { return slab.queries == p_.queries && slab.keys == p_.keys; });
+}
+
+void Attention::backward(const Saved& saved, const Gradients& grads) {
+  require_saved(p_, saved);
+  cut_into_slabs(Pass::kBackward);
+  delta_ = find_delta(saved);
   scores_ = make_matrix();
-  weights_ = make_matrix();
   grad_ = make_matrix();
-  if (kind_.modifies_gradient()) before_ = make_matrix();
-  for (const Slab& slab : slabs_) backward_slab(slab, saved, grads);
+  if (kind_.modifies_gradient()) {
+    weights_ = make_matrix();
+    before_ = make_matrix();
+  }
+  Saved read = saved;
+  read.grad_out = as_rows(scratch_, saved.grad_out);
+  const bool is_summed = !has_whole_slabs();
+  const auto sums_of = [&](const Tensor& grad) {
+    return is_summed ? scratch_.filled(DType::kFloat32, grad.sizes, Value(0.0)) : grad;
+  };
+  const Gradients sums{grads.query, sums_of(grads.key), sums_of(grads.value)};
+  for (const Slab& slab : slabs_) backward_slab(slab, read, sums);
   before_ = scores_ = weights_ = grad_ = {};
-  return grads;
+  if (!is_summed) return;
+  cpu::copy_elements(sums.key, grads.key);
+  cpu::copy_elements(sums.value, grads.value);
 }
 
 void Attention::backward_slab(const Slab& slab, const Saved& saved, const Gradients& grads) {
   const Tensor grad_out = queries_of(slab, saved.grad_out);
-  const Tensor delta = delta_of(slab, saved);
-  const Tensor lse = column_of(slab, saved.lse);
-  const Tensor scores = scores_of(slab, scores_), weights = scores_of(slab, weights_);
-  const Tensor grad = scores_of(slab, grad_);
-  const auto as_rows = [&](const Tensor& matrix) { return as_matrix(matrix, slab.rows(), slab.keys); };
-  const Tensor score_rows = as_rows(scores), weight_rows = as_rows(weights), grad_rows = as_rows(grad);
-
-  find_scaled_scores(slab, scores);
-  if (kind_.modifies_gradient()) cpu::copy_elements(scores, scores_of(slab, before_));
-  kind_.modify(slab, scores);
-  kind_.mask(slab, scores, cover_of(slab));
-  scratch_.map_into<math::ShiftedExp>(weight_rows, Value(), score_rows, lse);
-  accumulate(slab, transposed(heads_of(weights)), grad_out, keys_of(slab, grads.value));
-
-  const Tensor by_head = heads_of(grad);
+  const Tensor grad = heads_of(scores_of(slab, grad_));
   const Cover cover = cover_rows(slab, Side::kQueries);
-  multiply({grad_out, transposed(keys_of(slab, p_.value)), by_head, slab.share, Into::kScores, cover}, {});
-  scratch_.map_into<math::Difference>(grad_rows, Value(), grad_rows, delta);
+  multiply({grad_out, transposed(keys_of(slab, p_.value)), grad, slab.share, Into::kScores, cover}, {});
+  if (kind_.modifies_gradient())
+    weigh_modified_backward(slab, saved);
+  else
+    weigh_backward(slab, saved);
+  const Tensor weights = heads_of(scores_of(slab, kind_.modifies_gradient() ? weights_ : scores_));
+  const Into into = has_whole_slabs() ? Into::kNew : Into::kSum;
+  accumulate(slab, {transposed(weights), grad_out, keys_of(slab, grads.value)}, into);
+  multiply({grad, keys_of(slab, p_.key), queries_of(slab, grads.query), slab.share}, cover);
+  accumulate(slab, {transposed(grad), queries_of(slab, p_.query), keys_of(slab, grads.key)}, into);
+}
+
+void Attention::weigh_backward(const Slab& slab, const Saved& saved) {
+  const Tensor scores = scores_of(slab, scores_);
+  const double scale = find_scores(slab, scores);
+  const PairBits bits = kind_.mask(slab);
+  WeighBackwardTask task{};
+  task.rules = rules_of(slab, bits);
+  task.scores = scores.data<float>();
+  task.grad = grad_.data<float>();
+  task.rows = slab.rows();
+  task.score_scale = static_cast<float>(scale);
+  task.grad_scale = static_cast<float>(p_.scale);
+  task.unit = saved.unit;
+  task.lse = saved.lse.data<float>() + first_row(slab);
+  task.delta = delta_.data<float>() + first_row(slab);
+  launcher_of(scratch_).launch(
+      task, LaneBlocks::count_blocks(task.rows),
+      {&scores, &grad_, &saved.lse, &delta_, &cover_, bits.bits ? &*bits.bits : nullptr});
+}
+
+// The function of the graph is between the steps.
+void Attention::weigh_modified_backward(const Slab& slab, const Saved& saved) {
+  const auto as_rows = [&](const Tensor& memory) {
+    return as_matrix(scores_of(slab, memory), slab.rows(), slab.keys);
+  };
+  const auto column = [&](const Tensor& tensor) {
+    return tensor.view({slab.rows(), 1}, {1, 1}, tensor.offset + first_row(slab));
+  };
+  const Tensor scores = scores_of(slab, scores_), grad = scores_of(slab, grad_);
+  const double scale = find_scores(slab, scores);
+  if (!kind_.modifies_scores()) {
+    const Tensor factor = scratch_.filled(DType::kFloat32, {}, Value(scale));
+    scratch_.map_into<math::Mul>(scores, Value(), scores, factor);
+    cpu::copy_elements(scores, scores_of(slab, before_));
+  }
+  const PairBits bits = kind_.mask(slab);
+  launcher_of(scratch_).launch(MaskScoresTask{rules_of(slab, bits), scores.data<float>()}, scores.numel(),
+                               {&scores, &cover_, bits.bits ? &*bits.bits : nullptr});
+  const Tensor unit = scratch_.filled(DType::kFloat64, {}, Value(saved.unit));
+  const Tensor lse = scratch_.copied(
+      scratch_.map<math::Mul>(scratch_.copied(column(saved.lse), DType::kFloat64), unit), DType::kFloat32);
+  const Tensor grad_rows = as_rows(grad_), weight_rows = as_rows(weights_);
+  scratch_.map_into<math::ShiftedExp>(weight_rows, Value(), as_rows(scores_), lse);
+  scratch_.map_into<math::Difference>(grad_rows, Value(), grad_rows, column(delta_));
   scratch_.map_into<math::Mul>(grad_rows, Value(), weight_rows, grad_rows);
-  if (kind_.modifies_gradient()) kind_.modify_backward(slab, scores_of(slab, before_), grad);
+  kind_.modify_backward(slab, scores_of(slab, before_), grad);
   scratch_.map_into<math::KeepGradient>(grad, Value(p_.scale), scores, grad);
-  multiply({by_head, keys_of(slab, p_.key), queries_of(slab, grads.query), slab.share}, cover);
-  accumulate(slab, transposed(by_head), queries_of(slab, p_.query), keys_of(slab, grads.key));
 }
 
 Tensor Attention::scores_of(const Slab& slab, const Tensor& memory) {
@@ -205,9 +307,8 @@ Tensor Attention::queries_of(const Slab& slab, const Tensor& tensor) {
       tensor.offset + slab.batch * strides[0] + slab.head * strides[1] + slab.query * strides[2]);
 }
 
-Tensor Attention::column_of(const Slab& slab, const Tensor& tensor) const {
-  const std::int64_t first = (slab.batch * p_.heads + slab.head) * p_.queries + slab.query;
-  return tensor.view({slab.rows(), 1}, {1, 1}, tensor.offset + first);
+std::int64_t Attention::first_row(const Slab& slab) const {
+  return (slab.batch * p_.heads + slab.head) * p_.queries + slab.query;
 }
 
 Tensor Attention::keys_of(const Slab& slab, const Tensor& tensor) const {
@@ -225,22 +326,52 @@ Tensor Attention::cover_of(const Slab& slab) const {
   return cover;
 }
 
-void Attention::find_scaled_scores(const Slab& slab, const Tensor& scores) {
+PairRules Attention::rules_of(const Slab& slab, const PairBits& bits) const {
+  PairRules rules{};
+  rules.queries = slab.queries;
+  rules.keys = slab.keys;
+  rules.first_query = slab.query;
+  rules.cover = cover_of(slab).data<std::uint8_t>();
+  rules.q_block = p_.q_block;
+  rules.k_block = p_.k_block;
+  rules.q_blocks = p_.q_blocks();
+  rules.k_blocks = p_.k_blocks();
+  rules.is_causal = kind_.is_causal();
+  if (!bits.bits) return rules;
+  rules.mask = reinterpret_cast<const std::uint32_t*>(bits.bits->bytes());
+  rules.mask_of_head = bits.of_head;
+  rules.mask_of_query = bits.of_query;
+  return rules;
+}
+
+double Attention::find_scores(const Slab& slab, const Tensor& scores) {
   multiply({queries_of(slab, p_.query), transposed(keys_of(slab, p_.key)), heads_of(scores), slab.share,
             Into::kScores, cover_rows(slab, Side::kQueries)},
            {});
+  if (!kind_.modifies_scores()) return p_.scale;
   const Tensor scale = scratch_.filled(DType::kFloat32, {}, Value(p_.scale));
   scratch_.map_into<math::Mul>(scores, Value(), scores, scale);
+  if (before_.storage != nullptr) cpu::copy_elements(scores, scores_of(slab, before_));
+  kind_.modify(slab, scores);
+  return 1;
 }
 
-Tensor Attention::delta_of(const Slab& slab, const Saved& saved) {
-  const Tensor out = as_matrix(queries_of(slab, saved.out), slab.rows(), p_.value_depth);
-  const Tensor grad = as_matrix(queries_of(slab, saved.grad_out), slab.rows(), p_.value_depth);
-  const Tensor products = scratch_.map<math::Mul>(out, grad);
-  const Tensor delta = scratch_.sum_rows(products);
-  if (!saved.grad_lse) return delta;
-  const Tensor grad_lse = column_of(slab, *saved.grad_lse);
-  return scratch_.map<math::Difference>(delta, grad_lse);
+Tensor Attention::find_delta(const Saved& saved) {
+  const Tensor delta = scratch_.make(DType::kFloat32, {p_.batches, p_.heads, p_.queries});
+  DeltaTask task{};
+  task.out = rows_of(saved.out);
+  task.grad_out = rows_of(saved.grad_out);
+  task.rows = delta.numel();
+  task.heads = p_.heads;
+  task.queries = p_.queries;
+  task.length = p_.value_depth;
+  task.unit = saved.unit;
+  if (saved.grad_lse) task.grad_lse = saved.grad_lse->data<float>();
+  task.delta = delta.data<float>();
+  launcher_of(scratch_).launch(
+      task, LaneBlocks::count_blocks(task.rows),
+      {&saved.out, &saved.grad_out, &delta, saved.grad_lse ? &*saved.grad_lse : nullptr});
+  return delta;
 }
 
 Cover Attention::cover_rows(const Slab& slab, Side side) const {
@@ -255,49 +386,35 @@ void Attention::multiply(const Product& product, const Cover& summed) {
   task.a = matrix_place(product.a);
   task.b = matrix_place(product.b, product.share);
   task.c = matrix_place(product.c);
+  task.batches = product.a.sizes[0];
   task.rows = product.a.sizes[1];
   task.columns = product.b.sizes[2];
   task.depth = product.a.sizes[2];
   task.summed = summed;
   if (product.into == Into::kScores) task.wanted = *product.wanted;
   task.accumulates = product.into == Into::kSum;
-  launch_product(launcher_of(scratch_), task, product.a.sizes[0],
-                 {&product.a, &product.b, &product.c, &cover_});
+  if (product.divisors != nullptr) task.divisors = product.divisors->data<float>();
+  launch_product(launcher_of(scratch_), task,
+                 {&product.a, &product.b, &product.c, &cover_, product.divisors});
 }
 
-void Attention::accumulate(const Slab& slab, const Tensor& left, const Tensor& right, const Tensor& to) {
+void Attention::accumulate(const Slab& slab, const Accumulated& product, Into into) {
   for (std::int64_t g = 0; g < slab.share; ++g) {
     Cover cover = cover_rows(slab, Side::kKeys);
     cover.data += g * cover.batch_stride;
     cover.batch_stride *= slab.share;
-    multiply({every_head(left, g, slab.share), every_head(right, g, slab.share), to, 1, Into::kSum}, cover);
+    multiply({every_head(product.left, g, slab.share), every_head(product.right, g, slab.share), product.to,
+              1, into},
+             cover);
   }
 }
 
-void drop_pairs(Scratch& scratch, const AttentionProblem& p, const Slab& slab, const Tensor& scores,
-                const Tensor& cover, const Dropped& dropped) {
-  MaskScoresTask task{};
-  task.scores = scores.data<float>();
-  task.queries = slab.queries;
-  task.keys = slab.keys;
-  task.first_query = slab.query;
-  task.cover = cover.data<std::uint8_t>();
-  task.q_block = p.q_block;
-  task.k_block = p.k_block;
-  task.q_blocks = p.q_blocks();
-  task.k_blocks = p.k_blocks();
-  task.is_causal = dropped.is_causal;
-  if (dropped.mask != nullptr) {
-    if (dropped.mask->dtype != DType::kBool) throw KernelError("flex_attention: the mask is not of bool");
-    const Strided mask = strided(*dropped.mask, scores.sizes);
-    task.mask = mask.data;
-    std::copy(mask.strides + 1, mask.strides + 4, task.mask_strides);
-  }
-  launcher_of(scratch).launch(task, scores.numel(), {&scores, &cover, dropped.mask});
+RowsResult::RowsResult(Scratch& scratch, const Tensor& result) : result_(result), rows_(result) {
+  if (result.dtype != DType::kFloat32 || result.strides != contiguous_strides(result.sizes))
+    rows_ = scratch.make(DType::kFloat32, result.sizes);
 }
-
-Tensor store_attention(KernelCall& call, std::size_t i, const Tensor& like, const Tensor& values) {
-  return store_result(call, i, like.dtype, like.sizes, values);
+void RowsResult::finish() const {
+  if (rows_.storage != result_.storage) cpu::copy_elements(rows_, result_);
 }
 
 }  // namespace epweave::replay::device

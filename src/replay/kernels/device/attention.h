@@ -5,9 +5,13 @@
 // over (query head of the group, query), and slabs go in that order, each adding to what the ones
 // before left. So the slabs' extents change no bit, and memory for scores has a bound.
 //
-// Pairs whose blocks the tables leave out have a score of -inf, so a weight of +0: the row's sum
-// does not see them. The products skip their blocks (matmul_task.h, Cover), as the CPU never visits
-// them. Keys behind the last block that a causal slab looks at have no scores at all.
+// A slab is a product of queries and keys, one kernel that makes weights of scores
+// (tasks/attention_tasks.h), and a product of weights and values, which divides by the rows' sums;
+// backward likewise. A multiply-add of portable math costs more than its share of moving the scores
+// through memory, so none is made twice. Pairs of blocks that the tables leave out are not
+// computed, read or written: the products leave their blocks out of the chains (matmul_task.h,
+// Cover), as the CPU never visits them. Keys behind the last block that a causal slab looks at have
+// no scores at all.
 #pragma once
 
 #include <array>
@@ -21,7 +25,8 @@
 
 namespace epweave::replay::device {
 
-// float32, row-major [batch, head, row, depth].
+// [batch, head, row, depth], the elements of a row side by side; all of one dtype, float32 or
+// bfloat16.
 struct AttentionProblem : cpu::AttentionShape {
   double scale = 1;
   Tensor query, key, value;
@@ -30,18 +35,19 @@ struct AttentionProblem : cpu::AttentionShape {
 AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale);
 
 // Bytes of all matrices of scores, weights and their gradients that a call holds at a time. A slab
-// has at least one query, so that 8,388,608 keys are the most that they are enough for; what a
+// has at least one query, so that 33,554,432 keys are the most that they are enough for; what a
 // function of the graph computes of scores is counted with four float32 matrices.
-inline constexpr std::size_t kScoreBytes = std::size_t{256} << 20;
+inline constexpr std::size_t kScoreBytes = std::size_t{1} << 30;
 
 // Bytes of device memory that a call holds at most beside its arguments and results: scores,
-// float32 copies of operands, results before they are rounded, tables of blocks. `shape` with the
-// block sizes of the call.
+// float32 copies of operands, sums before they are rounded, tables of blocks, bits of masks.
+// `shape` with the block sizes of the call.
 enum class Pass : std::uint8_t { kForward, kBackward };
 std::size_t most_scratch_bytes(const cpu::AttentionShape& shape, Pass pass);
 
 // Another number of bytes in the place of kScoreBytes as long as it lives: tests make many slabs of
 // small problems. One at a time.
+std::size_t score_bytes();
 class ScoreBytesForTest {
  public:
   explicit ScoreBytesForTest(std::size_t bytes);
@@ -59,6 +65,13 @@ struct Slab {
   std::int64_t rows() const { return heads * queries; }
 };
 
+// Which pairs of a slab a mask keeps: a bit for each, 32 in a word, [head, query, word]; the
+// strides in words. No bits: all.
+struct PairBits {
+  std::optional<Tensor> bits;
+  std::int64_t of_head = 0, of_query = 0;
+};
+
 // What distinguishes the kinds of attention. Matrices are float32 and row-major, [1, slab.heads,
 // slab.queries, slab.keys].
 class AttentionKind {
@@ -68,10 +81,14 @@ class AttentionKind {
   virtual Tensor cover() = 0;
   // The queries before `query` look at no key from this one on.
   virtual std::int64_t keys_before(std::int64_t query) const = 0;
+  // Whether scaled scores are not what the softmax sees; if they are, modify is not called.
+  virtual bool modifies_scores() const = 0;
   // Changes scaled scores into what the softmax sees, before pairs are dropped.
   virtual void modify(const Slab& slab, const Tensor& scores) = 0;
-  // Drops pairs. `cover`: of the slab, its first element being that of the first head and query.
-  virtual void mask(const Slab& slab, const Tensor& scores, const Tensor& cover) = 0;
+  // Whether queries look at the keys up to their own position only.
+  virtual bool is_causal() const = 0;
+  // Which pairs count, in the blocks where the cover is 1.
+  virtual PairBits mask(const Slab& slab) = 0;
   // Whether the gradient is another on its other side; if not, modify_backward is not called.
   virtual bool modifies_gradient() const = 0;
   // Changes the gradient of the modified scores into that of the scaled ones (`before`).
@@ -81,28 +98,40 @@ class AttentionKind {
 // Forward and backward of one problem.
 class Attention {
  public:
-  Attention(Scratch& scratch, const AttentionProblem& problem, AttentionKind& kind);
+  Attention(Scratch& scratch, const AttentionProblem& problem, AttentionKind& kind)
+      : scratch_(scratch), p_(problem), kind_(kind), cover_(kind.cover()) {}
 
+  // What is written.
   struct Forward {
-    Tensor out;      // float32 [batch, head, query, value_depth]
-    Tensor lse;      // float64 [batch, head, query], natural
-    Tensor maximum;  // float32
+    Tensor out;                     // [batch, head, query, value_depth], any float
+    Tensor lse;                     // float32, row-major [batch, head, query]
+    std::optional<Tensor> maximum;  // the same
+    double unit = 1;                // of both, the natural logarithm having 1
   };
-  Forward forward();
+  void forward(const Forward& result);
 
   struct Saved {
-    Tensor out, grad_out;  // float32, row-major
-    Tensor lse;            // float32 [batch, head, query], natural
-    std::optional<Tensor> grad_lse;
+    Tensor out, grad_out;            // [batch, head, query, value_depth]
+    Tensor lse;                      // float32, row-major [batch, head, query]
+    std::optional<Tensor> grad_lse;  // the same
+    double unit = 1;                 // of both
   };
+  // What is written: as query, key and value, of any float.
   struct Gradients {
     Tensor query, key, value;
   };
-  Gradients backward(const Saved& saved);
+  void backward(const Saved& saved, const Gradients& grads);
 
  private:
   void forward_slab(const Slab& slab, const Forward& result);
   void backward_slab(const Slab& slab, const Saved& saved, const Gradients& grads);
+  // Scores and gradients of the weights -> weights and gradients of the scores.
+  void weigh_backward(const Slab& slab, const Saved& saved);
+  void weigh_modified_backward(const Slab& slab, const Saved& saved);
+
+  void cut_into_slabs(Pass pass);
+  // Whether one product makes the gradient of a head's keys.
+  bool has_whole_slabs() const;
 
   // Memory of a matrix of the largest slab.
   Tensor make_matrix();
@@ -110,14 +139,17 @@ class Attention {
   static Tensor scores_of(const Slab& slab, const Tensor& memory);
   // The slab's heads and queries of a tensor [batch, head, query, depth]: [head, query, depth].
   static Tensor queries_of(const Slab& slab, const Tensor& tensor);
-  // Those of [batch, head, query] as a column.
-  Tensor column_of(const Slab& slab, const Tensor& tensor) const;
+  // The slab's first row in tensors of a number for each query.
+  std::int64_t first_row(const Slab& slab) const;
   // The heads of keys that the slab uses, and the keys that it sees.
   Tensor keys_of(const Slab& slab, const Tensor& tensor) const;
   Tensor cover_of(const Slab& slab) const;
+  PairRules rules_of(const Slab& slab, const PairBits& bits) const;
 
-  void find_scaled_scores(const Slab& slab, const Tensor& scores);
-  Tensor delta_of(const Slab& slab, const Saved& saved);
+  // Products of queries and keys, scaled and modified where the kind modifies them. What they have
+  // to be multiplied by.
+  double find_scores(const Slab& slab, const Tensor& scores);
+  Tensor find_delta(const Saved& saved);
 
   // Which dimension of the scores is the product's rows; the other one is reduced.
   enum class Side { kQueries, kKeys };
@@ -133,29 +165,36 @@ class Attention {
     std::int64_t share;
     Into into = Into::kNew;
     std::optional<Cover> wanted = {};
+    const Tensor* divisors = nullptr;  // of the rows
   };
   void multiply(const Product& product, const Cover& summed);
-  // to[kv head] += left[head] right[head] for the heads of each group in order.
-  void accumulate(const Slab& slab, const Tensor& left, const Tensor& right, const Tensor& to);
+  // to[kv head] (+)= left[head] right[head] for the heads of each group in order.
+  struct Accumulated {
+    const Tensor& left;
+    const Tensor& right;
+    const Tensor& to;
+  };
+  void accumulate(const Slab& slab, const Accumulated& product, Into into);
 
   Scratch& scratch_;
   const AttentionProblem& p_;
   AttentionKind& kind_;
   Tensor cover_;
   std::vector<Slab> slabs_;
-  // Of all slabs; `before_` only where the kind modifies gradients.
-  Tensor before_, scores_, weights_, grad_;
+  // Of all slabs; the last two only where the kind modifies gradients.
+  Tensor scores_, grad_, weights_, before_;
+  Tensor delta_;  // float32 [batch, head, query]
 };
 
-// Drops the pairs of a slab that the blocks or the mask leave out.
-struct Dropped {
-  const Tensor* mask = nullptr;  // bool, broadcastable to the scores
-  bool is_causal = false;
-};
-void drop_pairs(Scratch& scratch, const AttentionProblem& p, const Slab& slab, const Tensor& scores,
-                const Tensor& cover, const Dropped& dropped);
+// A result of float32, row-major: it itself, or memory to be copied into it.
+class RowsResult {
+ public:
+  RowsResult(Scratch& scratch, const Tensor& result);
+  const Tensor& rows() const { return rows_; }
+  void finish() const;
 
-// The values as result `i`, of the sizes and dtype of `like`.
-Tensor store_attention(KernelCall& call, std::size_t i, const Tensor& like, const Tensor& values);
+ private:
+  Tensor result_, rows_;
+};
 
 }  // namespace epweave::replay::device

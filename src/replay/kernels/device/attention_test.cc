@@ -10,10 +10,12 @@ namespace {
 using device::ScoreBytesForTest;
 
 // Bytes for all matrices: 4 heads of 150 queries and keys at once; one head; blocks of queries of a
-// head; queries inside a block, 80 and then 48 of the first one; one query.
-constexpr std::size_t kOfRow = 8 * 4 * 150;
-constexpr std::array<std::size_t, 5> kBudgets = {std::size_t{1} << 30, 160 * kOfRow, 130 * kOfRow,
-                                                 80 * kOfRow, kOfRow};
+// head; queries inside a block, 80 and then 48 of the first one; one query, or a few. A pass holds
+// one matrix, two or eight.
+constexpr std::size_t kOfRow = 4 * 150;
+constexpr std::array<std::size_t, 8> kBudgets = {std::size_t{1} << 30, 8 * 160 * kOfRow, 8 * 130 * kOfRow,
+                                                 8 * 80 * kOfRow,      8 * kOfRow,       2 * 160 * kOfRow,
+                                                 130 * kOfRow,         80 * kOfRow};
 
 Tensor bf16(Random& random, Extents sizes) {
   return random.tensor(std::move(sizes), DType::kBfloat16);
@@ -36,9 +38,10 @@ Value call(const char* target, const std::vector<Value>& args) {
 // 32, or all in one block.
 struct Flex {
   enum class Scores { kSame, kBiased };
-  enum class Tables { kCausal, kOneBlock };
+  enum class Tables { kCausal, kOneBlock, kTiles };
+  enum class Masks { kOfHeads, kOfAll };
 
-  Flex(Scores scores, Tables tables)
+  Flex(Scores scores, Tables tables, Masks masks = Masks::kOfHeads)
       : query(bf16(random, {2, 4, 150, 24})),
         key(bf16(random, {2, 2, 150, 24})),
         value(bf16(random, {2, 2, 150, 16})) {
@@ -61,14 +64,23 @@ struct Flex {
     score = is_biased ? Function{"score", 5, biased} : Function{"score", 5, first, 0};
     joint = is_biased ? Function{"joint", 6, biased_back} : Function{"joint", 6, gradient, 5};
     // Causal, and of each head but the first one key in two.
-    mask = Function{"mask", 4, [](std::span<const Value> args) {
-                      const Value causal = call("aten.ge.Tensor", {args[2], args[3]});
-                      const Value product = call("aten.mul.Tensor", {args[1], args[3]});
-                      const Value odd = call("aten.bitwise_and.Scalar", {product, std::int64_t{1}});
-                      const Value even = call("aten.eq.Scalar", {odd, std::int64_t{0}});
-                      return call("aten.bitwise_and.Tensor", {causal, even});
-                    }};
-    block_mask = tables == Tables::kCausal ? causal_blocks() : one_block();
+    const auto of_heads = [](std::span<const Value> args) {
+      const Value causal = call("aten.ge.Tensor", {args[2], args[3]});
+      const Value product = call("aten.mul.Tensor", {args[1], args[3]});
+      const Value odd = call("aten.bitwise_and.Scalar", {product, std::int64_t{1}});
+      const Value even = call("aten.eq.Scalar", {odd, std::int64_t{0}});
+      return call("aten.bitwise_and.Tensor", {causal, even});
+    };
+    // Does not look at heads; of batch 1 there is no key that is a multiple of 3.
+    const auto of_all = [](std::span<const Value> args) {
+      const Value third = call("aten.remainder.Scalar", {args[3], std::int64_t{3}});
+      const Value kept = call("aten.ge.Tensor", {third, args[0]});
+      return call("aten.bitwise_and.Tensor", {kept, call("aten.ge.Tensor", {args[2], args[3]})});
+    };
+    mask = masks == Masks::kOfHeads ? Function{"mask", 4, of_heads} : Function{"mask", 4, of_all};
+    block_mask = tables == Tables::kCausal  ? causal_blocks()
+                 : tables == Tables::kTiles ? tile_blocks()
+                                            : one_block();
   }
 
   std::vector<Value> forward_args() const {
@@ -132,6 +144,21 @@ struct Flex {
                          full.lists, partial_of_keys.counts, partial_of_keys.lists, full_of_keys.counts,
                          full_of_keys.lists, Value(), Value(), Value(), Value(), kQueryBlock, kKeyBlock,
                          mask});
+  }
+  // Blocks that tiles of products do not cut. The first queries look at the second block of keys,
+  // where the mask leaves out all pairs; the others at the first one, all of it.
+  Value tile_blocks() {
+    const auto table = [&](const std::vector<std::int64_t>& counts, const std::vector<std::int64_t>& lists) {
+      return Table{random.integers(counts, {1, 1, 2}, DType::kInt32),
+                   random.integers(lists, {1, 1, 2, 2}, DType::kInt64)};
+    };
+    const Table partial = table({1, 0}, {1, 77, 77, 77}), full = table({0, 1}, {77, 77, 0, 77});
+    const Table partial_of_keys = table({0, 1}, {77, 77, 0, 77}),
+                full_of_keys = table({1, 0}, {1, 77, 77, 77});
+    return Value::tuple({std::int64_t{150}, std::int64_t{150}, partial.counts, partial.lists, full.counts,
+                         full.lists, partial_of_keys.counts, partial_of_keys.lists, full_of_keys.counts,
+                         full_of_keys.lists, Value(), Value(), Value(), Value(), std::int64_t{128},
+                         std::int64_t{128}, mask});
   }
   Value one_block() {
     const Value count = random.integers({1}, {1, 1, 1}), list = random.integers({0}, {1, 1, 1, 1});
@@ -206,17 +233,63 @@ TEST_CASE("a bias is broadcast over slabs") {
 
 TEST_CASE("FlexAttention has the CPU's bits in slabs of any size") {
   for (const std::size_t budget : kBudgets)
-    for (const auto tables : {Flex::Tables::kCausal, Flex::Tables::kOneBlock})
-      for (const auto scores : {Flex::Scores::kSame, Flex::Scores::kBiased}) {
-        const ScoreBytesForTest bytes(budget);
-        INFO("bytes of scores: " << budget << ", one block: " << (tables == Flex::Tables::kOneBlock)
-                                 << ", biased: " << (scores == Flex::Scores::kBiased));
-        Flex flex(scores, tables);
-        CHECK(run_both("higher_order.flex_attention", flex.forward_args()) == "");
-        CHECK(run_both("higher_order.flex_attention_backward", flex.backward_args(Value())) == "");
-        const Value grad_lse = flex.random.tensor({2, 4, 150});
-        CHECK(run_both("higher_order.flex_attention_backward", flex.backward_args(grad_lse)) == "");
-      }
+    for (const auto tables : {Flex::Tables::kCausal, Flex::Tables::kOneBlock, Flex::Tables::kTiles})
+      for (const auto scores : {Flex::Scores::kSame, Flex::Scores::kBiased})
+        for (const auto masks : {Flex::Masks::kOfHeads, Flex::Masks::kOfAll}) {
+          const ScoreBytesForTest bytes(budget);
+          INFO("bytes of scores: " << budget << ", tables: " << static_cast<int>(tables)
+                                   << ", biased: " << (scores == Flex::Scores::kBiased)
+                                   << ", mask of heads: " << (masks == Flex::Masks::kOfHeads));
+          Flex flex(scores, tables, masks);
+          CHECK(run_both("higher_order.flex_attention", flex.forward_args()) == "");
+          CHECK(run_both("higher_order.flex_attention_backward", flex.backward_args(Value())) == "");
+          const Value grad_lse = flex.random.tensor({2, 4, 150});
+          CHECK(run_both("higher_order.flex_attention_backward", flex.backward_args(grad_lse)) == "");
+        }
+}
+
+TEST_CASE("of zeros of both signs the largest score is the first one") {
+  Flex flex(Flex::Scores::kSame, Flex::Tables::kOneBlock);
+  // Products that are too small: zeros with their sign.
+  const float tiny = 1e-30f;
+  Buffer<float> query(2 * 4 * 150 * 24, 0.0f), key(2 * 2 * 150 * 24, 0.0f);
+  for (std::size_t row = 0; row < 2 * 4 * 150; ++row) query[row * 24 + 23] = tiny;
+  for (std::size_t row = 0; row < 2 * 2 * 150; ++row) key[row * 24 + 23] = row % 7 < 3 ? -tiny : tiny;
+  cpu::store_dense(query, flex.query);
+  cpu::store_dense(key, flex.key);
+  CHECK(run_both("higher_order.flex_attention", flex.forward_args()) == "");
+}
+
+TEST_CASE("operands of every float, as they lie in memory") {
+  Random random;
+  const Value none;
+  // [batch, row, head, depth] seen as [batch, head, row, depth].
+  const auto rows = [&](DType dtype, std::int64_t depth) {
+    const Tensor tensor = random.tensor({2, 150, 4, depth}, dtype);
+    return tensor.view({2, 4, 150, depth}, {150 * 4 * depth, depth, 4 * depth, 1}, 0);
+  };
+  for (const DType dtype : {DType::kBfloat16, DType::kFloat16, DType::kFloat32})
+    for (const DType of_values : {dtype, DType::kFloat32}) {
+      const Tensor q = rows(dtype, 24), k = rows(dtype, 24), v = rows(of_values, 16);
+      const Tensor out = rows(dtype, 16), grad = rows(dtype, 16), lse = random.tensor({2, 4, 150});
+      // One gradient for all columns.
+      const Tensor spread = grad.view(grad.sizes, {grad.strides[0], grad.strides[1], grad.strides[2], 0}, 0);
+      CHECK(run_both("aten._scaled_dot_product_flash_attention.default", {q, k, v, 0.0, true, false, 0.2}) ==
+            "");
+      for (const Tensor& each : {grad, spread})
+        CHECK(run_both("aten._scaled_dot_product_flash_attention_backward.default",
+                       {each, q, k, v, out, lse, none, none, std::int64_t{150}, std::int64_t{150}, 0.0, true,
+                        none, none, 0.2}) == "");
+    }
+}
+
+TEST_CASE("what another forward call kept is refused") {
+  Random random;
+  const Value none;
+  const Tensor q = bf16(random, {1, 2, 20, 8}), out = bf16(random, {1, 2, 19, 8});
+  CHECK(run_both("aten._scaled_dot_product_flash_attention_backward.default",
+                 {q, q, q, q, out, random.tensor({1, 2, 20}), none, none, std::int64_t{20}, std::int64_t{20},
+                  0.0, true, none, none, 0.2}) == "refused");
 }
 
 TEST_CASE("attention holds no more device memory than it says") {

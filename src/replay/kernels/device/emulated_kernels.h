@@ -23,8 +23,8 @@ template <class Task>
   typename Task::Shared shared;
   std::vector<typename Task::Registers> registers(Task::kThreads);
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const typename Task::Part part = task.problem.part_of(static_cast<std::uint32_t>(block), Task::kTile);
-    if (!task.problem.has_work(part, Task::kTile)) continue;
+    const typename Task::Part part = task.part_of(static_cast<std::uint32_t>(block));
+    if (!task.has_work(part)) continue;
     for (int t = 0; t < Task::kThreads; ++t)
       task.start(part, t, shared, registers[static_cast<std::size_t>(t)]);
     for (decltype(Task::chunks(part)) chunk = 0; chunk < Task::chunks(part); ++chunk) {

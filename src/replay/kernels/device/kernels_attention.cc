@@ -37,8 +37,8 @@ class DotProduct : public AttentionKind {
     const std::int64_t end = std::min((query + p_.q_block - 1) / p_.q_block * p_.q_block, p_.queries);
     return std::min((end + p_.k_block - 1) / p_.k_block * p_.k_block, p_.keys);
   }
+  bool modifies_scores() const override { return bias_.has_value(); }
   void modify(const Slab& slab, const Tensor& scores) override {
-    if (!bias_) return;
     const Extents& strides = bias_->strides;
     Tensor part = *bias_;
     part.sizes = scores.sizes;
@@ -50,9 +50,8 @@ class DotProduct : public AttentionKind {
     }
     scratch_.map_into<math::AddScaled>(scores, Value(1.0), scores, bias);
   }
-  void mask(const Slab& slab, const Tensor& scores, const Tensor& cover) override {
-    if (is_causal_) drop_pairs(scratch_, p_, slab, scores, cover, {nullptr, true});
-  }
+  bool is_causal() const override { return is_causal_; }
+  PairBits mask(const Slab&) override { return {}; }
   bool modifies_gradient() const override { return false; }
   void modify_backward(const Slab&, const Tensor&, const Tensor&) override {}
 
@@ -68,19 +67,15 @@ DotProductResult dot_product(KernelCall& call, const DotProductParams& at) {
   Scratch scratch(call);
   const AttentionProblem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale);
   DotProduct kind(scratch, p, c.is_causal, c.bias);
-  const Attention::Forward forward = Attention(scratch, p, kind).forward();
-  Tensor out = store_result(call, 0, c.query.dtype, forward.out.sizes, forward.out);
   const Extents lse_sizes = cpu::logsumexp_sizes(call, p);
-  if (count_elements(lse_sizes) == forward.lse.numel())
-    return {out, store_result(call, 1, DType::kFloat32, lse_sizes, forward.lse)};
+  const Tensor out = call.make_result(0, c.query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
   Tensor lse = call.make_result(1, DType::kFloat32, lse_sizes);
-  cpu::fill_elements(lse, Value(0.0));
-  if (const auto rows = cpu::logsumexp_of_queries(lse, p)) {
-    Tensor shaped = forward.lse;
-    shaped.sizes = rows->sizes;
-    shaped.strides = contiguous_strides(shaped.sizes);
-    cpu::copy_elements(shaped, *rows);
-  }
+  const auto shaped = cpu::logsumexp_of_queries(lse, p);
+  if (!shaped || shaped->numel() != lse.numel()) cpu::fill_elements(lse, Value(0.0));
+  const RowsResult rows(scratch,
+                        shaped ? *shaped : scratch.make(DType::kFloat32, {p.batches, p.heads, p.queries}));
+  Attention(scratch, p, kind).forward({out, rows.rows(), std::nullopt});
+  rows.finish();
   return {out, lse};
 }
 Value cudnn_attention(KernelCall& call) {
@@ -100,12 +95,13 @@ std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams
   const AttentionProblem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale);
   const Tensor lse = cpu::require_logsumexp(call.tensor(at.lse), p);
   DotProduct kind(scratch, p, c.is_causal, c.bias);
-  const auto dense = [&](std::size_t param) { return scratch.dense(call.tensor(param), DType::kFloat32); };
-  const Attention::Gradients grads =
-      Attention(scratch, p, kind)
-          .backward({dense(at.out), dense(0), scratch.dense(lse, DType::kFloat32), std::nullopt});
-  return {store_attention(call, 0, c.query, grads.query), store_attention(call, 1, c.key, grads.key),
-          store_attention(call, 2, c.value, grads.value)};
+  const Attention::Gradients grads{call.make_result(0, c.query.dtype, c.query.sizes),
+                                   call.make_result(1, c.key.dtype, c.key.sizes),
+                                   call.make_result(2, c.value.dtype, c.value.sizes)};
+  Attention(scratch, p, kind)
+      .backward({call.tensor(at.out), call.tensor(0), scratch.dense(lse, DType::kFloat32), std::nullopt},
+                grads);
+  return {grads.query, grads.key, grads.value};
 }
 Value cudnn_attention_backward(KernelCall& call) {
   return Value::tuple(dot_product_backward(call, cpu::kCudnnBackward));

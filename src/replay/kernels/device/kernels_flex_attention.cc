@@ -1,5 +1,8 @@
 // FlexAttention on the device (attention.h): scores and masks are what functions of the graph make
 // of positions.
+#include <algorithm>
+#include <array>
+
 #include "replay/kernels/device/attention.h"
 #include "replay/kernels/device/kernels.h"
 #include "replay/kernels/host/elements.h"
@@ -36,20 +39,25 @@ class Flex : public AttentionKind {
     return by_query;
   }
   std::int64_t keys_before(std::int64_t) const override { return p_.keys; }
+  bool modifies_scores() const override { return functions_.score->as<Function>().returned_param != kScore; }
   void modify(const Slab& slab, const Tensor& scores) override {
     const auto& score = functions_.score->as<Function>();
-    if (score.returned_param == kScore) return;
     std::vector<Value> args = positions(slab);
     args.insert(args.begin(), scores);
     append(args, *functions_.score_captured);
     read_matrix(score.call(args), scores);
   }
-  void mask(const Slab& slab, const Tensor& scores, const Tensor& cover) override {
-    std::vector<Value> args = positions(slab);
-    append(args, *functions_.mask_captured);
-    const Value kept = tables_.back().as<Function>().call(args);
-    const Tensor mask = kept.is<List>() ? kept.items().at(0).tensor() : kept.tensor();
-    drop_pairs(scratch_, p_, slab, scores, cover, {&mask, false});
+  bool is_causal() const override { return false; }
+  // What does not look at heads is kept for the heads that follow.
+  PairBits mask(const Slab& slab) override {
+    if (!kept_.empty() && kept_.front().slab.batch != slab.batch) kept_.clear();
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
+      return kept.slab.query == slab.query && kept.slab.queries == slab.queries;
+    });
+    if (found != kept_.end()) return found->mask;
+    const PairBits made = make_mask(slab);
+    if (made.of_head == 0) kept_.push_back({slab, made});
+    return made;
   }
   bool modifies_gradient() const override {
     return functions_.joint->as<Function>().returned_param != kGradOfScore ||
@@ -68,6 +76,7 @@ class Flex : public AttentionKind {
 
  private:
   static constexpr std::size_t kScore = 0, kGradOfScore = 5;  // of the functions' parameters
+  static constexpr std::size_t kMasks = 8;                    // float32 matrices that a mask may need
 
   // The pairs of blocks that the tables at `first` (masked, then full) name: [batch, head, row,
   // column].
@@ -75,26 +84,92 @@ class Flex : public AttentionKind {
     std::int64_t rows, columns;
   };
   Tensor cover_of(std::size_t first, const Blocks& blocks) {
-    const Tensor cover = scratch_.filled(DType::kUint8, {p_.batches, p_.heads, blocks.rows, blocks.columns},
-                                         Value(std::int64_t{0}));
-    for (const std::size_t table : {first, first + 2}) {
-      if (tables_[table].is_none()) continue;
-      const Tensor counts = scratch_.dense(tables_[table].tensor(), DType::kInt64);
-      const Tensor indices = scratch_.dense(tables_[table + 1].tensor(), DType::kInt64);
+    const Tensor cover = scratch_.make(DType::kUint8, {p_.batches, p_.heads, blocks.rows, blocks.columns});
+    CoverTask task{};
+    task.all_heads = p_.heads;
+    task.rows = blocks.rows;
+    task.columns = blocks.columns;
+    task.cover = cover.data<std::uint8_t>();
+    task.sink = launcher_of(scratch_).sink();
+    std::array<Tensor, 4> lists;
+    for (const std::size_t k : {0u, 1u}) {
+      if (tables_[first + 2 * k].is_none()) continue;
+      Tensor &counts = lists[2 * k], &indices = lists[2 * k + 1];
+      counts = row_major(tables_[first + 2 * k].tensor());
+      indices = row_major(tables_[first + 2 * k + 1].tensor());
       const Extents& sizes = indices.sizes;
       if (sizes.size() != 4 || counts.numel() != sizes[0] * sizes[1] * sizes[2])
         throw KernelError("flex_attention: a block table has other sizes than its counts");
       if (blocks.rows > sizes[2] || (sizes[0] != 1 && sizes[0] < p_.batches) ||
           (sizes[1] != 1 && sizes[1] < p_.heads))
         throw KernelError("flex_attention: the block tables are too small for the queries and keys");
-      launcher_of(scratch_).launch(
-          CoverTask{counts.data<std::int64_t>(), indices.data<std::int64_t>(), sizes[0], sizes[1], sizes[2],
-                    sizes[3], p_.heads, blocks.rows, blocks.columns, cover.data<std::uint8_t>(),
-                    static_cast<std::uint8_t>(table == first ? 1 : 2), launcher_of(scratch_).sink()},
-          p_.batches * p_.heads * blocks.rows, {&counts, &indices, &cover});
+      task.tables[k] = {counts.bytes(),
+                        indices.bytes(),
+                        stored_of(counts.dtype),
+                        stored_of(indices.dtype),
+                        sizes[0],
+                        sizes[1],
+                        sizes[2],
+                        sizes[3]};
     }
+    const auto given = [](const Tensor& tensor) { return tensor.storage == nullptr ? nullptr : &tensor; };
+    launcher_of(scratch_).launch(
+        task, p_.batches * p_.heads * blocks.rows,
+        {&cover, given(lists[0]), given(lists[1]), given(lists[2]), given(lists[3])});
     return cover;
   }
+  Tensor row_major(const Tensor& tensor) { return scratch_.dense(tensor, tensor.dtype); }
+
+  // The mask function of the slab's pairs, some queries at a time: what it computes has the bound
+  // of a slab whose scores are modified.
+  PairBits make_mask(const Slab& slab) {
+    const auto pairs = static_cast<std::int64_t>(score_bytes() / kMasks / sizeof(float));
+    const std::int64_t words = (slab.keys + 31) / 32;
+    PairBits made;
+    for (std::int64_t done = 0; done < slab.queries;) {
+      Slab part = slab;
+      // It is not known yet whether it looks at heads: it is asked for all of them.
+      if (!looks_at_heads_) {
+        part.head = 0;
+        part.heads = p_.heads;
+      } else if (!*looks_at_heads_) {
+        part.heads = 1;
+      }
+      part.query += done;
+      part.queries = std::clamp<std::int64_t>(pairs / std::max<std::int64_t>(part.heads * slab.keys, 1), 1,
+                                              slab.queries - done);
+      const Tensor kept = evaluate_mask(part);
+      Strided strides = strided(kept, Extents{1, part.heads, part.queries, part.keys});
+      if (!looks_at_heads_) looks_at_heads_ = part.heads == 1 || strides.strides[1] != 0;
+      const std::int64_t heads = *looks_at_heads_ ? slab.heads : 1;
+      if (!made.bits) {
+        made.bits = scratch_.make(DType::kInt32, {heads, slab.queries, words});
+        made.of_query = words;
+        made.of_head = *looks_at_heads_ ? slab.queries * words : 0;
+      }
+      PackMaskTask task{};
+      task.mask = static_cast<const std::uint8_t*>(strides.data);
+      if (part.heads > heads) task.mask += slab.head * strides.strides[1];
+      std::copy(strides.strides + 1, strides.strides + 4, task.strides);
+      task.queries = part.queries;
+      task.keys = part.keys;
+      task.words = words;
+      task.bits = reinterpret_cast<std::uint32_t*>(made.bits->bytes()) + done * words;
+      task.bits_of_head = slab.queries * words;
+      launcher_of(scratch_).launch(task, heads * part.queries * words, {&kept, &*made.bits});
+      done += part.queries;
+    }
+    return made;
+  }
+  Tensor evaluate_mask(const Slab& slab) {
+    std::vector<Value> args = positions(slab);
+    append(args, *functions_.mask_captured);
+    const Value kept = tables_.back().as<Function>().call(args);
+    Tensor mask = kept.is<List>() ? kept.items().at(0).tensor() : kept.tensor();
+    if (mask.dtype != DType::kBool) throw KernelError("flex_attention: the mask is not of bool");
+    return mask;
+  }
+
   // Copies a function's result, broadcast; it may be a view of `to`.
   void read_matrix(const Value& value, const Tensor& to) {
     const Tensor& tensor = value.is<List>() ? value.items().at(0).tensor() : value.tensor();
@@ -122,6 +197,13 @@ class Flex : public AttentionKind {
   const AttentionProblem& p_;
   const std::vector<Value>& tables_;
   Functions functions_;
+  // Masks of this batch's slabs that count for all heads.
+  struct Kept {
+    Slab slab;
+    PairBits mask;
+  };
+  std::vector<Kept> kept_;
+  std::optional<bool> looks_at_heads_;  // the mask function
 };
 
 // query, key, value, score_mod, block_mask, scale, kernel_options, score captured, mask captured
@@ -131,16 +213,15 @@ Value flex_attention(KernelCall& call) {
   Scratch scratch(call);
   AttentionProblem p = read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)}, call.real(5));
   Flex kind(scratch, p, call[4].items(), {&call[3], nullptr, &call[7], &call[8]});
-  const Attention::Forward forward = Attention(scratch, p, kind).forward();
-  Tensor out = store_result(call, 0, query.dtype, forward.out.sizes, forward.out);
-  const Tensor ln2 = scratch.filled(DType::kFloat64, {}, Value(kLn2));
-  const Tensor lse = scratch.map<math::Div>(forward.lse, ln2);
-  const Tensor wide = scratch.copied(forward.maximum, DType::kFloat64);
-  const Tensor maximum = scratch.map<math::Div>(wide, ln2);
   const Extents sizes{p.batches, p.heads, p.queries};
-  Tensor lse_out = store_result(call, 1, DType::kFloat32, sizes, lse);
-  Tensor maximum_out = store_result(call, 2, DType::kFloat32, sizes, maximum);
-  return Value::tuple({out, lse_out, maximum_out});
+  const Tensor out = call.make_result(0, query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
+  const Tensor lse = call.make_result(1, DType::kFloat32, sizes);
+  const Tensor maximum = call.make_result(2, DType::kFloat32, sizes);
+  const RowsResult lse_rows(scratch, lse), maximum_rows(scratch, maximum);
+  Attention(scratch, p, kind).forward({out, lse_rows.rows(), maximum_rows.rows(), kLn2});
+  lse_rows.finish();
+  maximum_rows.finish();
+  return Value::tuple({out, lse, maximum});
 }
 
 // query, key, value, out, logsumexp, grad_out, grad_logsumexp, fw_graph, joint_graph, block_mask,
@@ -151,24 +232,19 @@ Value flex_attention_backward(KernelCall& call) {
   Scratch scratch(call);
   AttentionProblem p = read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)}, call.real(10));
   Flex kind(scratch, p, call[9].items(), {&call[7], &call[8], &call[12], &call[13]});
-  const Tensor ln2 = scratch.filled(DType::kFloat64, {}, Value(kLn2));
-  // Units of log 2 and natural ones, in float64, rounded to float32.
-  const auto rescaled = [&](const Tensor& tensor, auto op) {
-    const Tensor wide = scratch.copied(tensor, DType::kFloat64);
-    return scratch.copied(scratch.map<decltype(op)>(wide, ln2), DType::kFloat32);
-  };
   Attention::Saved saved;
-  saved.out = scratch.dense(call.tensor(3), DType::kFloat32);
-  saved.lse = rescaled(scratch.dense(call.tensor(4), DType::kFloat32), math::Mul());
-  saved.grad_out = call[5].is_none() ? scratch.filled(DType::kFloat32, saved.out.sizes, Value(0.0))
-                                     : scratch.dense(call.tensor(5), DType::kFloat32);
-  if (!call[6].is_none())
-    saved.grad_lse = rescaled(scratch.dense(call.tensor(6), DType::kFloat32), math::Div());
-  const Attention::Gradients grads = Attention(scratch, p, kind).backward(saved);
-  return Value::tuple({store_attention(call, 0, query, grads.query),
-                       store_attention(call, 1, call.tensor(1), grads.key),
-                       store_attention(call, 2, call.tensor(2), grads.value),
-                       Value::tuple(std::vector<Value>(call[12].items().size()))});
+  saved.out = call.tensor(3);
+  saved.lse = scratch.dense(call.tensor(4), DType::kFloat32);
+  saved.grad_out =
+      call[5].is_none() ? scratch.filled(DType::kFloat32, saved.out.sizes, Value(0.0)) : call.tensor(5);
+  if (!call[6].is_none()) saved.grad_lse = scratch.dense(call.tensor(6), DType::kFloat32);
+  saved.unit = kLn2;
+  const Attention::Gradients grads{call.make_result(0, query.dtype, query.sizes),
+                                   call.make_result(1, call.tensor(1).dtype, call.tensor(1).sizes),
+                                   call.make_result(2, call.tensor(2).dtype, call.tensor(2).sizes)};
+  Attention(scratch, p, kind).backward(saved, grads);
+  return Value::tuple(
+      {grads.query, grads.key, grads.value, Value::tuple(std::vector<Value>(call[12].items().size()))});
 }
 
 constexpr KernelRow kRows[] = {

@@ -29,45 +29,87 @@ struct Is {
   using Type = Task;
 };
 
-// use(Is<Task>) for the task that makes the product.
-template <Stored kStored, Along kA, Along kB, class Use>
-auto with_tile(const MatmulProblem& p, std::int64_t batches, const Use& use) {
-  using Large = TiledMatmulTask<kStored, kA, kB, 8>;
-  if (p.count_tiles(batches, Large::kTile) >= kMultiprocessors) return use(Is<Large>{});
-  return use(Is<TiledMatmulTask<kStored, kA, kB, 4>>{});
+// The task of the tile that fits: a Family<kEach>.
+template <template <int> class Family, class Use>
+auto with_tile(const MatmulProblem& p, const Use& use) {
+  if (p.count_tiles(Family<8>::kTile) >= kMultiprocessors) return use(Is<Family<8>>{});
+  return use(Is<Family<4>>{});
 }
+
+template <Stored kStored, Along kA, Along kB>
+struct Tiled {
+  template <int kEach>
+  using Task = TiledMatmulTask<kStored, kA, kB, kEach>;
+};
 template <Stored kStored, class Use>
-auto with_layout(const MatmulProblem& p, std::int64_t batches, const Use& use) {
+auto with_layout(const MatmulProblem& p, const Use& use) {
+  constexpr Along kDepth = Along::kDepth, kOther = Along::kOther;
   const bool has_a_rows = p.a.column_stride == 1, has_b_rows = p.b.column_stride == 1;
-  if (has_a_rows && has_b_rows) return with_tile<kStored, Along::kDepth, Along::kOther>(p, batches, use);
+  if (has_a_rows && has_b_rows) return with_tile<Tiled<kStored, kDepth, kOther>::template Task>(p, use);
   if (has_a_rows && p.b.row_stride == 1)
-    return with_tile<kStored, Along::kDepth, Along::kDepth>(p, batches, use);
+    return with_tile<Tiled<kStored, kDepth, kDepth>::template Task>(p, use);
   if (p.a.row_stride == 1 && has_b_rows)
-    return with_tile<kStored, Along::kOther, Along::kOther>(p, batches, use);
+    return with_tile<Tiled<kStored, kOther, kOther>::template Task>(p, use);
   return use(Is<MatmulTask>{});
 }
+
+template <Stored kStored, Along kA>
+struct Covered {
+  template <int kEach>
+  using Task = CoveredMatmulTask<kStored, kA, Along::kOther, kEach>;
+};
+template <Stored kStored, class Use>
+auto with_covered_layout(const MatmulProblem& p, const Use& use) {
+  if (p.b.column_stride == 1 && p.a.column_stride == 1)
+    return with_tile<Covered<kStored, Along::kDepth>::template Task>(p, use);
+  if (p.b.column_stride == 1 && p.a.row_stride == 1)
+    return with_tile<Covered<kStored, Along::kOther>::template Task>(p, use);
+  return use(Is<MatmulTask>{});
+}
+
+// Whether blocks of `extent` cut a dimension where pieces of `step` end.
+bool cuts_between(std::int64_t block, std::int64_t extent, int step) {
+  return block >= extent || block % step == 0;
+}
+// Whether CoveredMatmulTask can make it, but for layout and dtype of b.
+bool is_coverable(const MatmulProblem& p) {
+  using Task = CoveredMatmulTask<Stored::kFloat32, Along::kDepth, Along::kOther, 8>;
+  const bool is_stored =
+      p.c.stored == Stored::kFloat32 ||
+      (!p.accumulates && (p.c.stored == Stored::kBfloat16 || p.c.stored == Stored::kFloat16));
+  return p.a.stored == Stored::kFloat32 && is_stored && p.grouped == GroupedBy::kNothing &&
+         (p.summed.data == nullptr || (cuts_between(p.summed.row_block, p.rows, Task::kTile) &&
+                                       cuts_between(p.summed.column_block, p.depth, Task::kDepth)));
+}
+
+// use(Is<Task>) for the task that makes the product.
 template <class Use>
-auto with_task(const MatmulProblem& p, std::int64_t batches, const Use& use) {
-  const bool is_tiled =
-      p.a.stored == p.b.stored && (p.c.stored == p.a.stored || p.c.stored == Stored::kFloat32) &&
-      p.summed.data == nullptr && !p.accumulates && p.depth <= std::numeric_limits<std::int32_t>::max();
-  if (is_tiled && p.a.stored == Stored::kFloat32) return with_layout<Stored::kFloat32>(p, batches, use);
-  if (is_tiled && p.a.stored == Stored::kBfloat16) return with_layout<Stored::kBfloat16>(p, batches, use);
-  if (is_tiled && p.a.stored == Stored::kFloat16) return with_layout<Stored::kFloat16>(p, batches, use);
+auto with_task(const MatmulProblem& p, const Use& use) {
+  if (p.depth > std::numeric_limits<std::int32_t>::max()) return use(Is<MatmulTask>{});
+  const bool is_whole = p.summed.data == nullptr && !p.accumulates && p.divisors == nullptr;
+  if (is_whole && p.a.stored == p.b.stored && (p.c.stored == p.a.stored || p.c.stored == Stored::kFloat32)) {
+    if (p.a.stored == Stored::kFloat32) return with_layout<Stored::kFloat32>(p, use);
+    if (p.a.stored == Stored::kBfloat16) return with_layout<Stored::kBfloat16>(p, use);
+    if (p.a.stored == Stored::kFloat16) return with_layout<Stored::kFloat16>(p, use);
+  }
+  if (is_coverable(p)) {
+    if (p.b.stored == Stored::kFloat32) return with_covered_layout<Stored::kFloat32>(p, use);
+    if (p.b.stored == Stored::kBfloat16) return with_covered_layout<Stored::kBfloat16>(p, use);
+  }
   return use(Is<MatmulTask>{});
 }
 
 }  // namespace
 
-TaskKind kind_of_product(const MatmulProblem& problem, std::int64_t batches) {
-  return with_task(problem, batches, [](auto is) { return kind_of<typename decltype(is)::Type>; });
+TaskKind kind_of_product(const MatmulProblem& problem) {
+  return with_task(problem, [](auto is) { return kind_of<typename decltype(is)::Type>; });
 }
 
-void launch_product(Launcher& launcher, const MatmulProblem& problem, std::int64_t batches,
+void launch_product(Launcher& launcher, const MatmulProblem& problem,
                     std::initializer_list<const Tensor*> tensors) {
-  with_task(problem, batches, [&](auto is) {
+  with_task(problem, [&](auto is) {
     using Task = typename decltype(is)::Type;
-    launcher.launch(Task{problem}, problem.count_tiles(batches, Task::kTile), tensors);
+    launcher.launch(Task{problem}, problem.count_tiles(Task::kTile), tensors);
   });
 }
 
@@ -90,10 +132,11 @@ void multiply_by_ours(Launcher& launcher, const Operands& of) {
     task.a = matrix_place(of.a);
     task.b = matrix_place(of.b);
     task.c = matrix_place(of.out);
+    task.batches = batches;
     task.rows = rows;
     task.columns = columns;
     task.depth = depth;
-    return launch_product(launcher, task, batches, {&of.a, &of.b, &of.out});
+    return launch_product(launcher, task, {&of.a, &of.b, &of.out});
   }
   with_real(of.a.dtype, [&](auto zero) {
     using C = decltype(zero);
@@ -282,19 +325,20 @@ Value grouped_mm(KernelCall& call) {
   task.a = matrix_place(a);
   task.b = matrix_place(b);
   task.c = matrix_place(out);
+  task.batches = layout.groups;
   task.rows = a.sizes[a.rank() - 2];
   task.columns = b.sizes.back();
   task.depth = a.sizes.back();
   task.grouped = layout.by;
   Launcher& launcher = launcher_of(call);
   if (layout.by == GroupedBy::kNothing) {
-    launch_product(launcher, task, layout.groups, {&a, &b, &out});
+    launch_product(launcher, task, {&a, &b, &out});
     return out;
   }
   const Tensor ends = scratch.dense(call.tensor(2), DType::kInt64);
   task.ends = ends.data<std::int64_t>();
   launcher.launch(CheckOffsetsTask{task.ends, layout.groups, layout.limit, launcher.sink()}, 1, {&ends});
-  launch_product(launcher, task, layout.groups, {&a, &b, &out, &ends});
+  launch_product(launcher, task, {&a, &b, &out, &ends});
   return out;
 }
 

@@ -159,34 +159,54 @@ TEST_CASE("the kernel of a product follows from layout, dtype and number of tile
   const std::int64_t n = 1024;  // 64 tiles of 128
   p.rows = p.columns = p.depth = n;
   p.a = p.b = p.c = {nullptr, n, 1, 0, 1, Stored::kBfloat16};
-  CHECK(device::kind_of_product(p, 1) == TaskKind::kMatmulBfloat16NN4);
-  CHECK(device::kind_of_product(p, 3) == TaskKind::kMatmulBfloat16NN8);
+  const auto kind = [&](std::int64_t batches) {
+    p.batches = batches;
+    return device::kind_of_product(p);
+  };
+  CHECK(kind(1) == TaskKind::kMatmulBfloat16NN4);
+  CHECK(kind(3) == TaskKind::kMatmulBfloat16NN8);
   p.c.stored = Stored::kFloat32;
-  CHECK(device::kind_of_product(p, 3) == TaskKind::kMatmulBfloat16NN8);
+  CHECK(kind(3) == TaskKind::kMatmulBfloat16NN8);
   p.b.row_stride = 1;
   p.b.column_stride = n;
-  CHECK(device::kind_of_product(p, 3) == TaskKind::kMatmulBfloat16NT8);
+  CHECK(kind(3) == TaskKind::kMatmulBfloat16NT8);
   std::swap(p.a, p.b);
   p.a.stored = p.b.stored = Stored::kFloat16;
-  CHECK(device::kind_of_product(p, 3) == TaskKind::kMatmulFloat16TN8);
+  CHECK(kind(3) == TaskKind::kMatmulFloat16TN8);
   p.a.stored = p.b.stored = Stored::kFloat32;
-  CHECK(device::kind_of_product(p, 1) == TaskKind::kMatmulFloat32TN4);
+  CHECK(kind(1) == TaskKind::kMatmulFloat32TN4);
   // What only the general kernel takes.
   const auto is_general = [&](auto change) {
     device::MatmulProblem changed = p;
+    changed.batches = 3;
     change(changed);
-    return device::kind_of_product(changed, 3) == TaskKind::kMatmul;
+    return device::kind_of_product(changed) == TaskKind::kMatmul;
   };
   const std::uint8_t block = 1;
   CHECK_FALSE(is_general([](auto&) {}));
-  CHECK(is_general([](auto& q) { q.accumulates = true; }));
-  CHECK(is_general([&](auto& q) { q.summed.data = &block; }));
   CHECK_FALSE(is_general([&](auto& q) { q.wanted.data = &block; }));
   CHECK(is_general([](auto& q) { q.a.stored = Stored::kBfloat16; }));
-  CHECK(is_general([](auto& q) { q.c.stored = Stored::kBfloat16; }));
+  CHECK(is_general([](auto& q) { q.c.stored = Stored::kFloat64; }));
   CHECK(is_general([](auto& q) { q.b = q.a; }));
   CHECK(is_general([](auto& q) { q.a.row_stride = 2; }));
   CHECK(is_general([](auto& q) { q.depth = std::int64_t{1} << 31; }));
+  // Chains that leave blocks out, sums that are added to or divided: a is of float32.
+  p.b.stored = Stored::kBfloat16;
+  p.accumulates = true;
+  CHECK(kind(1) == TaskKind::kCoveredBfloat16TN4);
+  p.accumulates = false;
+  p.summed = {&block, 128, 128, 8, 1, 64};
+  p.c.stored = Stored::kFloat16;
+  CHECK(kind(3) == TaskKind::kCoveredBfloat16TN8);
+  p.a.row_stride = n;
+  p.a.column_stride = 1;
+  p.b.stored = Stored::kFloat32;
+  CHECK(kind(3) == TaskKind::kCoveredFloat32NN8);
+  CHECK(is_general([](auto& q) { q.accumulates = true; }));  // to float16
+  CHECK(is_general([](auto& q) { q.a.stored = Stored::kBfloat16; }));
+  CHECK(is_general([](auto& q) { q.summed.row_block = 64; }));
+  CHECK(is_general([](auto& q) { q.summed.column_block = 40; }));
+  CHECK_FALSE(is_general([](auto& q) { q.summed.row_block = q.summed.column_block = 1025; }));
 }
 
 TEST_CASE("grouped products of every layout") {

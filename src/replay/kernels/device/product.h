@@ -10,10 +10,10 @@ namespace epweave::replay::device {
 MatrixPlace matrix_place(const Tensor& tensor, std::int64_t share = 1);
 
 // Which kernel makes it. All give the same bits.
-TaskKind kind_of_product(const MatmulProblem& problem, std::int64_t batches);
+TaskKind kind_of_product(const MatmulProblem& problem);
 
 // `tensors`: all that it reads and writes.
-void launch_product(Launcher& launcher, const MatmulProblem& problem, std::int64_t batches,
+void launch_product(Launcher& launcher, const MatmulProblem& problem,
                     std::initializer_list<const Tensor*> tensors);
 
 }  // namespace epweave::replay::device

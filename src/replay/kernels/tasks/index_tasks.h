@@ -265,32 +265,42 @@ struct LossBackwardTask {
 // ---- block tables -------------------------------------------------------------------------
 
 // The pairs of blocks that attention looks at: 0 not at all, 1 masked, 2 all of it.
-// cover[(row, block of keys)] from the lists of one table; rows are (batch, head, block of
-// queries). Index: the row.
+// cover[(row, column)] from the lists of two tables, of masked blocks and of full ones; rows are
+// (batch, head, block). Index: the row.
+struct BlockTable {
+  const void *counts, *indices;  // [batch, head, row], [batch, head, row, width]; null: none
+  Stored counts_stored, indices_stored;
+  std::int64_t batches, heads, rows, width;  // batch and head may be 1 for all
+};
 struct CoverTask {
-  const std::int64_t* counts;
-  const std::int64_t* indices;
-  std::int64_t batches, heads, q_blocks, width;  // of the table; batch and head may be 1 for all
-  std::int64_t all_heads, used_q_blocks, k_blocks;
+  BlockTable tables[2];
+  std::int64_t all_heads, rows, columns;
   std::uint8_t* cover;
-  std::uint8_t mark;
   FaultSink sink;
 
   EPWEAVE_HD void run(std::int64_t row) const {
-    const std::int64_t q = row % used_q_blocks, h = row / used_q_blocks % all_heads,
-                       b = row / used_q_blocks / all_heads;
-    const std::int64_t list = ((batches == 1 ? 0 : b) * heads + (heads == 1 ? 0 : h)) * q_blocks + q;
-    std::int64_t count = counts[list];
-    if (count < 0 || count > width) {
-      sink.raise(FaultCode::kBlock, count, width + 1);
+    for (std::int64_t k = 0; k < columns; ++k) cover[row * columns + k] = 0;
+    for (int table = 0; table < 2; ++table)
+      if (tables[table].indices != nullptr) mark(row, tables[table], static_cast<std::uint8_t>(table + 1));
+  }
+
+ private:
+  EPWEAVE_HD void mark(std::int64_t row, const BlockTable& table, std::uint8_t value) const {
+    const std::int64_t q = row % rows, h = row / rows % all_heads, b = row / rows / all_heads;
+    const std::int64_t list =
+        ((table.batches == 1 ? 0 : b) * table.heads + (table.heads == 1 ? 0 : h)) * table.rows + q;
+    auto count = math::load_element<std::int64_t>(table.counts, table.counts_stored, list);
+    if (count < 0 || count > table.width) {
+      sink.raise(FaultCode::kBlock, count, table.width + 1);
       count = 0;
     }
     for (std::int64_t k = 0; k < count; ++k) {
-      const std::int64_t block = indices[list * width + k];
-      if (block < 0 || block >= k_blocks) return sink.raise(FaultCode::kBlock, block, k_blocks);
-      std::uint8_t& at = cover[row * k_blocks + block];
+      const auto block =
+          math::load_element<std::int64_t>(table.indices, table.indices_stored, list * table.width + k);
+      if (block < 0 || block >= columns) return sink.raise(FaultCode::kBlock, block, columns);
+      std::uint8_t& at = cover[row * columns + block];
       if (at != 0) return sink.raise(FaultCode::kTwice, block, 0);
-      at = mark;
+      at = value;
     }
   }
 };
@@ -317,29 +327,6 @@ struct CausalCoverTask {
     const std::int64_t k = i % k_blocks, q = i / k_blocks % q_blocks;
     const std::int64_t end = (q + 1) * q_block;
     cover[i] = k * k_block <= (end < queries ? end : queries) - 1 ? 1 : 0;
-  }
-};
-// Scores of pairs that are not looked at, or that the mask drops, become -inf. Queries count from
-// `first_query`, which begins a block, or all lie inside one. Index: (head, query, key).
-struct MaskScoresTask {
-  float* scores;
-  std::int64_t queries, keys, first_query;
-  const std::uint8_t* cover;  // [head, q block, k block], from the block of the first query on
-  std::int64_t q_block, k_block, q_blocks, k_blocks;
-  const void* mask;              // bool; null: none
-  std::int64_t mask_strides[3];  // over head, query, key
-  bool is_causal;
-
-  EPWEAVE_HD void run(std::int64_t i) const {
-    const std::int64_t k = i % keys, q = i / keys % queries, head = i / keys / queries;
-    const std::uint8_t state = cover[(head * q_blocks + q / q_block) * k_blocks + k / k_block];
-    bool is_kept = state != 0;
-    if (state == 1 && mask != nullptr) {
-      const std::int64_t at = head * mask_strides[0] + q * mask_strides[1] + k * mask_strides[2];
-      is_kept = static_cast<const std::uint8_t*>(mask)[at] != 0;
-    }
-    if (is_causal && k > first_query + q) is_kept = false;
-    if (!is_kept) scores[i] = -math::infinity<float>();
   }
 };
 

@@ -54,15 +54,16 @@ struct Cover {
   }
 };
 
-// c = a b, or c += a b (c float32 then), for every batch.
+// c = a b, or c += a b (c float32 then), or c = (a b) / the row's divisor, for every batch.
 struct MatmulProblem {
   MatrixPlace a, b, c;
-  std::int64_t rows, columns, depth;
+  std::int64_t batches, rows, columns, depth;
   Cover summed;  // blocks of (row, reduced index): the others are left out of the chains
   Cover wanted;  // blocks of c: what the others hold afterwards does not matter
   const std::int64_t* ends;
   GroupedBy grouped;
   bool accumulates;
+  const float* divisors;  // [batch, row]; null: none
 
   // What one block of threads computes: rows row .. and columns column .., a tile of them at most.
   struct Part {
@@ -70,8 +71,12 @@ struct MatmulProblem {
     std::int64_t row, row_end, column, column_end, first, end;
   };
 
+  EPWEAVE_HD float divided(std::int64_t batch, std::int64_t row, float value) const {
+    return divisors == nullptr ? value : value / divisors[batch * rows + row];
+  }
+
   // Tiles of `tile` x `tile` elements in all batches: the number of blocks of threads.
-  EPWEAVE_HD std::int64_t count_tiles(std::int64_t batches, int tile) const {
+  EPWEAVE_HD std::int64_t count_tiles(int tile) const {
     return batches * tiles(rows, tile) * tiles(columns, tile);
   }
 
@@ -134,6 +139,8 @@ struct MatmulTask {
     float c[kRows][kColumns];
   };
 
+  EPWEAVE_HD Part part_of(std::uint32_t block) const { return problem.part_of(block, kTile); }
+  EPWEAVE_HD bool has_work(const Part& part) const { return problem.has_work(part, kTile); }
   EPWEAVE_HD static std::int64_t chunks(const Part& part) {
     return (part.end - part.first + kDepth - 1) / kDepth;
   }
@@ -176,7 +183,8 @@ struct MatmulTask {
       for (int j = 0; j < kColumns; ++j) {
         const std::int64_t row = row_of(part, thread, i), column = column_of(part, thread, j);
         if (row < part.row_end && column < part.column_end)
-          math::store_element(c.data, c.stored, c.at(part.batch, row, column), r.c[i][j]);
+          math::store_element(c.data, c.stored, c.at(part.batch, row, column),
+                              problem.divided(part.batch, row, r.c[i][j]));
       }
     }
   }

@@ -1,10 +1,11 @@
 // All kernels of the device, by number: what the host names when it launches one.
 #pragma once
 
+#include "replay/kernels/tasks/attention_tasks.h"
+#include "replay/kernels/tasks/covered_matmul_task.h"
 #include "replay/kernels/tasks/index_tasks.h"
 #include "replay/kernels/tasks/rearrange_tasks.h"
 #include "replay/kernels/tasks/row_tasks.h"
-#include "replay/kernels/tasks/tiled_matmul_task.h"
 
 namespace epweave::replay::tasks {
 
@@ -88,6 +89,7 @@ namespace epweave::replay::tasks {
   X(CompareCover, CompareCoverTask) \
   X(CausalCover, CausalCoverTask) \
   X(MaskScores, MaskScoresTask) \
+  X(PackMask, PackMaskTask) \
   X(Reduce, ReduceTask) \
   X(DotDouble, DotTask<double>) \
   X(DotInt, DotTask<std::int64_t>)
@@ -101,11 +103,21 @@ namespace epweave::replay::tasks {
   X(Name##NN4, TiledMatmulTask<kStored, Along::kDepth, Along::kOther, 4>) \
   X(Name##NT4, TiledMatmulTask<kStored, Along::kDepth, Along::kDepth, 4>) \
   X(Name##TN4, TiledMatmulTask<kStored, Along::kOther, Along::kOther, 4>)
+#define EPWEAVE_COVERED_MATMULS(X, Name, kStored) \
+  X(Name##NN8, CoveredMatmulTask<kStored, Along::kDepth, Along::kOther, 8>) \
+  X(Name##TN8, CoveredMatmulTask<kStored, Along::kOther, Along::kOther, 8>) \
+  X(Name##NN4, CoveredMatmulTask<kStored, Along::kDepth, Along::kOther, 4>) \
+  X(Name##TN4, CoveredMatmulTask<kStored, Along::kOther, Along::kOther, 4>)
 #define EPWEAVE_DEVICE_BLOCK_TASKS(X) \
   X(Matmul, MatmulTask) \
   EPWEAVE_TILED_MATMULS(X, MatmulFloat32, Stored::kFloat32) \
   EPWEAVE_TILED_MATMULS(X, MatmulBfloat16, Stored::kBfloat16) \
-  EPWEAVE_TILED_MATMULS(X, MatmulFloat16, Stored::kFloat16)
+  EPWEAVE_TILED_MATMULS(X, MatmulFloat16, Stored::kFloat16) \
+  EPWEAVE_COVERED_MATMULS(X, CoveredFloat32, Stored::kFloat32) \
+  EPWEAVE_COVERED_MATMULS(X, CoveredBfloat16, Stored::kBfloat16) \
+  X(Weigh, WeighTask) \
+  X(WeighBackward, WeighBackwardTask) \
+  X(Delta, DeltaTask)
 // clang-format on
 
 enum class TaskKind : std::uint16_t {

@@ -24,106 +24,22 @@ struct StoredAs<Stored::kFloat32> {
   using Type = float;
 };
 
-// c = a b. a and b are of dtype kStored, c of the same or of float32. Nothing is left out of the
-// chains (`summed` is null), c is not added to (`accumulates` is false), the depth is below 2^31.
-template <Stored kStored, Along kA, Along kB, int kEach>
-struct TiledMatmulTask {
+// What a tile and a chunk are, and which elements of them are whose.
+template <int kEach>
+struct TileShape {
   static constexpr int kThreads = 256, kTile = 16 * kEach, kDepth = 16;
-  static constexpr int kBlocks = 2;  // that a multiprocessor holds at least: 128 registers a thread
-  static constexpr int kPhases = 1;
   static constexpr int kLoads =
       kTile * kDepth / kThreads;  // elements of a chunk's operand that a thread loads
 
   static constexpr std::size_t kHeld = kLoads, kSide = kEach;
 
-  MatmulProblem problem;
-
-  using Part = MatmulProblem::Part;
-  using Element = typename StoredAs<kStored>::Type;
   // Read by 16 bytes.
   struct alignas(16) Four {
     float at[4];
   };
   // The last four of a row are unused: so the threads that write a column hit few banks twice.
   using Rows = Four[kDepth][kSide * 4 + 1];
-  struct Shared {
-    Rows a[2], b[2];
-  };
-  struct Registers {
-    float c[kSide][kSide];
-    std::int64_t a, b;  // the thread's first element of the next chunk
-    int rows, columns;  // of the matrices from there on, at most the tile's
-    int depth;          // steps that are left, with those of the chunk
-  };
 
-  EPWEAVE_HD static int chunks(const Part& part) {
-    return static_cast<int>((part.end - part.first + kDepth - 1) / kDepth);
-  }
-  EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
-
-  EPWEAVE_HD void start(const Part& part, int thread, Shared& shared, Registers& r) const {
-    r.a =
-        problem.a.at(part.batch, part.row + Loads<kA>::other(thread), part.first + Loads<kA>::depth(thread));
-    r.b = problem.b.at(part.batch, part.first + Loads<kB>::depth(thread),
-                       part.column + Loads<kB>::other(thread));
-    r.rows = limit(part.row_end - part.row) - Loads<kA>::other(thread);
-    r.columns = limit(part.column_end - part.column) - Loads<kB>::other(thread);
-    r.depth = static_cast<int>(part.end - part.first);
-    Element first[kHeld];
-    fetch_a(r.depth, thread, r, first);
-    Loads<kA>::put(thread, first, shared.a[0]);
-    fetch_b(r.depth, thread, r, first);
-    Loads<kB>::put(thread, first, shared.b[0]);
-    EPWEAVE_UNROLL_ON_GPU
-    for (int i = 0; i < kEach; ++i) {
-      EPWEAVE_UNROLL_ON_GPU
-      for (int j = 0; j < kEach; ++j) r.c[i][j] = 0.0f;
-    }
-  }
-
-  template <int>
-  EPWEAVE_HD void phase(const Part&, int chunk, int thread, Shared& shared, Registers& r) const {
-    const int buffer = chunk % 2;
-    const Rows &a = shared.a[buffer], &b = shared.b[buffer];
-    if (r.depth < kDepth) {  // the last chunk
-      EPWEAVE_NO_UNROLL
-      for (int step = 0; step < r.depth; ++step) multiply(thread, a[step], b[step], r);
-      return;
-    }
-    r.depth -= kDepth;
-    // One operand after the other: both at once would need too many registers. Behind the last
-    // chunk these are zeros that no one reads.
-    Element next[kHeld];
-    fetch_a(r.depth, thread, r, next);
-    EPWEAVE_UNROLL_ON_GPU
-    for (int step = 0; step < kDepth / 2; ++step) multiply(thread, a[step], b[step], r);
-    Loads<kA>::put(thread, next, shared.a[1 - buffer]);
-    fetch_b(r.depth, thread, r, next);
-    EPWEAVE_UNROLL_ON_GPU
-    for (int step = kDepth / 2; step < kDepth; ++step) multiply(thread, a[step], b[step], r);
-    Loads<kB>::put(thread, next, shared.b[1 - buffer]);
-  }
-
-  EPWEAVE_HD void store(const Part& part, int thread, const Registers& r) const {
-    const std::int64_t row = part.row + first_row(thread), column = part.column + first_column(thread);
-    const int rows = limit(part.row_end - row), columns = limit(part.column_end - column);
-    const std::int64_t first = problem.c.at(part.batch, row, column);
-    EPWEAVE_UNROLL_ON_GPU
-    for (int i = 0; i < kEach; ++i) {
-      EPWEAVE_UNROLL_ON_GPU
-      for (int j = 0; j < kEach; ++j) {
-        if (row_of(i) >= rows || column_of(j) >= columns) continue;
-        const std::int64_t at =
-            first + row_of(i) * problem.c.row_stride + column_of(j) * problem.c.column_stride;
-        if (kStored == Stored::kFloat32 || problem.c.stored == Stored::kFloat32)
-          static_cast<float*>(problem.c.data)[at] = r.c[i][j];
-        else
-          math::store_element(problem.c.data, kStored, at, r.c[i][j]);
-      }
-    }
-  }
-
- private:
   // Of numbers that are not negative: shifts, where signed division is more.
   EPWEAVE_HD static int quotient(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
@@ -131,77 +47,8 @@ struct TiledMatmulTask {
   EPWEAVE_HD static int remainder(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) % static_cast<unsigned>(b));
   }
-
-  // Which elements of a chunk a thread loads: kLoads of them that lie side by side.
-  template <Along kAlong>
-  struct Loads {
-    static constexpr bool kByDepth = kAlong == Along::kDepth;
-    static constexpr int kThreadsPerLine = (kByDepth ? TiledMatmulTask::kDepth : kTile) / kLoads;
-    // 16 bytes at once, or 8, where they lie so.
-    static constexpr std::size_t kBytes = kHeld * sizeof(Element) < 16 ? kHeld * sizeof(Element) : 16;
-    struct alignas(kBytes) Vector {
-      Element at[kBytes / sizeof(Element)];
-    };
-    static constexpr int kInVector = kBytes / sizeof(Element);
-
-    EPWEAVE_HD static int other(int thread) {
-      return kByDepth ? quotient(thread, kThreadsPerLine) : remainder(thread, kThreadsPerLine) * kLoads;
-    }
-    EPWEAVE_HD static int depth(int thread) {
-      return kByDepth ? remainder(thread, kThreadsPerLine) * kLoads : quotient(thread, kThreadsPerLine);
-    }
-
-    // What lies beyond `others` and `depths` elements from the first one on is not inside.
-    EPWEAVE_HD static void fetch(const void* data, std::int64_t at, int others, int depths,
-                                 Element (&to)[kHeld]) {
-      const int left = kByDepth ? depths : others;
-      const bool has_line = (kByDepth ? others : depths) > 0;
-      const auto* from = static_cast<const Element*>(data) + (has_line ? at : 0);
-      if (has_line && left >= kLoads && reinterpret_cast<std::uintptr_t>(from) % kBytes == 0) {
-        EPWEAVE_UNROLL_ON_GPU
-        for (int p = 0; p < kLoads; p += kInVector) {
-          const Vector vector = *reinterpret_cast<const Vector*>(from + p);
-          EPWEAVE_UNROLL_ON_GPU
-          for (int q = 0; q < kInVector; ++q) to[p + q] = vector.at[q];
-        }
-        return;
-      }
-      EPWEAVE_UNROLL_ON_GPU
-      for (int p = 0; p < kLoads; ++p) to[p] = has_line && p < left ? from[p] : Element(0);
-    }
-    EPWEAVE_HD static void put(int thread, const Element (&from)[kHeld], Rows& to) {
-      const int row = depth(thread), column = other(thread);
-      if constexpr (kByDepth) {
-        EPWEAVE_UNROLL_ON_GPU
-        for (int p = 0; p < kLoads; ++p)
-          to[row + p][quotient(column, 4)].at[remainder(column, 4)] =
-              math::load_element<float>(&from[p], kStored, 0);
-      } else {
-        EPWEAVE_UNROLL_ON_GPU
-        for (int p = 0; p < kLoads; p += 4) {
-          Four four;
-          EPWEAVE_UNROLL_ON_GPU
-          for (int q = 0; q < 4; ++q) four.at[q] = math::load_element<float>(&from[p + q], kStored, 0);
-          to[row][quotient(column, 4) + p / 4] = four;
-        }
-      }
-    }
-  };
-
   EPWEAVE_HD static int limit(std::int64_t extent) {
     return extent < kTile ? static_cast<int>(extent) : kTile;
-  }
-
-  // `depth`: steps that are left, with those of the chunk.
-  EPWEAVE_HD void fetch_a(int depth, int thread, Registers& r, Element (&to)[kHeld]) const {
-    const MatrixPlace& a = problem.a;
-    Loads<kA>::fetch(a.data, r.a, r.rows, depth - Loads<kA>::depth(thread), to);
-    r.a += kDepth * (kA == Along::kDepth ? 1 : a.column_stride);
-  }
-  EPWEAVE_HD void fetch_b(int depth, int thread, Registers& r, Element (&to)[kHeld]) const {
-    const MatrixPlace& b = problem.b;
-    Loads<kB>::fetch(b.data, r.b, r.columns, depth - Loads<kB>::depth(thread), to);
-    r.b += kDepth * (kB == Along::kDepth ? 1 : b.row_stride);
   }
 
   // A warp makes 4 kEach rows and 8 kEach columns, and reads shared memory at 4 and 8 places in a
@@ -216,7 +63,7 @@ struct TiledMatmulTask {
   EPWEAVE_HD static constexpr int row_of(int i) { return i / 4 * 16 + i % 4; }
   EPWEAVE_HD static constexpr int column_of(int j) { return j / 4 * 32 + j % 4; }
 
-  EPWEAVE_HD static void multiply(int thread, const Four* a, const Four* b, Registers& r) {
+  EPWEAVE_HD static void multiply(int thread, const Four* a, const Four* b, float (&c)[kSide][kSide]) {
     float x[kSide], y[kSide];
     EPWEAVE_UNROLL_ON_GPU
     for (int i = 0; i < kEach; i += 4) {
@@ -231,8 +78,179 @@ struct TiledMatmulTask {
     EPWEAVE_UNROLL_ON_GPU
     for (int i = 0; i < kEach; ++i) {
       EPWEAVE_UNROLL_ON_GPU
-      for (int j = 0; j < kEach; ++j) r.c[i][j] = math::fma(x[i], y[j], r.c[i][j]);
+      for (int j = 0; j < kEach; ++j) c[i][j] = math::fma(x[i], y[j], c[i][j]);
     }
+  }
+};
+
+// Which elements of a chunk a thread loads: kLoads of them that lie side by side.
+template <Stored kStored, Along kAlong, int kEach>
+struct TileLoads : TileShape<kEach> {
+  using Tile = TileShape<kEach>;
+  using Tile::kHeld, Tile::kLoads, Tile::kTile, Tile::quotient, Tile::remainder;
+  using Four = typename Tile::Four;
+  using Rows = typename Tile::Rows;
+  using Element = typename StoredAs<kStored>::Type;
+  static constexpr bool kByDepth = kAlong == Along::kDepth;
+  static constexpr int kThreadsPerLine = (kByDepth ? Tile::kDepth : kTile) / kLoads;
+  // 16 bytes at once, or 8, where they lie so.
+  static constexpr std::size_t kBytes = kHeld * sizeof(Element) < 16 ? kHeld * sizeof(Element) : 16;
+  struct alignas(kBytes) Vector {
+    Element at[kBytes / sizeof(Element)];
+  };
+  static constexpr int kInVector = kBytes / sizeof(Element);
+
+  EPWEAVE_HD static int other(int thread) {
+    return kByDepth ? quotient(thread, kThreadsPerLine) : remainder(thread, kThreadsPerLine) * kLoads;
+  }
+  EPWEAVE_HD static int depth(int thread) {
+    return kByDepth ? remainder(thread, kThreadsPerLine) * kLoads : quotient(thread, kThreadsPerLine);
+  }
+
+  // What lies beyond `others` and `depths` elements from the first one on is not inside.
+  EPWEAVE_HD static void fetch(const void* data, std::int64_t at, int others, int depths,
+                               Element (&to)[kHeld]) {
+    const int left = kByDepth ? depths : others;
+    const bool has_line = (kByDepth ? others : depths) > 0;
+    const auto* from = static_cast<const Element*>(data) + (has_line ? at : 0);
+    if (has_line && left >= kLoads && reinterpret_cast<std::uintptr_t>(from) % kBytes == 0) {
+      EPWEAVE_UNROLL_ON_GPU
+      for (int p = 0; p < kLoads; p += kInVector) {
+        const Vector vector = *reinterpret_cast<const Vector*>(from + p);
+        EPWEAVE_UNROLL_ON_GPU
+        for (int q = 0; q < kInVector; ++q) to[p + q] = vector.at[q];
+      }
+      return;
+    }
+    EPWEAVE_UNROLL_ON_GPU
+    for (int p = 0; p < kLoads; ++p) to[p] = has_line && p < left ? from[p] : Element(0);
+  }
+  EPWEAVE_HD static void put(int thread, const Element (&from)[kHeld], Rows& to) {
+    const int row = depth(thread), column = other(thread);
+    if constexpr (kByDepth) {
+      EPWEAVE_UNROLL_ON_GPU
+      for (int p = 0; p < kLoads; ++p)
+        to[row + p][quotient(column, 4)].at[remainder(column, 4)] =
+            math::load_element<float>(&from[p], kStored, 0);
+    } else {
+      EPWEAVE_UNROLL_ON_GPU
+      for (int p = 0; p < kLoads; p += 4) {
+        Four four;
+        EPWEAVE_UNROLL_ON_GPU
+        for (int q = 0; q < 4; ++q) four.at[q] = math::load_element<float>(&from[p + q], kStored, 0);
+        to[row][quotient(column, 4) + p / 4] = four;
+      }
+    }
+  }
+};
+
+// c = a b. a and b are of dtype kStored, c of the same or of float32. Nothing is left out of the
+// chains (`summed` is null), c is not added to (`accumulates` is false) nor divided, the depth is
+// below 2^31.
+template <Stored kStored, Along kA, Along kB, int kEach>
+struct TiledMatmulTask {
+  using Tile = TileShape<kEach>;
+  static constexpr int kThreads = Tile::kThreads, kTile = Tile::kTile, kDepth = Tile::kDepth;
+  static constexpr std::size_t kHeld = Tile::kHeld, kSide = Tile::kSide;
+  static constexpr int kBlocks = 2;  // that a multiprocessor holds at least: 128 registers a thread
+  static constexpr int kPhases = 1;
+
+  MatmulProblem problem;
+
+  using Part = MatmulProblem::Part;
+  using Element = typename StoredAs<kStored>::Type;
+  using Rows = typename Tile::Rows;
+  using LoadsA = TileLoads<kStored, kA, kEach>;
+  using LoadsB = TileLoads<kStored, kB, kEach>;
+  struct Shared {
+    Rows a[2], b[2];
+  };
+  struct Registers {
+    float c[kSide][kSide];
+    std::int64_t a, b;  // the thread's first element of the next chunk
+    int rows, columns;  // of the matrices from there on, at most the tile's
+    int depth;          // steps that are left, with those of the chunk
+  };
+
+  EPWEAVE_HD Part part_of(std::uint32_t block) const { return problem.part_of(block, kTile); }
+  EPWEAVE_HD bool has_work(const Part& part) const { return problem.has_work(part, kTile); }
+  EPWEAVE_HD static int chunks(const Part& part) {
+    return static_cast<int>((part.end - part.first + kDepth - 1) / kDepth);
+  }
+  EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
+
+  EPWEAVE_HD void start(const Part& part, int thread, Shared& shared, Registers& r) const {
+    r.a = problem.a.at(part.batch, part.row + LoadsA::other(thread), part.first + LoadsA::depth(thread));
+    r.b = problem.b.at(part.batch, part.first + LoadsB::depth(thread), part.column + LoadsB::other(thread));
+    r.rows = Tile::limit(part.row_end - part.row) - LoadsA::other(thread);
+    r.columns = Tile::limit(part.column_end - part.column) - LoadsB::other(thread);
+    r.depth = static_cast<int>(part.end - part.first);
+    Element first[kHeld];
+    fetch_a(r.depth, thread, r, first);
+    LoadsA::put(thread, first, shared.a[0]);
+    fetch_b(r.depth, thread, r, first);
+    LoadsB::put(thread, first, shared.b[0]);
+    EPWEAVE_UNROLL_ON_GPU
+    for (int i = 0; i < kEach; ++i) {
+      EPWEAVE_UNROLL_ON_GPU
+      for (int j = 0; j < kEach; ++j) r.c[i][j] = 0.0f;
+    }
+  }
+
+  template <int>
+  EPWEAVE_HD void phase(const Part&, int chunk, int thread, Shared& shared, Registers& r) const {
+    const int buffer = chunk % 2;
+    const Rows &a = shared.a[buffer], &b = shared.b[buffer];
+    if (r.depth < kDepth) {  // the last chunk
+      EPWEAVE_NO_UNROLL
+      for (int step = 0; step < r.depth; ++step) Tile::multiply(thread, a[step], b[step], r.c);
+      return;
+    }
+    r.depth -= kDepth;
+    // One operand after the other: both at once would need too many registers. Behind the last
+    // chunk these are zeros that no one reads.
+    Element next[kHeld];
+    fetch_a(r.depth, thread, r, next);
+    EPWEAVE_UNROLL_ON_GPU
+    for (int step = 0; step < kDepth / 2; ++step) Tile::multiply(thread, a[step], b[step], r.c);
+    LoadsA::put(thread, next, shared.a[1 - buffer]);
+    fetch_b(r.depth, thread, r, next);
+    EPWEAVE_UNROLL_ON_GPU
+    for (int step = kDepth / 2; step < kDepth; ++step) Tile::multiply(thread, a[step], b[step], r.c);
+    LoadsB::put(thread, next, shared.b[1 - buffer]);
+  }
+
+  EPWEAVE_HD void store(const Part& part, int thread, const Registers& r) const {
+    const std::int64_t row = part.row + Tile::first_row(thread),
+                       column = part.column + Tile::first_column(thread);
+    const int rows = Tile::limit(part.row_end - row), columns = Tile::limit(part.column_end - column);
+    const std::int64_t first = problem.c.at(part.batch, row, column);
+    EPWEAVE_UNROLL_ON_GPU
+    for (int i = 0; i < kEach; ++i) {
+      EPWEAVE_UNROLL_ON_GPU
+      for (int j = 0; j < kEach; ++j) {
+        if (Tile::row_of(i) >= rows || Tile::column_of(j) >= columns) continue;
+        const std::int64_t at =
+            first + Tile::row_of(i) * problem.c.row_stride + Tile::column_of(j) * problem.c.column_stride;
+        if (kStored == Stored::kFloat32 || problem.c.stored == Stored::kFloat32)
+          static_cast<float*>(problem.c.data)[at] = r.c[i][j];
+        else
+          math::store_element(problem.c.data, kStored, at, r.c[i][j]);
+      }
+    }
+  }
+
+ private:
+  // `depth`: steps that are left, with those of the chunk.
+  EPWEAVE_HD void fetch_a(int depth, int thread, Registers& r, Element (&to)[kHeld]) const {
+    const MatrixPlace& a = problem.a;
+    LoadsA::fetch(a.data, r.a, r.rows, depth - LoadsA::depth(thread), to);
+    r.a += kDepth * (kA == Along::kDepth ? 1 : a.column_stride);
+  }
+  EPWEAVE_HD void fetch_b(int depth, int thread, Registers& r, Element (&to)[kHeld]) const {
+    const MatrixPlace& b = problem.b;
+    LoadsB::fetch(b.data, r.b, r.columns, depth - LoadsB::depth(thread), to);
+    r.b += kDepth * (kB == Along::kDepth ? 1 : b.row_stride);
   }
 };
 

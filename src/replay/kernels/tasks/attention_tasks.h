@@ -1,0 +1,313 @@
+// What attention does with matrices of scores (device/attention.h): weights and their sums, and the
+// gradients of scores. A row of a slab, its heads' queries one behind the other, has 16 threads:
+// thread l takes the keys l, l + 16, ..., as the lanes of sums do (math/sum_order.h).
+#pragma once
+
+#include "replay/kernels/tasks/row_tasks.h"
+
+namespace epweave::replay::tasks {
+
+// Which pairs of a slab count. Queries count from `first_query`, which begins a block, or all lie
+// inside one.
+struct PairRules {
+  std::int64_t queries, keys, first_query;
+  const std::uint8_t* cover;  // [head, q block, k block], from the block of the first query on
+  std::int64_t q_block, k_block, q_blocks, k_blocks;
+  const std::uint32_t* mask;                 // a bit for each pair; null: none
+  std::int64_t mask_of_head, mask_of_query;  // words from one to the next
+  bool is_causal;
+
+  // What the table says of a pair's block: 0 if it is not looked at, 1 if the mask counts there.
+  EPWEAVE_HD const std::uint8_t* blocks_of(std::int64_t head, std::int64_t query) const {
+    return cover + (head * q_blocks + query / q_block) * k_blocks;
+  }
+  // Whether a pair of a block that is looked at counts.
+  EPWEAVE_HD bool keeps(std::uint8_t block, std::int64_t head, std::int64_t query, std::int64_t key) const {
+    if (is_causal && key > first_query + query) return false;
+    if (block != 1 || mask == nullptr) return true;
+    return (mask[head * mask_of_head + query * mask_of_query + key / 32] >> (key % 32) & 1u) != 0;
+  }
+};
+
+// visitor.take(key, held, whether the pair counts) for the lane's keys of all blocks that the row
+// looks at, ascending; `held` is visitor.load(key), several of them loaded at a time.
+template <class Visitor>
+EPWEAVE_HD void visit_lane(const PairRules& rules, std::int64_t row, int lane, Visitor& visitor) {
+  const std::int64_t head = row / rules.queries, query = row % rules.queries;
+  const std::uint8_t* blocks = rules.blocks_of(head, query);
+  for (std::int64_t first = 0; first < rules.keys; first += rules.k_block, ++blocks) {
+    const std::uint8_t block = *blocks;
+    if (block == 0) continue;
+    const std::int64_t end = first + rules.k_block < rules.keys ? first + rules.k_block : rules.keys;
+    // The first key of the block that is the lane's.
+    const std::int64_t begin = first + (lane + math::kLanes - first % math::kLanes) % math::kLanes;
+    for (std::int64_t k = begin; k < end; k += kAhead * math::kLanes) {
+      typename Visitor::Held held[kAhead] = {};
+      bool is_kept[kAhead] = {};
+      EPWEAVE_UNROLL
+      for (int i = 0; i < kAhead; ++i) {
+        const std::int64_t key = k + i * math::kLanes;
+        if (key >= end) continue;
+        held[i] = visitor.load(key);
+        is_kept[i] = rules.keeps(block, head, query, key);
+      }
+      EPWEAVE_UNROLL
+      for (int i = 0; i < kAhead; ++i)
+        if (k + i * math::kLanes < end) visitor.take(k + i * math::kLanes, held[i], is_kept[i]);
+    }
+  }
+}
+
+// Blocks of 16 rows.
+struct LaneBlocks {
+  static constexpr int kThreads = 256, kBlocks = 4, kLanes = math::kLanes, kRows = kThreads / kLanes;
+
+  struct Part {
+    std::int64_t row;
+  };
+  EPWEAVE_HD static Part part_of(std::uint32_t block) { return {static_cast<std::int64_t>(block) * kRows}; }
+  EPWEAVE_HD static std::int64_t count_blocks(std::int64_t rows) { return (rows + kRows - 1) / kRows; }
+  EPWEAVE_HD static int row_of(int thread) { return thread / kLanes; }
+  EPWEAVE_HD static int lane_of(int thread) { return thread % kLanes; }
+};
+
+// scores -> exp(scale * score - the row's maximum); of each row the sum, the maximum and the
+// logarithm of the sum of exp(score). Pairs that do not count have a weight of 0; of blocks that
+// are not looked at nothing is read or written. In four steps, three barriers between them.
+struct WeighTask {
+  using Lanes = LaneBlocks;
+  static constexpr int kThreads = Lanes::kThreads, kBlocks = Lanes::kBlocks, kPhases = 2;
+  static constexpr int kLanes = Lanes::kLanes, kRows = Lanes::kRows;
+
+  PairRules rules;
+  float* scores;  // [row, key]
+  std::int64_t rows;
+  float scale;
+  double unit;           // of the logarithm and the maximum, the natural logarithm having 1
+  float* divisors;       // the sum; 1 where no pair counts
+  float *lse, *maximum;  // in units; the latter may be null
+
+  using Part = Lanes::Part;
+  struct Shared {
+    float largest[kRows][kLanes], sums[kRows][kLanes];
+    std::int64_t at[kRows][kLanes];  // where the largest is
+  };
+  struct Registers {
+    float maximum;
+  };
+
+  struct Largest {
+    using Held = float;
+    const float* scores;
+    float scale, best;
+    std::int64_t at;
+    EPWEAVE_HD float load(std::int64_t key) const { return scores[key]; }
+    EPWEAVE_HD void take(std::int64_t key, float score, bool is_kept) {
+      const float x = score * scale;
+      if (!is_kept || !(x > best || x != x)) return;
+      best = x;
+      at = key;
+    }
+  };
+  struct Weigh {
+    using Held = float;
+    float* scores;
+    float scale, maximum, sum;
+    EPWEAVE_HD float load(std::int64_t key) const { return scores[key]; }
+    EPWEAVE_HD void take(std::int64_t key, float score, bool is_kept) {
+      const float x = is_kept ? score * scale : -math::infinity<float>();
+      const float weight = math::ShiftedExp::apply(x, maximum);
+      sum = sum + weight;
+      scores[key] = weight;
+    }
+  };
+
+  EPWEAVE_HD static Part part_of(std::uint32_t block) { return Lanes::part_of(block); }
+  EPWEAVE_HD bool has_work(const Part& part) const { return part.row < rows; }
+  EPWEAVE_HD static constexpr int chunks(const Part&) { return 1; }
+  EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
+
+  EPWEAVE_HD void start(const Part& part, int thread, Shared& shared, Registers&) const {
+    const int row = Lanes::row_of(thread), lane = Lanes::lane_of(thread);
+    if (part.row + row >= rows) return;
+    Largest largest{scores + (part.row + row) * rules.keys, scale, -math::infinity<float>(), 0};
+    visit_lane(rules, part.row + row, lane, largest);
+    shared.largest[row][lane] = largest.best;
+    shared.at[row][lane] = largest.at;
+  }
+
+  template <int kPhase>
+  EPWEAVE_HD void phase(const Part& part, int, int thread, Shared& shared, Registers& r) const {
+    const int row = Lanes::row_of(thread), lane = Lanes::lane_of(thread);
+    if (part.row + row >= rows) return;
+    if constexpr (kPhase == 0) {
+      r.maximum = largest_of(shared.largest[row], shared.at[row]);
+      Weigh weigh{scores + (part.row + row) * rules.keys, scale, r.maximum, 0.0f};
+      visit_lane(rules, part.row + row, lane, weigh);
+      shared.sums[row][lane] = weigh.sum;
+    } else if (lane == 0) {
+      const bool is_empty = r.maximum == -math::infinity<float>();
+      const float total = math::add_lanes(shared.sums[row]);
+      const double natural =
+          math::LogSumExp::apply(static_cast<double>(r.maximum), static_cast<double>(total));
+      divisors[part.row + row] = is_empty ? 1.0f : total;
+      lse[part.row + row] = static_cast<float>(natural / unit);
+      if (maximum != nullptr)
+        maximum[part.row + row] = static_cast<float>(static_cast<double>(r.maximum) / unit);
+    }
+  }
+  EPWEAVE_HD void store(const Part&, int, const Registers&) const {}
+
+ private:
+  // Of equal ones the first in the row (zeros have signs); NaN wins.
+  EPWEAVE_HD static float largest_of(const float* largest, const std::int64_t* at) {
+    int best = 0;
+    for (int l = 1; l < kLanes; ++l) {
+      const bool is_nan = largest[l] != largest[l];
+      const bool is_first = largest[l] == largest[best] && at[l] < at[best];
+      if (largest[best] == largest[best] && (is_nan || largest[l] > largest[best] || is_first)) best = l;
+    }
+    return largest[best];
+  }
+};
+
+// Backward. scores -> weights: exp(score_scale * score - logsumexp); grad, of the weights -> of the
+// scores: weight * (grad - delta) * grad_scale. One phase: no thread needs another's.
+struct WeighBackwardTask {
+  using Lanes = LaneBlocks;
+  static constexpr int kThreads = Lanes::kThreads, kBlocks = Lanes::kBlocks, kPhases = 1;
+
+  PairRules rules;
+  float *scores, *grad;  // [row, key]
+  std::int64_t rows;
+  float score_scale, grad_scale;
+  double unit;               // of the logarithm, the natural one having 1
+  const float *lse, *delta;  // of each row
+
+  using Part = Lanes::Part;
+  struct Shared {};
+  struct Registers {};
+
+  struct Held {
+    float score, grad;
+  };
+  struct Visitor {
+    using Held = WeighBackwardTask::Held;
+    float *scores, *grad;
+    float score_scale, grad_scale, lse, delta;
+    EPWEAVE_HD Held load(std::int64_t key) const { return {scores[key], grad[key]}; }
+    EPWEAVE_HD void take(std::int64_t key, const Held& held, bool is_kept) {
+      const float x = is_kept ? held.score * score_scale : -math::infinity<float>();
+      const float weight = math::ShiftedExp::apply(x, lse);
+      scores[key] = weight;
+      grad[key] = math::KeepGradient::apply(grad_scale, x, weight * (held.grad - delta));
+    }
+  };
+
+  EPWEAVE_HD static Part part_of(std::uint32_t block) { return Lanes::part_of(block); }
+  EPWEAVE_HD bool has_work(const Part& part) const { return part.row < rows; }
+  EPWEAVE_HD static constexpr int chunks(const Part&) { return 0; }
+  EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
+  EPWEAVE_HD void start(const Part& part, int thread, Shared&, Registers&) const {
+    const std::int64_t row = part.row + Lanes::row_of(thread);
+    if (row >= rows) return;
+    const float natural = static_cast<float>(static_cast<double>(lse[row]) * unit);
+    Visitor visitor{
+        scores + row * rules.keys, grad + row * rules.keys, score_scale, grad_scale, natural, delta[row]};
+    visit_lane(rules, row, Lanes::lane_of(thread), visitor);
+  }
+  template <int>
+  EPWEAVE_HD void phase(const Part&, int, int, Shared&, Registers&) const {}
+  EPWEAVE_HD void store(const Part&, int, const Registers&) const {}
+};
+
+// Rows [batch, head, query] of a tensor whose last dimension is `length` elements.
+struct HeadRows {
+  const void* data;
+  std::int64_t strides[4];
+  Stored stored;
+
+  EPWEAVE_HD std::int64_t at(std::int64_t batch, std::int64_t head, std::int64_t query) const {
+    return batch * strides[0] + head * strides[1] + query * strides[2];
+  }
+};
+
+// delta[row] = the sum of out * grad_out, less the gradient of the logsumexp.
+struct DeltaTask {
+  using Lanes = LaneBlocks;
+  static constexpr int kThreads = Lanes::kThreads, kBlocks = Lanes::kBlocks, kPhases = 1;
+  static constexpr int kLanes = Lanes::kLanes, kRows = Lanes::kRows;
+
+  HeadRows out, grad_out;
+  std::int64_t rows, heads, queries, length;
+  double unit;            // of the logsumexp, the natural one having 1
+  const float* grad_lse;  // of each row; null: none
+  float* delta;
+
+  using Part = Lanes::Part;
+  struct Shared {
+    float sums[kRows][kLanes];
+  };
+  struct Registers {};
+
+  EPWEAVE_HD static Part part_of(std::uint32_t block) { return Lanes::part_of(block); }
+  EPWEAVE_HD bool has_work(const Part& part) const { return part.row < rows; }
+  EPWEAVE_HD static constexpr int chunks(const Part&) { return 1; }
+  EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
+  EPWEAVE_HD void start(const Part& part, int thread, Shared& shared, Registers&) const {
+    const std::int64_t row = part.row + Lanes::row_of(thread);
+    if (row >= rows) return;
+    const std::int64_t query = row % queries, head = row / queries % heads, batch = row / queries / heads;
+    const std::int64_t x = out.at(batch, head, query), y = grad_out.at(batch, head, query);
+    float sum = 0.0f;
+    for (std::int64_t e = Lanes::lane_of(thread); e < length; e += kLanes)
+      sum = sum + math::load_element<float>(out.data, out.stored, x + e * out.strides[3]) *
+                      math::load_element<float>(grad_out.data, grad_out.stored, y + e * grad_out.strides[3]);
+    shared.sums[Lanes::row_of(thread)][Lanes::lane_of(thread)] = sum;
+  }
+  template <int>
+  EPWEAVE_HD void phase(const Part& part, int, int thread, Shared& shared, Registers&) const {
+    const std::int64_t row = part.row + Lanes::row_of(thread);
+    if (row >= rows || Lanes::lane_of(thread) != 0) return;
+    const float total = math::add_lanes(shared.sums[Lanes::row_of(thread)]);
+    delta[row] =
+        grad_lse == nullptr ? total : total - static_cast<float>(static_cast<double>(grad_lse[row]) / unit);
+  }
+  EPWEAVE_HD void store(const Part&, int, const Registers&) const {}
+};
+
+// Scores of pairs that are not looked at, or that do not count, become -inf. Index: (head, query,
+// key).
+struct MaskScoresTask {
+  PairRules rules;
+  float* scores;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t k = i % rules.keys, q = i / rules.keys % rules.queries,
+                       head = i / rules.keys / rules.queries;
+    const std::uint8_t block = rules.blocks_of(head, q)[k / rules.k_block];
+    if (block == 0 || !rules.keeps(block, head, q, k)) scores[i] = -math::infinity<float>();
+  }
+};
+
+// Bits of a mask of bools [head, query, key], `words` of 32 for each query. Index: (head, query,
+// word).
+struct PackMaskTask {
+  const std::uint8_t* mask;
+  std::int64_t strides[3];
+  std::int64_t queries, keys, words;
+  std::uint32_t* bits;
+  std::int64_t bits_of_head;  // words from one head to the next
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t word = i % words, q = i / words % queries, head = i / words / queries;
+    const std::uint8_t* from = mask + head * strides[0] + q * strides[1] + word * 32 * strides[2];
+    const std::int64_t left = keys - word * 32;
+    std::uint32_t packed = 0;
+    for (int b = 0; b < 32; ++b)
+      if (b < left && from[b * strides[2]] != 0) packed |= 1u << b;
+    bits[head * bits_of_head + q * words + word] = packed;
+  }
+};
+
+}  // namespace epweave::replay::tasks
