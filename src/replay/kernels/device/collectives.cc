@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "replay/kernels/host/elements.h"
 
@@ -38,25 +39,37 @@ void reduce_contributions(Launcher& launcher, const Meeting& meeting, const Tens
   reduce(launcher, operands, out);
 }
 
-// Bytes are moved as bytes.
-void move(Launcher& launcher, const Meeting& meeting, const Tensor& out) {
-  for (const Piece& piece : list_pieces(meeting)) {
-    const auto bytes = static_cast<std::int64_t>(piece.bytes);
-    const Tensor from{DType::kUint8,
-                      {bytes},
-                      {1},
-                      static_cast<std::int64_t>(piece.from),
-                      meeting.contributions[piece.member].data};
-    const Tensor to{
-        DType::kUint8,
-        {bytes},
-        {1},
-        out.offset * static_cast<std::int64_t>(out.element_bytes()) + static_cast<std::int64_t>(piece.to),
-        out.storage};
-    check_bounds(from);
-    check_bounds(to);
-    launcher.map({ElementOp::kCopy, DType::kUint8, to, {&from}, 1, Value()});
+// `bytes` of the storage, from `first` on.
+std::byte* bytes_at(const std::shared_ptr<Storage>& storage, std::size_t first, std::size_t bytes) {
+  EPWEAVE_CHECK(first + bytes <= storage->bytes());
+  return storage->data() + first;
+}
+
+// Pieces that lie one behind the other in the result: one kernel, by the widest units that all of
+// them have.
+void move(Launcher& launcher, const Meeting& meeting, std::span<const Piece> pieces, const Tensor& out) {
+  const std::size_t first = pieces.front().to, bytes = pieces.back().to + pieces.back().bytes - first;
+  MoveTask task{};
+  task.to = bytes_at(out.storage, static_cast<std::size_t>(out.offset) * out.element_bytes() + first, bytes);
+  std::uintptr_t bits = sizeof(MoveTask::Sixteen) | reinterpret_cast<std::uintptr_t>(task.to);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::shared_ptr<Storage>& data = meeting.contributions[pieces[i].member].data;
+    const std::byte* from = bytes_at(data, pieces[i].from, pieces[i].bytes);
+    task.from[i] = from;
+    task.ends[i] = static_cast<std::int64_t>(pieces[i].to + pieces[i].bytes - first);
+    bits |= reinterpret_cast<std::uintptr_t>(from) | pieces[i].bytes;
+    launcher.pool().use(*data, launcher.stream());
   }
+  task.unit = 1 << std::countr_zero(bits);
+  for (std::size_t i = 0; i < pieces.size(); ++i) task.ends[i] /= task.unit;
+  launcher.launch(task, task.ends[pieces.size() - 1], {&out});
+}
+
+void move(Launcher& launcher, const Meeting& meeting, const Tensor& out) {
+  const std::vector<Piece> pieces = list_pieces(meeting);
+  constexpr std::size_t kMost = kMaxMembers;  // that a kernel takes
+  for (std::size_t i = 0; i < pieces.size(); i += kMost)
+    move(launcher, meeting, std::span(pieces).subspan(i, std::min(kMost, pieces.size() - i)), out);
 }
 
 }  // namespace

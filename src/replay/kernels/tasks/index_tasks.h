@@ -335,6 +335,29 @@ struct CausalCoverTask {
 enum class ReduceOp : std::uint8_t { kSum, kAvg, kMax, kMin, kProduct };
 inline constexpr int kMaxMembers = 64;
 
+// Bytes of several places, one place's behind the other's. A unit is 1, 2, 4, 8 or 16 bytes; each
+// place begins and ends at one, and so does `to`.
+struct MoveTask {
+  struct alignas(16) Sixteen {
+    std::uint64_t at[2];
+  };
+
+  const void* from[kMaxMembers];
+  std::int64_t ends[kMaxMembers];  // of each place's units in `to`
+  void* to;
+  int unit;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    int place = 0;
+    while (i >= ends[place]) ++place;
+    const std::int64_t at = place == 0 ? i : i - ends[place - 1];
+    if (unit == sizeof(Sixteen))
+      static_cast<Sixteen*>(to)[i] = static_cast<const Sixteen*>(from[place])[at];
+    else
+      copy_bits(to, i, from[place], at, unit);
+  }
+};
+
 // out[i] = the members' elements first + i reduced in order (transport.h). Complex: float32 by
 // parts.
 struct ReduceTask {

@@ -90,6 +90,7 @@ namespace epweave::replay::tasks {
   X(CausalCover, CausalCoverTask) \
   X(MaskScores, MaskScoresTask) \
   X(PackMask, PackMaskTask) \
+  X(Move, MoveTask) \
   X(Reduce, ReduceTask) \
   X(DotDouble, DotTask<double>) \
   X(DotInt, DotTask<std::int64_t>)
