@@ -102,7 +102,9 @@ struct RunOptions {
 };
 
 struct OpTime {
-  double seconds = 0;  // of computing: waiting, for others or for a core, does not count
+  // On the CPU of computing: waiting, for others or for a core, does not count. On a device of the
+  // host's calls, with what they wait for.
+  double seconds = 0;
   std::uint64_t calls = 0;
 };
 

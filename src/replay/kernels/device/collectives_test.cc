@@ -1,5 +1,5 @@
-// Collectives of virtual ranks on the device: the CPU's bits, whatever the sizes, dtypes and number of
-// members.
+// Collectives of virtual ranks on the device: the CPU's bits, whatever the sizes, dtypes and number
+// of members.
 #include "replay/kernels/device/collectives.h"
 
 #include <fmt/format.h>

@@ -84,6 +84,7 @@ class OneRank : public RankDevice {
     if (products_ != nullptr) products_->take_record();  // a run that failed may have left some
     launchers_[0]->use_library(products_);
     probe_ = std::make_unique<EventHolder>(api);
+    moment_ = std::make_unique<EventHolder>(api);
     // No other stream may look at the fault before it is zeroed.
     synchronize();
   }
@@ -122,9 +123,7 @@ class OneRank : public RankDevice {
     Launcher& launcher = *launchers_[stream];
     // The result's memory is the compute stream's: what that stream waits for before it is used
     // again, the collective must wait for too.
-    const EventHolder allocated(api_);
-    check(api_.record(allocated.get(), streams_[0]->get()), "record an event");
-    check(api_.wait(launcher.stream(), allocated.get()), "wait for an event");
+    join_streams(launcher.stream(), streams_[0]->get());
     const Tensor copy = make_tensor(launcher, operand.dtype, operand.sizes);
     cpu::copy_elements(operand, copy);
     auto ready = std::make_shared<EventHolder>(api_);
@@ -135,13 +134,13 @@ class OneRank : public RankDevice {
 
   void complete(const Meeting& meeting, std::uint32_t stream, const Tensor& result) override {
     Launcher& launcher = *launchers_[stream];
-    for (const Contribution& part : meeting.contributions)
-      check(api_.wait(launcher.stream(), static_cast<const EventHolder*>(part.ready.get())->get()),
-            "wait for an event");
+    for (std::size_t i = 0; i < meeting.contributions.size(); ++i) {
+      if (i == meeting.member) continue;  // its copy is on this stream
+      const auto* ready = static_cast<const EventHolder*>(meeting.contributions[i].ready.get());
+      check(api_.wait(launcher.stream(), ready->get()), "wait for an event");
+    }
     make_result(launcher, meeting, result);
-    const EventHolder done(api_);
-    check(api_.record(done.get(), launcher.stream()), "record an event");
-    check(api_.wait(streams_[0]->get(), done.get()), "wait for an event");
+    join_streams(streams_[0]->get(), launcher.stream());
   }
 
   void start(const Meeting& meeting, std::uint32_t stream, const Tensor& result) override {
@@ -163,11 +162,7 @@ class OneRank : public RankDevice {
                       has_passed(began), has_passed(done)});
   }
 
-  void join_all(std::uint32_t stream) override {
-    const EventHolder behind(api_);
-    check(api_.record(behind.get(), streams_[stream]->get()), "record an event");
-    check(api_.wait(streams_[0]->get(), behind.get()), "wait for an event");
-  }
+  void join_all(std::uint32_t stream) override { join_streams(streams_[0]->get(), streams_[stream]->get()); }
 
   void begin_span(NodeId node, std::uint32_t stream) override {
     if (first_ == nullptr) first_ = record_time(0);
@@ -232,6 +227,12 @@ class OneRank : public RankDevice {
     bool has_host_time = false;
   };
 
+  // What follows on `waiting` waits for what is queued on `awaited` now.
+  void join_streams(Stream waiting, Stream awaited) {
+    check(api_.record(moment_->get(), awaited), "record an event");
+    check(api_.wait(waiting, moment_->get()), "wait for an event");
+  }
+
   Fault* device_fault() const { return reinterpret_cast<Fault*>(fault_->data()); }
   std::unique_ptr<EventHolder> record_time(std::uint32_t stream) {
     auto event = std::make_unique<EventHolder>(api_, Timing::kTimed);
@@ -251,7 +252,8 @@ class OneRank : public RankDevice {
   std::vector<std::unique_ptr<EventHolder>> events_;  // by the steps' numbers
   std::vector<std::unique_ptr<Launcher>> launchers_;  // by stream
   std::shared_ptr<Storage> fault_;
-  std::unique_ptr<EventHolder> probe_;  // never recorded: it has passed, unless the device is lost
+  std::unique_ptr<EventHolder> moment_;  // of join_streams(), recorded anew each time
+  std::unique_ptr<EventHolder> probe_;   // never recorded: it has passed, unless the device is lost
 };
 
 class OneRun : public DeviceRun {

@@ -86,9 +86,15 @@ void Launcher::progress(const Tensor& out, const Value& start, const Value& step
 
 void Launcher::launch(const TaskRequest& request) {
   if (request.count == 0) return;
-  for (const Tensor* tensor : request.tensors)
-    if (tensor != nullptr) pool_->use(*tensor->storage, stream_);
+  note_use(request.tensors);
   check(api_.launch(stream_, request.kind, request.task, request.count), "launch a kernel");
+}
+
+// Of this stream's own memory there is nothing to note, and no lock to wait for.
+void Launcher::note_use(std::initializer_list<const Tensor*> tensors) {
+  const Queue* own = this;
+  for (const Tensor* tensor : tensors)
+    if (tensor != nullptr && tensor->storage->queue() != own) pool_->use(*tensor->storage, stream_);
 }
 
 Tensor Launcher::place(const Tensor& host) {
@@ -143,7 +149,7 @@ void Launcher::forget(const Storage* storage) {
 
 cublas::Kernel Launcher::multiply_by_library(const cublas::Product& product,
                                              std::initializer_list<const Tensor*> tensors) {
-  for (const Tensor* tensor : tensors) pool_->use(*tensor->storage, stream_);
+  note_use(tensors);
   if (workspace_ == nullptr) workspace_ = allocate(cublas::kWorkspaceBytes);
   check(api_.enter(), "be used by a thread");
   auto launch = products_->prepare(product, workspace_->data(), NodeId(site_));

@@ -60,6 +60,7 @@ class Launcher : public Queue, public Memory {
     std::vector<std::int64_t> elements;
   };
 
+  void note_use(std::initializer_list<const Tensor*> tensors);
   template <int N>
   void launch_map(const MapRequest& request);
 
