@@ -5,6 +5,7 @@
 #include <set>
 
 #include "replay/kernels/device/both_devices.h"
+#include "replay/kernels/device/dense_launches.h"
 #include "replay/kernels/device/launcher.h"
 #include "replay/kernels/device/product.h"
 #include "replay/kernels/host/conformance_cases.h"
@@ -91,6 +92,112 @@ TEST_CASE("an element is found the same way by 32 bits and by 64") {
   }
   CHECK(device::shape_of(Extents{1 << 16, 1 << 14}).is_small);
   CHECK_FALSE(device::shape_of(Extents{1 << 16, 1 << 15}).is_small);
+}
+
+// Each dense kernel, and what has none: sizes that are no multiple of a vector, addresses that are
+// no multiple of its bytes, rows, columns and single elements that are broadcast, NaN.
+TEST_CASE("maps, copies and fills of dense operands") {
+  Random random;
+  const Value none, one = std::int64_t{1};
+  const auto part = [](const Tensor& all, Extents sizes, Extents strides, std::int64_t offset) {
+    return all.view(std::move(sizes), std::move(strides), offset);
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16, DType::kComplex64}) {
+    const DType other = dtype == DType::kBfloat16 ? DType::kFloat32 : DType::kBfloat16;
+    const auto elements = [&] {
+      if (dtype != DType::kComplex64) return random.tensor({3000}, dtype);
+      return Tensor{dtype, {3000}, {1}, 0, random.tensor({6000}).storage};
+    };
+    const Tensor all = elements(), more = elements();
+    if (dtype == DType::kFloat32) all.data<float>()[77] = std::numeric_limits<float>::quiet_NaN();
+    const auto check = [&](const Tensor& x, const Tensor& y) {
+      INFO(info(dtype).name << " " << x.numel() << " of stride " << (x.rank() == 0 ? 0 : x.strides.back())
+                            << ", " << y.numel());
+      CHECK(run_both("aten.add.Tensor", {x, y, one}) == "");
+      CHECK(run_both("aten.mul.Tensor", {x, y}) == "");
+      CHECK(run_both("aten.clone.default", {x, none}) == "");
+      if (dtype == DType::kComplex64) return;
+      CHECK(run_both("aten.add.Tensor", {x, y, 0.3}) == "");
+      CHECK(run_both("aten._to_copy.default", {x, other, none, none, none, false, none}) == "");
+      CHECK(run_both("aten.silu.default", {x}) == "");
+      CHECK(run_both("aten.exp.default", {x}) == "");
+      if (x.sizes == y.sizes) CHECK(run_both("aten.silu_backward.default", {x, y}) == "");
+    };
+    for (const std::int64_t n : {0, 1, 3, 4, 7, 8, 9, 64, 513, 2999})
+      for (const std::int64_t offset : {0, 1}) check(part(all, {n}, {1}, offset), part(more, {n}, {1}, 0));
+    for (const std::int64_t width : {4, 16, 23}) {
+      const Tensor matrix = part(all, {5, width}, {width, 1}, 0),
+                   rows = part(all, {5, width}, {width + 8, 1}, 0);
+      for (const Tensor& y : {part(more, {5, width}, {width + 1, 1}, 3), part(more, {width}, {1}, 1),
+                              part(more, {5, 1}, {2, 1}, 1), part(more, {}, {}, 5),
+                              part(more, {5, width}, {1, 5}, 0), part(more, {5, width}, {width * 2, 2}, 0)}) {
+        check(matrix, y);
+        check(rows, y);
+        check(transposed(y.rank() == 2 ? y : matrix), transposed(rows));
+      }
+      const Tensor cube = part(all, {3, 5, width}, {width, 3 * width, 1}, 0);
+      check(cube, part(more, {3, 5, width}, {5 * width, width, 1}, 8));
+      const Tensor target = part(more, {5, width}, {width + 8, 1}, 2);
+      CHECK(run_both("aten.copy_.default", {target, rows, false}) == "");
+      CHECK(run_both("aten.fill_.Scalar", {target, 1.5}) == "");
+      CHECK(run_both("aten.cat.default", {Value::list({matrix, rows, matrix}), std::int64_t{1}}) == "");
+    }
+  }
+  for (const DType dtype : {DType::kInt64, DType::kInt32, DType::kUint8, DType::kBool}) {
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < 35 * 16; ++i) numbers.push_back(i * i * 7919 % 101);
+    const Tensor x = random.integers(numbers, {35, 16}, dtype), y = part(x, {5, 13}, {16, 1}, 1);
+    for (const Tensor& each : {x, y, transposed(x)}) {
+      CHECK(run_both("aten.clone.default", {each, none}) == "");
+      CHECK(run_both("aten.fill_.Scalar", {each, std::int64_t{1}}) == "");
+    }
+  }
+}
+
+TEST_CASE("which kernel does a map or a copy") {
+  using device::Stored;
+  using device::TaskKind;
+  alignas(16) std::byte memory[64];
+  device::MapTask<2> map{};
+  map.shape = {2, true, {3, 8}};
+  for (device::Strided* operand : {&map.out, &map.in[0], &map.in[1]})
+    *operand = {memory, {8, 1}, Stored::kBfloat16};
+  map.op = device::ElementOp::kMul;
+  map.compute = device::Compute::kFloat;
+  REQUIRE(device::find_dense(map));
+  CHECK(device::find_dense(map)->kind == TaskKind::kMulBfloat16);
+  CHECK(device::find_dense(map)->task.rows.all == 3);
+  const auto is_general = [&](auto change) {
+    device::MapTask<2> changed = map;
+    change(changed);
+    return !device::find_dense(changed);
+  };
+  CHECK_FALSE(is_general([](auto& m) { m.in[1].strides[1] = 0; }));
+  CHECK_FALSE(is_general([](auto& m) { m.out.strides[0] = 100; }));
+  CHECK(is_general([](auto& m) { m.in[1].strides[1] = 2; }));
+  CHECK(is_general([](auto& m) { m.out.strides[1] = 2; }));
+  CHECK(is_general([](auto& m) { m.in[0].stored = Stored::kFloat32; }));
+  CHECK(is_general([](auto& m) { m.op = device::ElementOp::kFmod; }));
+  CHECK(is_general([](auto& m) { m.compute = device::Compute::kDouble; }));
+  CHECK(is_general([](auto& m) { m.shape.sizes[1] = 7; }));
+  CHECK(is_general([](auto& m) { m.shape.rank = 0; }));
+
+  const auto kind_of_copy = [&](std::int64_t row, std::int64_t stride, std::ptrdiff_t first, int bytes) {
+    device::CopyTask copy{};
+    copy.shape = {2, true, {3, row}};
+    copy.to = {memory, {row, 1}, Stored::kUint8};
+    copy.from = {memory + first, {stride, 1}, Stored::kUint8};
+    copy.bytes = bytes;
+    const auto dense = device::find_dense(copy);
+    return dense ? dense->kind : TaskKind::kCopy;
+  };
+  CHECK(kind_of_copy(8, 8, 0, 2) == TaskKind::kCopy16);
+  CHECK(kind_of_copy(8, 12, 0, 2) == TaskKind::kCopy8);
+  CHECK(kind_of_copy(8, 8, 4, 2) == TaskKind::kCopy4);
+  CHECK(kind_of_copy(7, 8, 0, 2) == TaskKind::kCopy2);
+  CHECK(kind_of_copy(7, 8, 0, 1) == TaskKind::kCopy);
+  CHECK(kind_of_copy(6, 6, 0, 8) == TaskKind::kCopy16);
+  CHECK(kind_of_copy(6, 7, 0, 8) == TaskKind::kCopy8);
 }
 
 TEST_CASE("products of sizes that are no tiles") {

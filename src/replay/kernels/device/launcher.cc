@@ -3,30 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "replay/kernels/device/dense_launches.h"
 #include "replay/kernels/host/elements.h"
 
 namespace epweave::replay::device {
-namespace {
-
-// Leaves out extents of 1 and merges neighbouring dimensions where every operand allows it.
-void merge_dimensions(Shape& shape, std::span<Strided* const> operands) {
-  int rank = 0;
-  for (int d = 0; d < shape.rank; ++d) {
-    if (shape.sizes[d] == 1) continue;
-    const bool merges =
-        rank > 0 && std::all_of(operands.begin(), operands.end(), [&](const Strided* operand) {
-          return operand->strides[rank - 1] == operand->strides[d] * shape.sizes[d];
-        });
-    if (merges) --rank;
-    shape.sizes[rank] = merges ? shape.sizes[rank] * shape.sizes[d] : shape.sizes[d];
-    for (Strided* operand : operands) operand->strides[rank] = operand->strides[d];
-    ++rank;
-  }
-  shape.rank = rank;
-}
-
-}  // namespace
-
 void Launcher::map(const MapRequest& request) {
   const Tensor& out = request.out;
   if (out.numel() == 0) return;
@@ -37,7 +17,7 @@ void Launcher::map(const MapRequest& request) {
                   static_cast<int>(out.element_bytes())};
     const std::array<Strided*, 2> operands{&task.to, &task.from};
     merge_dimensions(task.shape, operands);
-    return launch(task, out.numel(), {&out, request.in[0]});
+    return launch_elements(task, out.numel(), {&out, request.in[0]});
   }
   switch (request.count) {
     case 0:
@@ -49,6 +29,17 @@ void Launcher::map(const MapRequest& request) {
     default:
       return launch_map<3>(request);
   }
+}
+
+template <class Task>
+void Launcher::launch_elements(const Task& task, std::int64_t count,
+                               std::initializer_list<const Tensor*> tensors) {
+  if constexpr (!std::is_same_v<Task, MapTask<3>>)
+    if (auto dense = find_dense(task)) {
+      clear_padding(dense->task);
+      return launch({dense->kind, &dense->task, dense->count, tensors});
+    }
+  launch(task, count, tensors);
 }
 
 template <int N>
@@ -70,7 +61,7 @@ void Launcher::launch_map(const MapRequest& request) {
   task.op = request.op;
   task.compute = compute_of(request.compute);
   merge_dimensions(task.shape, operands);
-  launch(task, out.numel(), {&out, request.in[0], request.in[1], request.in[2]});
+  launch_elements(task, out.numel(), {&out, request.in[0], request.in[1], request.in[2]});
 }
 
 void Launcher::progress(const Tensor& out, const Value& start, const Value& step) {

@@ -63,6 +63,9 @@ class Launcher : public Queue, public Memory {
   void note_use(std::initializer_list<const Tensor*> tensors);
   template <int N>
   void launch_map(const MapRequest& request);
+  // The task, or the dense kernel that does the same.
+  template <class Task>
+  void launch_elements(const Task& task, std::int64_t count, std::initializer_list<const Tensor*> tensors);
 
   DeviceApi& api_;
   std::shared_ptr<Pool> pool_;

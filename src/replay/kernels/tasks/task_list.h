@@ -6,6 +6,8 @@
 #include "replay/kernels/tasks/index_tasks.h"
 #include "replay/kernels/tasks/rearrange_tasks.h"
 #include "replay/kernels/tasks/row_tasks.h"
+#include "replay/kernels/tasks/tiled_matmul_task.h"
+#include "replay/kernels/tasks/vector_tasks.h"
 
 namespace epweave::replay::tasks {
 
@@ -17,6 +19,12 @@ namespace epweave::replay::tasks {
   X(Map2, MapTask<2>) \
   X(Map3, MapTask<3>) \
   X(Copy, CopyTask) \
+  EPWEAVE_VECTOR_MAPS(X) \
+  X(Copy16, UnitCopyTask<Bytes16>) \
+  X(Copy8, UnitCopyTask<std::uint64_t>) \
+  X(Copy4, UnitCopyTask<std::uint32_t>) \
+  X(Copy2, UnitCopyTask<std::uint16_t>) \
+  X(Fill16, UnitFillTask) \
   X(Progression, ProgressionTask) \
   X(LaneSumFloat, LaneSumTask<float>) \
   X(LaneSumDouble, LaneSumTask<double>) \
