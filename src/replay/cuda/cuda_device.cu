@@ -10,6 +10,7 @@
 
 #include "device_build.h"
 #include "replay/cuda/products.cuh"
+#include "replay/cuda/rows.cuh"
 #include "replay/kernels/device/device_api.h"
 
 namespace epweave::replay::device {
@@ -191,6 +192,7 @@ class CudaDevice : public DeviceApi {
       EPWEAVE_DEVICE_TASKS(EPWEAVE_LAUNCH)
 #undef EPWEAVE_LAUNCH
       default:
+        if (is_row_kind(kind)) return text_of(launch_rows(cuda(stream), kind, task, count));
         if (count > 0x7fffffff) return "a product of too many tiles";
         return text_of(launch_product(cuda(stream), kind, task, count));
     }

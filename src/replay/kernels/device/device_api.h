@@ -111,6 +111,7 @@ inline constexpr std::size_t task_fingerprint() {
 #define EPWEAVE_PRINT(Name, ...) print = print * 31 + sizeof(__VA_ARGS__);
   EPWEAVE_DEVICE_TASKS(EPWEAVE_PRINT)
   EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_PRINT)
+  EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_PRINT)
 #undef EPWEAVE_PRINT
   return print;
 }

@@ -39,10 +39,21 @@ template <class Task>
   }
 }
 
+// The same of rows: each step for all threads in turn.
+template <class Task>
+[[gnu::always_inline]] inline void run_rows(const Task& task, std::int64_t blocks) {
+  typename Task::Shared shared{};
+  for (std::int64_t block = 0; block < blocks; ++block)
+    for (std::int64_t step = 0; step < task.steps(); ++step)
+      for (int t = 0; t < Task::kThreads; ++t) task.step(step, block, t, shared);
+}
+
 template <class Task>
 [[gnu::always_inline]] inline void run_body(const Task& task, std::int64_t count) {
   if constexpr (is_block_task<Task>)
     run_blocks(task, count);
+  else if constexpr (is_row_task<Task>)
+    run_rows(task, count);
   else
     run_threads(task, count);
 }
@@ -78,7 +89,8 @@ void run_emulated(const void* bytes, std::int64_t count) {
   }
 }
 
-// The kernels of EPWEAVE_DEVICE_BLOCK_TASKS, compiled apart.
+// The kernels of EPWEAVE_DEVICE_BLOCK_TASKS and EPWEAVE_DEVICE_ROW_TASKS, compiled apart.
 void run_emulated_product(TaskKind kind, const void* task, std::int64_t blocks);
+void run_emulated_rows(TaskKind kind, const void* task, std::int64_t blocks);
 
 }  // namespace epweave::replay::device

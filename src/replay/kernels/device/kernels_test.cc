@@ -353,6 +353,75 @@ TEST_CASE("sums and softmax of long rows and short ones") {
                  {g, x, shape, rstd, weight, Value::list({true, true})}) == "");
 }
 
+// Rows that one kernel does whole: shorter and longer than a tile, side by side in a block, at
+// addresses that are no multiple of a vector's bytes, with NaN, infinities and zeros of both signs.
+TEST_CASE("softmax, RMS norm and sums of whole rows") {
+  Random random;
+  const Value none, last = std::int64_t{-1}, no = false;
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              infinite = std::numeric_limits<float>::infinity();
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16})
+    for (const auto& [rows, length, stride, offset] : {std::array<std::int64_t, 4>{1, 1, 1, 0},
+                                                       {3, 5, 5, 0},
+                                                       {37, 64, 64, 0},
+                                                       {5, 256, 260, 1},
+                                                       {5, 257, 264, 0},
+                                                       {4, 1000, 1000, 0},
+                                                       {3, 4096, 4096, 8},
+                                                       {2, 4097, 4100, 0},
+                                                       {2, 9001, 9001, 3},
+                                                       {0, 16, 16, 0},
+                                                       {2, 0, 1, 0}}) {
+      const Extents sizes{rows, length}, one{rows, 1};
+      const auto tensor = [&] {
+        return random.tensor({offset + rows * stride + length}, dtype).view(sizes, {stride, 1}, offset);
+      };
+      const Tensor x = tensor(), y = tensor(), weight = random.tensor({length}, dtype);
+      const Tensor rstd = random.tensor(one);
+      INFO(info(dtype).name << " " << rows << " x " << length);
+      const auto check = [&] {
+        CHECK(run_both("aten._softmax.default", {x, last, no}) == "");
+        CHECK(run_both("aten._log_softmax.default", {x, last, no}) == "");
+        CHECK(run_both("aten._softmax_backward_data.default", {y, x, last, dtype}) == "");
+        CHECK(run_both("aten._log_softmax_backward_data.default", {y, x, last, dtype}) == "");
+        const Value dims = Value::list({length});
+        for (const Value& given : {Value(weight), none}) {
+          CHECK(run_both("aten._fused_rms_norm.default", {x, dims, given, 1e-5}) == "");
+          CHECK(run_both("aten._fused_rms_norm_backward.default",
+                         {y, x, dims, rstd, given, Value::list({true, true})}) == "");
+        }
+        for (const std::int64_t dim : {0, 1}) {
+          CHECK(run_both("aten.sum.dim_IntList", {x, Value::list({dim}), no, none}) == "");
+          CHECK(run_both("aten.mean.dim", {x, Value::list({dim}), no, none}) == "");
+        }
+        CHECK(run_both("aten.sum.default", {x, none}) == "");
+        CHECK(run_both("aten._softmax.default", {x, std::int64_t{0}, no}) == "");
+      };
+      check();
+      if (x.numel() < 8) continue;
+      // -0 and 0 as a row's largest; all of a row -inf; NaN and inf.
+      Buffer<float> values(static_cast<std::size_t>(x.numel()), -1.0f);
+      const auto width = static_cast<std::size_t>(length);
+      values[width - 1] = 0.0f;
+      values[width / 2] = -0.0f;
+      for (std::size_t j = 0; rows > 1 && j < width; ++j) values[width + j] = -infinite;
+      if (rows > 2) {
+        values[2 * width] = nan;
+        values[2 * width + 1] = infinite;
+      }
+      cpu::store_dense(values, x);
+      check();
+    }
+  // Rows of three dimensions together, and a half that becomes float32.
+  const Tensor cube = random.tensor({3, 7, 40}, DType::kBfloat16);
+  CHECK(run_both("aten._softmax.default", {cube, last, true}) == "");
+  CHECK(run_both("aten._fused_rms_norm.default", {cube, Value::list({std::int64_t{7}, std::int64_t{40}}),
+                                                  random.tensor({7, 40}), none}) == "");
+  CHECK(run_both("aten.sum.dim_IntList", {cube, Value::list({std::int64_t{1}}), no, none}) == "");
+  CHECK(run_both("aten.sum.dim_IntList", {cube, Value::list({std::int64_t{0}, std::int64_t{1}}), no, none}) ==
+        "");
+}
+
 TEST_CASE("many sources in one destination are added in order") {
   Random random;
   const std::int64_t n = 500, rows = 7, width = 19;

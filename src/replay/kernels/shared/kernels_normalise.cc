@@ -5,6 +5,7 @@
 
 #include "replay/kernels/shared/kernels.h"
 #include "replay/kernels/shared/moments.h"
+#include "replay/kernels/shared/whole_rows.h"
 
 namespace epweave::replay::shared {
 namespace {
@@ -23,12 +24,16 @@ Softmax read_softmax(const KernelCall& call) {
   return {cpu::checked_dim(call.integer(1), self.rank()), call.boolean(2) ? DType::kFloat32 : self.dtype,
           floating_dtype(self.dtype)};
 }
-// Calls f(block, rows along the dimension less their maximum, rows of the result).
-template <class F>
+// Row, where one kernel can do it; else f(block, rows along the dimension less their maximum, rows of
+// the result).
+template <class Row, class F>
 Value softmax_by(KernelCall& call, Scratch& scratch, const F& f) {
   const Softmax s = read_softmax(call);
-  const Tensor out = call.make_result(0, s.result, call.tensor(0).sizes);
-  const Rows in = scratch.rows_along(call.tensor(0), s.dim), rows = scratch.rows_for_along(out, s.dim);
+  const Tensor& self = call.tensor(0);
+  const Tensor out = call.make_result(0, s.result, self.sizes);
+  const Rows in = scratch.rows_along(self, s.dim), rows = scratch.rows_for_along(out, s.dim);
+  if (launch_rows<Row>(scratch, {{in.length}}, {{find_place(in)}, find_place(rows), in.count}, {&self, &out}))
+    return out;
   scratch.for_each_block(in, {&rows}, [&](const Block& block) {
     const Tensor x = block.load(in, s.computed);
     f(block, scratch.map<Difference>(x, scratch.maximum_of_rows(x, NanRule::kSkip)), rows);
@@ -37,25 +42,28 @@ Value softmax_by(KernelCall& call, Scratch& scratch, const F& f) {
 }
 Value softmax(KernelCall& call) {
   Scratch scratch(call);
-  return softmax_by(call, scratch, [&](const Block& block, const Tensor& shifted, const Rows& out) {
-    const Tensor e = scratch.map<Exp>(shifted);
-    block.map_into<Div>(out, e, scratch.sum_rows(e));
-  });
+  return softmax_by<tasks::SoftmaxRow>(call, scratch,
+                                       [&](const Block& block, const Tensor& shifted, const Rows& out) {
+                                         const Tensor e = scratch.map<Exp>(shifted);
+                                         block.map_into<Div>(out, e, scratch.sum_rows(e));
+                                       });
 }
 Value log_softmax(KernelCall& call) {
   Scratch scratch(call);
-  return softmax_by(call, scratch, [&](const Block& block, const Tensor& shifted, const Rows& out) {
-    const Tensor total = scratch.sum_rows(scratch.map<Exp>(shifted));
-    block.map_into<Difference>(out, shifted, scratch.map<LogOf>(total));
-  });
+  return softmax_by<tasks::LogSoftmaxRow>(
+      call, scratch, [&](const Block& block, const Tensor& shifted, const Rows& out) {
+        const Tensor total = scratch.sum_rows(scratch.map<Exp>(shifted));
+        block.map_into<Difference>(out, shifted, scratch.map<LogOf>(total));
+      });
 }
 
 struct SoftmaxBackward {
   const Block& block;
   Tensor grad, output;
 };
-// Calls f({block, rows of grad, rows of the output}, rows of the result).
-template <class F>
+// Row, where one kernel can do it; else f({block, rows of grad, rows of the output}, rows of the
+// result).
+template <class Row, class F>
 Value softmax_backward_by(KernelCall& call, Scratch& scratch, const F& f) {
   const Tensor& grad = call.tensor(0);
   const DType dtype = floating_dtype(grad.dtype);
@@ -63,6 +71,9 @@ Value softmax_backward_by(KernelCall& call, Scratch& scratch, const F& f) {
   const Tensor out = call.make_result(0, call[3].as<DType>(), grad.sizes);
   const Rows g = scratch.rows_along(grad, dim), y = scratch.rows_along(call.tensor(1), dim),
              rows = scratch.rows_for_along(out, dim);
+  if (launch_rows<Row>(scratch, {g.length}, {{find_place(g), find_place(y)}, find_place(rows), g.count},
+                       {&grad, &call.tensor(1), &out}))
+    return out;
   scratch.for_each_block(g, {&rows}, [&](const Block& block) {
     f(SoftmaxBackward{block, block.load(g, dtype), block.load(y, dtype)}, rows);
   });
@@ -71,18 +82,20 @@ Value softmax_backward_by(KernelCall& call, Scratch& scratch, const F& f) {
 // (grad - sum(grad * output)) * output
 Value softmax_backward(KernelCall& call) {
   Scratch scratch(call);
-  return softmax_backward_by(call, scratch, [&](const SoftmaxBackward& in, const Rows& out) {
-    const Tensor total = scratch.sum_rows(scratch.map<Mul>(in.grad, in.output));
-    in.block.map_into<Mul>(out, scratch.map<Difference>(in.grad, total), in.output);
-  });
+  return softmax_backward_by<tasks::SoftmaxBackwardRow>(
+      call, scratch, [&](const SoftmaxBackward& in, const Rows& out) {
+        const Tensor total = scratch.sum_rows(scratch.map<Mul>(in.grad, in.output));
+        in.block.map_into<Mul>(out, scratch.map<Difference>(in.grad, total), in.output);
+      });
 }
 // grad - exp(output) * sum(grad)
 Value log_softmax_backward(KernelCall& call) {
   Scratch scratch(call);
-  return softmax_backward_by(call, scratch, [&](const SoftmaxBackward& in, const Rows& out) {
-    const Tensor product = scratch.map<Mul>(scratch.map<Exp>(in.output), scratch.sum_rows(in.grad));
-    in.block.map_into<Difference>(out, in.grad, product);
-  });
+  return softmax_backward_by<tasks::LogSoftmaxBackwardRow>(
+      call, scratch, [&](const SoftmaxBackward& in, const Rows& out) {
+        const Tensor product = scratch.map<Mul>(scratch.map<Exp>(in.output), scratch.sum_rows(in.grad));
+        in.block.map_into<Difference>(out, in.grad, product);
+      });
 }
 
 // ---- RMS norm and layer norm --------------------------------------------------------------
@@ -109,6 +122,27 @@ Tensor reciprocal_root(Scratch& scratch, const Tensor& x, double epsilon) {
   return scratch.map<Rsqrt>(scratch.map_with<AddScaled>(Value(1.0), x, shift));
 }
 
+// A weight as it is given; ones where there is none.
+Tensor given_weight(Scratch& scratch, const Value& weight, const Norm& norm) {
+  return weight.is_none() ? weight_row(scratch, weight, 1.0, norm) : weight.tensor();
+}
+struct RmsNorm {
+  const Value& weight;
+  const Rows &in, &out;
+  const Tensor& scale;
+  double epsilon;
+};
+// By a kernel that does whole rows; false, and nothing is done, where it cannot.
+bool launch_rms_norm(Scratch& scratch, const Norm& norm, const RmsNorm& of) {
+  if (scratch.queue() == nullptr || of.scale.dtype != DType::kFloat32 || !of.scale.is_contiguous())
+    return false;
+  const Tensor weight = given_weight(scratch, of.weight, norm);
+  const tasks::RmsNormRow op{norm.length, of.scale.data<float>(), static_cast<float>(of.epsilon)};
+  return launch_rows<tasks::RmsNormRow>(
+      scratch, op, {{find_place(of.in), find_place_of_all(weight)}, find_place(of.out), of.in.count},
+      {&of.in.tensor, &weight, &of.out.tensor, &of.scale});
+}
+
 // (x * rstd) * weight with rstd = 1 / sqrt(mean of squares + eps)
 Value rms_norm(KernelCall& call) {
   const Tensor& input = call.tensor(0);
@@ -120,6 +154,8 @@ Value rms_norm(KernelCall& call) {
                scale = call.make_result(1, norm.dtype, norm.kept);
   const Rows in = scratch.rows_of(input, norm.split), normal = scratch.rows_for(out, norm.split),
              scales = scratch.rows_for(scale, norm.split);
+  if (launch_rms_norm(scratch, norm, {call[2], in, normal, scale, epsilon}))
+    return Value::tuple({out, scale});
   scratch.for_each_block(in, {&normal, &scales}, [&](const Block& block) {
     const Tensor x = block.load(in, norm.dtype);
     const Tensor mean = scratch.sum_rows(scratch.map<Square>(x), Scratch::Sum::kMean);
@@ -143,6 +179,28 @@ Tensor add_columns(KernelCall& call, Scratch& scratch, const Summed& sum, const 
   return store_result(call, sum.index, sum.like.dtype, sum.like.sizes, scratch.sum_columns(rows));
 }
 
+struct RmsNormGradient {
+  const Value& weight;
+  const Rows &grads, &in;
+  Tensor scale;  // row-major, of the norm's dtype
+};
+// Both by kernels that read whole rows; false or none, and nothing is done, where they cannot.
+bool launch_input_gradient(Scratch& scratch, const Norm& norm, const RmsNormGradient& of, const Rows& to) {
+  if (scratch.queue() == nullptr || norm.dtype != DType::kFloat32) return false;
+  const Tensor weight = given_weight(scratch, of.weight, norm);
+  return launch_rows<tasks::RmsNormBackwardRow>(
+      scratch, {norm.length, of.scale.data<float>()},
+      {{find_place(of.grads), find_place(of.in), find_place_of_all(weight)}, find_place(to), of.in.count},
+      {&of.grads.tensor, &of.in.tensor, &weight, &of.scale, &to.tensor});
+}
+std::optional<Tensor> sum_weight_gradient(Scratch& scratch, const Norm& norm, const RmsNormGradient& of) {
+  if (norm.dtype != DType::kFloat32) return std::nullopt;
+  return sum_columns<tasks::RmsNormWeightGradient>(
+      scratch, {of.scale.data<float>()},
+      {{find_place(of.grads), find_place(of.in)}, of.in.count, of.in.length},
+      {&of.grads.tensor, &of.in.tensor, &of.scale});
+}
+
 // With h = x * rstd and g = grad * weight:
 //   d input = rstd * (g - h * mean(g * h)),   d weight = the column sums of grad * h
 Value rms_norm_backward(KernelCall& call) {
@@ -151,26 +209,38 @@ Value rms_norm_backward(KernelCall& call) {
   const bool wants_input = call[5].items()[0].boolean(),
              wants_weight = call[5].items()[1].boolean() && !call[4].is_none();
   Scratch scratch(call);
-  const Tensor weight = weight_row(scratch, call[4], 1.0, norm);
   const Rows grads = scratch.rows_of(call.tensor(0), norm.split), in = scratch.rows_of(input, norm.split),
              scales = scratch.rows_of(call.tensor(3), call.tensor(3).rank());
-  const Tensor of_input = wants_input ? make_gradient(call, input) : Tensor(),
-               products = wants_weight ? scratch.make(norm.dtype, {in.count, in.length}) : Tensor();
-  const Rows to_input = wants_input ? scratch.rows_for(of_input, norm.split) : Rows(),
-             to_products = wants_weight ? scratch.rows_for(products, 1) : Rows();
-  scratch.for_each_block(in, {&to_input, &to_products}, [&](const Block& block) {
+  const Tensor of_input = wants_input ? make_gradient(call, input) : Tensor();
+  const Rows to_input = wants_input ? scratch.rows_for(of_input, norm.split) : Rows();
+  const RmsNormGradient gradient{call[4], grads, in, scratch.dense(call.tensor(3), norm.dtype)};
+  const bool composes_input = wants_input && !launch_input_gradient(scratch, norm, gradient, to_input);
+  const std::optional<Tensor> weights =
+      wants_weight ? sum_weight_gradient(scratch, norm, gradient) : std::nullopt;
+  const bool composes_weight = wants_weight && !weights;
+  const Tensor weight = composes_input ? weight_row(scratch, call[4], 1.0, norm) : Tensor(),
+               products = composes_weight ? scratch.make(norm.dtype, {in.count, in.length}) : Tensor();
+  const Rows to_products = composes_weight ? scratch.rows_for(products, 1) : Rows();
+  const auto compose = [&](const Block& block) {
     const Tensor grad = block.load(grads, norm.dtype), rstd = block.load(scales, norm.dtype);
     const Tensor h = scratch.map<Mul>(block.load(in, norm.dtype), rstd);
-    if (wants_input) {
+    if (composes_input) {
       const Tensor g = scratch.map<Mul>(grad, weight);
       const Tensor mean = scratch.sum_rows(scratch.map<Mul>(g, h), Scratch::Sum::kMean);
       block.map_into<Mul>(to_input, rstd, scratch.map<Difference>(g, scratch.map<Mul>(h, mean)));
     }
-    if (wants_weight) block.map_into<Mul>(to_products, grad, h);
-  });
+    if (composes_weight) block.map_into<Mul>(to_products, grad, h);
+  };
+  if (composes_input || composes_weight)
+    scratch.for_each_block(
+        in, {composes_input ? &to_input : nullptr, composes_weight ? &to_products : nullptr}, compose);
   std::vector<Value> results(2);
   if (wants_input) results[0] = of_input;
-  if (wants_weight) results[1] = add_columns(call, scratch, {1, call.tensor(4)}, products);
+  if (wants_weight) {
+    const Tensor& like = call.tensor(4);
+    results[1] =
+        store_result(call, 1, like.dtype, like.sizes, weights ? *weights : scratch.sum_columns(products));
+  }
   return Value::tuple(std::move(results));
 }
 

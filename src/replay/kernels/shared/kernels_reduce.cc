@@ -2,6 +2,7 @@
 #include "ir/types/promotion.h"
 #include "replay/kernels/shared/kernels.h"
 #include "replay/kernels/shared/reduction.h"
+#include "replay/kernels/shared/whole_rows.h"
 
 namespace epweave::replay::shared {
 namespace {
@@ -17,8 +18,20 @@ Value sum_as(KernelCall& call, const Reduction& reduction, DType dtype, Scratch:
   if (cpu::compute_of(dtype) == Compute::kComplex)
     throw KernelError("sums of complex numbers are not supported");
   if (sum == Scratch::Sum::kMean) floating_dtype(dtype);
-  return map_rows_to_one(call, reduction, {dtype, computed_dtype(dtype)},
-                         [&](Scratch& scratch, const Tensor& x) { return scratch.sum_rows(x, sum); });
+  const RowDTypes dtypes{dtype, computed_dtype(dtype)};
+  Scratch scratch(call);
+  const ReducedRows in = reduced_rows(scratch, call.tensor(0), reduction);
+  const Tensor out = call.make_result(0, dtypes.result, in.sizes);
+  const Rows results = scratch.rows_for(out, out.rank());
+  if (dtypes.computed == DType::kFloat32)
+    if (const std::optional<Tensor> sums = sum_in_place(scratch, in.rows, sum)) {
+      cpu::copy_elements(sums->view(out.sizes, contiguous_strides(out.sizes), sums->offset), out);
+      return out;
+    }
+  scratch.for_each_block(in.rows, {&results}, [&](const Block& block) {
+    block.store(scratch.sum_rows(block.load(in.rows, dtypes.computed), sum), results);
+  });
+  return out;
 }
 Value sum(KernelCall& call) {
   return sum_as(call, all_of(call), sum_dtype(call, 1), Scratch::Sum::kTotal);

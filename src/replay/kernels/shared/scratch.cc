@@ -89,15 +89,21 @@ void Block::store(const Tensor& values, const Rows& rows) const {
 
 Rows Scratch::rows_of(const Tensor& tensor, std::size_t split) {
   Rows rows = count_rows(tensor, split);
-  if (queue_ != nullptr) return rows;
   const std::optional<Tensor> matrix = find_matrix(tensor, split);
+  if (queue_ != nullptr) {
+    if (matrix) rows.matrix = *matrix;
+    return rows;
+  }
   rows.matrix = matrix ? *matrix : as_matrix(copied(tensor, tensor.dtype), rows.count, rows.length);
   return rows;
 }
 Rows Scratch::rows_for(const Tensor& tensor, std::size_t split) {
   Rows rows = count_rows(tensor, split);
-  if (queue_ != nullptr) return rows;
   const std::optional<Tensor> matrix = find_matrix(tensor, split);
+  if (queue_ != nullptr) {
+    if (matrix) rows.matrix = *matrix;
+    return rows;
+  }
   rows.matrix = matrix ? *matrix : make(tensor.dtype, {rows.count, rows.length});
   return rows;
 }

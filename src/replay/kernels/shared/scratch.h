@@ -73,7 +73,8 @@ Tensor with_dim_last(Tensor tensor, std::size_t dim);
 struct Rows {
   Tensor tensor;
   std::int64_t count = 1, length = 1;
-  Tensor matrix;  // on the CPU: the elements as [count, length], in place where the strides allow it
+  Tensor matrix;  // the elements as [count, length], in place where the strides allow it; else a copy, on a
+                  // device nothing
 };
 
 class Scratch;

@@ -8,6 +8,7 @@
 #include "replay/kernels/tasks/row_tasks.h"
 #include "replay/kernels/tasks/tiled_matmul_task.h"
 #include "replay/kernels/tasks/vector_tasks.h"
+#include "replay/kernels/tasks/whole_row_tasks.h"
 
 namespace epweave::replay::tasks {
 
@@ -29,6 +30,8 @@ namespace epweave::replay::tasks {
   X(LaneSumFloat, LaneSumTask<float>) \
   X(LaneSumDouble, LaneSumTask<double>) \
   X(LaneSumInt, LaneSumTask<std::int64_t>) \
+  X(ColumnLanes, ColumnLanesTask<ColumnSum>) \
+  X(RmsNormWeightLanes, ColumnLanesTask<RmsNormWeightGradient>) \
   X(LaneTotalFloat, LaneTotalTask<float>) \
   X(LaneTotalDouble, LaneTotalTask<double>) \
   X(LaneTotalInt, LaneTotalTask<std::int64_t>) \
@@ -127,11 +130,21 @@ namespace epweave::replay::tasks {
   X(Weigh, WeighTask) \
   X(WeighBackward, WeighBackwardTask) \
   X(Delta, DeltaTask)
+// X(name, type); a block of threads per index, which goes through steps.
+#define EPWEAVE_DEVICE_ROW_TASKS(X) \
+  X(Softmax, WholeRowTask<SoftmaxRow>) \
+  X(LogSoftmax, WholeRowTask<LogSoftmaxRow>) \
+  X(SoftmaxBackward, WholeRowTask<SoftmaxBackwardRow>) \
+  X(LogSoftmaxBackward, WholeRowTask<LogSoftmaxBackwardRow>) \
+  X(RmsNorm, WholeRowTask<RmsNormRow>) \
+  X(RmsNormBackward, WholeRowTask<RmsNormBackwardRow>) \
+  X(RowSum, WholeRowTask<RowSum>)
 // clang-format on
 
 enum class TaskKind : std::uint16_t {
 #define EPWEAVE_NAME(Name, ...) k##Name,
   EPWEAVE_DEVICE_TASKS(EPWEAVE_NAME) EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_NAME)
+      EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_NAME)
 #undef EPWEAVE_NAME
 };
 
@@ -146,11 +159,18 @@ inline constexpr TaskKind kind_of = KindOf<Task>::value;
   };
 EPWEAVE_DEVICE_TASKS(EPWEAVE_KIND)
 EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_KIND)
+EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_KIND)
 #undef EPWEAVE_KIND
 
-// Whether an index is a block of threads, not a thread.
+// Whether an index is a block of threads, not a thread: of EPWEAVE_DEVICE_BLOCK_TASKS, of
+// EPWEAVE_DEVICE_ROW_TASKS.
+inline constexpr bool is_row_kind(TaskKind kind) {
+  return kind >= TaskKind::kSoftmax;
+}
 template <class Task>
-inline constexpr bool is_block_task = kind_of<Task> >= TaskKind::kMatmul;
+inline constexpr bool is_row_task = is_row_kind(kind_of<Task>);
+template <class Task>
+inline constexpr bool is_block_task = kind_of<Task> >= TaskKind::kMatmul && !is_row_task<Task>;
 
 inline constexpr std::size_t bytes_of_task(TaskKind kind) {
   switch (kind) {
@@ -159,6 +179,7 @@ inline constexpr std::size_t bytes_of_task(TaskKind kind) {
     return sizeof(__VA_ARGS__);
     EPWEAVE_DEVICE_TASKS(EPWEAVE_SIZE)
     EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_SIZE)
+    EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_SIZE)
 #undef EPWEAVE_SIZE
   }
   return 0;  // no kind has any other number
@@ -169,6 +190,7 @@ inline constexpr std::size_t bytes_of_task(TaskKind kind) {
   static_assert(sizeof(__VA_ARGS__) <= 4000 && std::is_trivially_copyable_v<__VA_ARGS__>);
 EPWEAVE_DEVICE_TASKS(EPWEAVE_FITS)
 EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_FITS)
+EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_FITS)
 #undef EPWEAVE_FITS
 
 }  // namespace epweave::replay::tasks

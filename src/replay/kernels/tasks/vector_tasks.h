@@ -120,8 +120,8 @@ struct VectorMapTask : VectorMap<N> {
   static constexpr std::size_t kEach = kVectors;
 
   EPWEAVE_HD void run(std::int64_t index) const {
-    Vector<In> held[kEach][kIns];
-    VectorRows::Place places[kEach];
+    Vector<In> held[kEach][kIns] = {};
+    VectorRows::Place places[kEach] = {};
     EPWEAVE_UNROLL_ON_GPU
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t at = VectorRows::number_of(index, kVectors, v);
@@ -221,8 +221,8 @@ struct UnitCopyTask : UnitCopy {
   static constexpr std::size_t kEach = kVectors;
 
   EPWEAVE_HD void run(std::int64_t index) const {
-    Unit held[kEach];
-    VectorRows::Place places[kEach];
+    Unit held[kEach] = {};
+    VectorRows::Place places[kEach] = {};
     EPWEAVE_UNROLL_ON_GPU
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t number = VectorRows::number_of(index, kVectors, v);
