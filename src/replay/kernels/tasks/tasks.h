@@ -88,11 +88,11 @@ template <int N>
 struct MapTask {
   Shape shape;
   Strided out;
-  Strided in[N == 0 ? 1u : static_cast<unsigned>(N)];
   Number number;
   FaultSink sink;
   ElementOp op;
   Compute compute;
+  Strided in[N == 0 ? 1u : static_cast<unsigned>(N)];  // last: see clear_padding of shared/launch.h
 
   EPWEAVE_HD void run(std::int64_t i) const {
     switch (compute) {
