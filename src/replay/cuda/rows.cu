@@ -6,7 +6,8 @@ namespace epweave::replay::device {
 namespace {
 
 template <class Task>
-__global__ void __launch_bounds__(Task::kThreads) run_rows(const Task task, const std::int64_t blocks) {
+__global__ void __launch_bounds__(Task::kThreads, Task::kBlocks)
+    run_rows(const Task task, const std::int64_t blocks) {
   __shared__ typename Task::Shared shared;
   const std::int64_t steps = task.steps();
   const int thread = static_cast<int>(threadIdx.x);

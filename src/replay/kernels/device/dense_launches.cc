@@ -30,8 +30,8 @@ void order_by_first(Shape& shape, std::span<Strided* const> operands) {
     }
 }
 
-// The dimensions before the last as rows of `vectors` vectors; none where these are more than two, or
-// too many vectors.
+// The dimensions before the last as rows of `vectors` vectors; none where these are more than two,
+// or too many vectors.
 std::optional<VectorRows> vector_rows(const Shape& shape, std::int64_t vectors) {
   if (shape.rank == 0 || shape.rank > 3) return std::nullopt;
   const std::int64_t outer = shape.rank == 3 ? shape.sizes[0] : 1,

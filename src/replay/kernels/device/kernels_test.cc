@@ -154,6 +154,19 @@ TEST_CASE("maps, copies and fills of dense operands") {
   }
 }
 
+// Strides and addresses arrive as they were given: what lies between the fields of a task is
+// cleared before it is launched, and nothing else.
+TEST_CASE("strides of many dimensions that need more than 16 bits") {
+  Random random;
+  const Extents sizes(6, 2);
+  const Tensor x = random.tensor({140100}).view(sizes, {1, 2, 4, 8, 70000, 16}, 0), y = random.tensor(sizes);
+  CHECK(run_both("aten.sub.Tensor", {x, y, std::int64_t{2}}) == "");
+  CHECK(run_both("aten.sub.Tensor", {y, x, std::int64_t{2}}) == "");
+  CHECK(run_both("aten.where.self",
+                 {random.integers(std::vector<std::int64_t>(64, 1), sizes, DType::kBool), x, y}) == "");
+  CHECK(run_both("aten.neg.default", {x}) == "");
+}
+
 TEST_CASE("which kernel does a map or a copy") {
   using device::Stored;
   using device::TaskKind;
@@ -438,6 +451,64 @@ TEST_CASE("many sources in one destination are added in order") {
   CHECK(run_both("aten.scatter_add.default", {self, std::int64_t{0}, spread, values}) == "");
   CHECK(run_both("torchtitan.deterministic_scatter_add.default", {self, spread, values}) == "");
   CHECK(run_both("aten.gather.default", {self, std::int64_t{0}, spread, false}) == "");
+}
+
+// Blocks of every length up to more than a vector, at addresses that are no multiple of one, and
+// targets that are not row-major.
+TEST_CASE("rows and blocks are read, written and added where they lie") {
+  Random random;
+  const std::int64_t n = 40, rows = 6, padding = 2, first = 0;
+  std::vector<std::int64_t> index;
+  for (std::int64_t i = 0; i < n; ++i) index.push_back(i * i % rows);
+  const Tensor at = random.integers(index, {n}), pairs = at.view({20, 2}, {2, 1}, 0);
+  const Value indices = Value::list({at}), by_two = Value::list({pairs});
+  for (const DType dtype :
+       {DType::kFloat32, DType::kBfloat16, DType::kFloat16, DType::kFloat64, DType::kInt64, DType::kUint8})
+    for (const std::int64_t width : {1, 3, 4, 8, 17, 64})
+      for (const std::int64_t offset : {0, 1}) {
+        INFO(info(dtype).name << " " << width << " " << offset);
+        const auto tensor = [&](std::int64_t count) {
+          const Tensor all = random.tensor({offset + count * (width + 4)}, DType::kFloat32);
+          const Tensor scaled = random.tensor({offset + count * (width + 4)}, dtype);
+          Buffer<float> values = cpu::dense<float>(all);
+          for (float& value : values) value *= 100;
+          cpu::store_dense(values, scaled);
+          return scaled.view({count, width}, {width + 4, 1}, offset);
+        };
+        const Tensor self = tensor(rows), source = tensor(n);
+        const Tensor across =
+            random.tensor({width * (rows + 4)}, dtype).view({rows, width}, {1, rows + 4}, 0);
+        for (const bool accumulates : {false, true}) {
+          CHECK(run_both("aten.index_put.default", {self, indices, source, accumulates}) == "");
+          CHECK(run_both("aten.index_put_.default", {self, indices, source, accumulates}) == "");
+          CHECK(run_both("aten.index_put.default",
+                         {self, by_two, source.view({20, 2, width}, {2 * (width + 4), width + 4, 1}, offset),
+                          accumulates}) == "");
+        }
+        CHECK(run_both("aten.index.Tensor", {self, indices}) == "");
+        CHECK(run_both("aten.index.Tensor", {self, by_two}) == "");
+        const Tensor spread = at.view({n, width}, {1, 0}, 0);
+        CHECK(run_both("aten.scatter_add.default", {self, first, spread, source}) == "");
+        CHECK(run_both("aten.scatter.src", {self, first, spread, source}) == "");
+        CHECK(run_both("aten.gather.default", {self, first, spread, false}) == "");
+        if (dtype == DType::kInt64 || dtype == DType::kUint8) continue;
+        for (const bool by_frequency : {false, true})
+          CHECK(run_both("aten.embedding_dense_backward.default",
+                         {source, at, rows, padding, by_frequency}) == "");
+        CHECK(run_both("aten.index_put_.default", {across, indices, source, true}) == "");
+      }
+  // A source in the target's own memory, and one of another dtype.
+  const Tensor self = random.tensor({n, 8}, DType::kBfloat16);
+  CHECK(run_both("aten.index_put_.default", {self, indices, self, true}) == "");
+  CHECK(run_both("aten.index_add.default", {self, first, at, random.tensor({n, 8}, DType::kBfloat16), 0.5}) ==
+        "");
+  const Tensor targets = random.integers({10, 0, -100}, {3});
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+    const Tensor x = random.tensor({3, 11}, dtype), grad = random.tensor({}, dtype);
+    for (const std::int64_t reduction : {1, 2})
+      CHECK(run_both("aten.nll_loss_backward.default", {grad, x, targets, Value(), reduction,
+                                                        std::int64_t{-100}, random.tensor({}, dtype)}) == "");
+  }
 }
 
 TEST_CASE("sorts, scans and searches of rows that are longer than a tile") {

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "replay/kernels/shared/whole_rows.h"
+
 namespace epweave::replay::shared {
 namespace {
 
@@ -17,7 +19,8 @@ void expand_mask(Scratch& scratch, const Tensor& mask, std::vector<Value>& to) {
   }
 }
 
-// The rows in the target's compute type, row-major and not in its storage, which is written.
+// On the CPU: the rows in the target's compute type, row-major and not in its storage, which is
+// written.
 Tensor summands(Scratch& scratch, const Tensor& rows, const Tensor& target) {
   const DType dtype = computed_dtype(target.dtype);
   return rows.storage == target.storage ? scratch.copied(rows, dtype) : scratch.dense(rows, dtype);
@@ -37,16 +40,60 @@ IndexedBlocks blocks_of(const Indexed& indexed, const Tensor& self, const Tensor
   return blocks;
 }
 
-// A tensor of a compute type that has the strides `indexed` was found with.
-void add_on_device(Scratch& scratch, const Tensor& sum, const Indexed& indexed, const Tensor& rows,
+// The same of blocks that are dense, and of rows as [positions, block].
+struct DensePlaces {
+  Tensor rows;
+  std::int64_t length;  // elements of a block
+};
+std::optional<DensePlaces> find_dense(const Indexed& indexed, const Tensor& self, const Tensor& rows) {
+  const std::optional<Tensor> matrix = find_matrix(rows, indexed.common.size());
+  const Tensor block{self.dtype, indexed.block_sizes, indexed.block_strides, 0, self.storage};
+  const std::int64_t length = count_elements(indexed.block_sizes);
+  if (!matrix || (matrix->strides[1] != 1 && length != 1) || !block.is_contiguous()) return std::nullopt;
+  return DensePlaces{*matrix, length};
+}
+std::optional<tasks::DenseBlocks> dense_blocks(const Indexed& indexed, const Tensor& self,
+                                               const Tensor& rows) {
+  const std::optional<DensePlaces> dense = find_dense(indexed, self, rows);
+  if (!dense) return std::nullopt;
+  const int element = bytes_of_element(self);
+  const std::int64_t bytes = dense->length * element;
+  return tasks::DenseBlocks{self.bytes(),
+                            rows.bytes(),
+                            dense->rows.strides[0] * element,
+                            bytes,
+                            (bytes + static_cast<std::int64_t>(sizeof(tasks::Bytes16)) - 1) /
+                                static_cast<std::int64_t>(sizeof(tasks::Bytes16)),
+                            element};
+}
+
+// The target has the strides that `indexed` was found with.
+void add_on_device(Scratch& scratch, const Tensor& target, const Indexed& indexed, const Tensor& rows,
                    std::int64_t skipped) {
-  const Tensor from = summands(scratch, rows, sum);
+  const bool is_read_in_place =
+      rows.storage != target.storage && computed_dtype(rows.dtype) == computed_dtype(target.dtype);
+  const Tensor from = is_read_in_place ? rows : scratch.copied(rows, computed_dtype(target.dtype));
   const Scratch::Sorted sorted = sort_positions(scratch, indexed);
-  const IndexedBlocks blocks = blocks_of(indexed, sum, from);
-  with_any(sum.dtype, [&](auto zero) {
+  const std::initializer_list<const Tensor*> tensors{&target, &from, &indexed.offsets, &sorted.values,
+                                                     &sorted.indices};
+  const std::optional<DensePlaces> dense = find_dense(indexed, target, from);
+  if (dense && computed_dtype(target.dtype) == DType::kFloat32) {
+    const std::int64_t fours = (dense->length + 3) / 4;
+    return scratch.launch(
+        tasks::AddDenseBlocksTask{{target.bytes(), 1, stored_of(target.dtype)},
+                                  {from.bytes(), dense->rows.strides[0], stored_of(from.dtype)},
+                                  dense->length,
+                                  fours,
+                                  read_sorted(sorted),
+                                  skipped},
+        sorted.values.numel() * fours, tensors);
+  }
+  IndexedBlocks blocks = blocks_of(indexed, target, from);
+  blocks.indexed.stored = stored_of(target.dtype);
+  blocks.rows.stored = stored_of(from.dtype);
+  with_any(target.dtype, [&](auto zero) {
     scratch.launch(tasks::AddBlocksTask<decltype(zero)>{blocks, read_sorted(sorted), skipped},
-                   sorted.values.numel() * blocks.block_count,
-                   {&sum, &from, &indexed.offsets, &sorted.values, &sorted.indices});
+                   sorted.values.numel() * blocks.block_count, tensors);
   });
 }
 
@@ -165,9 +212,14 @@ Tensor broadcast_rows(const Indexed& indexed, const Tensor& values) {
 
 void read_blocks(Scratch& scratch, const Tensor& self, const Indexed& indexed, const Tensor& rows) {
   if (rows.numel() == 0) return;
-  if (scratch.queue() != nullptr)
+  if (scratch.queue() != nullptr) {
+    const std::initializer_list<const Tensor*> tensors{&self, &rows, &indexed.offsets};
+    if (const std::optional<tasks::DenseBlocks> blocks = dense_blocks(indexed, self, rows))
+      return scratch.launch(tasks::ReadDenseBlocksTask{*blocks, indexed.offsets.data<std::int64_t>()},
+                            indexed.offsets.numel() * blocks->pieces, tensors);
     return scratch.launch(tasks::ReadBlocksTask{blocks_of(indexed, self, rows), bytes_of_element(self)},
-                          rows.numel(), {&self, &rows, &indexed.offsets});
+                          rows.numel(), tensors);
+  }
   BlockCopy blocks(block_of(self, indexed), cpu::block_at(rows, indexed.common.size(), 0));
   for_each_block_of(indexed, rows,
                     [&](std::int64_t at, std::int64_t offset) { blocks.copy(self.offset + at, offset); });
@@ -191,8 +243,12 @@ void write_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed
   }
   // Bits are moved: rows of the target's dtype.
   const Tensor same = rows.dtype == target.dtype ? rows : scratch.copied(rows, target.dtype);
-  const IndexedBlocks blocks = blocks_of(indexed, target, same);
   const Scratch::Sorted sorted = sort_positions(scratch, indexed);
+  if (const std::optional<tasks::DenseBlocks> dense = dense_blocks(indexed, target, same))
+    return scratch.launch(tasks::WriteDenseBlocksTask{*dense, read_sorted(sorted)},
+                          sorted.values.numel() * dense->pieces,
+                          {&target, &same, &indexed.offsets, &sorted.values, &sorted.indices});
+  const IndexedBlocks blocks = blocks_of(indexed, target, same);
   scratch.launch(tasks::WriteBlocksTask{blocks, read_sorted(sorted), bytes_of_element(target)},
                  sorted.values.numel() * blocks.block_count,
                  {&target, &same, &indexed.offsets, &sorted.values, &sorted.indices});
@@ -202,12 +258,7 @@ void add_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed, 
                 std::int64_t skipped) {
   if (rows.numel() == 0) return;
   if (scratch.queue() == nullptr) return add_on_cpu(scratch, target, indexed, rows, skipped);
-  const DType dtype = computed_dtype(target.dtype);
-  if (target.dtype == dtype) return add_on_device(scratch, target, indexed, rows, skipped);
-  EPWEAVE_CHECK(target.strides == contiguous_strides(target.sizes));
-  const Tensor sum = scratch.copied(target, dtype);
-  add_on_device(scratch, sum, indexed, rows, skipped);
-  cpu::copy_elements(sum, target);
+  add_on_device(scratch, target, indexed, rows, skipped);
 }
 
 }  // namespace epweave::replay::shared

@@ -56,15 +56,10 @@ struct Place {
   std::vector<Value> indices;
   Negative negative;
 };
-// A device adds up 16-bit floats in a row-major copy, where a target that is row-major has its
-// offsets.
 void add_at(Scratch& scratch, const Tensor& target, const Place& place, const Tensor& values) {
-  const bool is_in_place = scratch.queue() == nullptr || target.strides == contiguous_strides(target.sizes);
-  const Tensor sum = is_in_place ? target : scratch.copied(target, target.dtype);
-  const Indexed indexed = resolve(scratch, sum, place.indices, place.negative);
+  const Indexed indexed = resolve(scratch, target, place.indices, place.negative);
   if (count_elements(indexed.sizes) == 0 || !can_copy(target)) return;
-  add_blocks(scratch, sum, indexed, broadcast_rows(indexed, values));
-  if (!is_in_place) cpu::copy_elements(sum, target);
+  add_blocks(scratch, target, indexed, broadcast_rows(indexed, values));
 }
 void put_blocks(KernelCall& call, const Tensor& target) {
   Scratch scratch(call);
@@ -121,12 +116,16 @@ Value embedding_backward(KernelCall& call) {
   const std::int64_t weights = call.integer(2), padding = call.integer(3), length = grad.sizes.back();
   const DType dtype = floating_dtype(grad.dtype);
   Scratch scratch(call);
-  const Tensor sum = scratch.filled(dtype, {weights, length}, Value(0.0));
+  // A device rounds each row once as it stores it.
+  const bool is_direct = scratch.queue() != nullptr;
+  const Extents sizes{weights, length};
+  const Tensor sum = is_direct ? call.make_result(0, grad.dtype, sizes) : scratch.make(dtype, sizes);
+  cpu::fill_elements(sum, Value(0.0));
   const Indexed indexed = resolve(scratch, sum, {call[1]}, Negative::kRefused);
   if (grad.numel() != 0 && can_copy(sum))
     add_blocks(scratch, sum, indexed, call.boolean(4) ? divide_by_uses(scratch, indexed, grad, dtype) : grad,
-               padding < 0 ? -1 : padding * length);
-  return store_result(call, 0, grad.dtype, {weights, length}, sum);
+               padding < 0 ? -1 : padding * sum.strides[0]);
+  return is_direct ? Value(sum) : store_result(call, 0, grad.dtype, sizes, sum);
 }
 
 // ---- rows along a dimension ---------------------------------------------------------------

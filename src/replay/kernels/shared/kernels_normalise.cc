@@ -24,8 +24,8 @@ Softmax read_softmax(const KernelCall& call) {
   return {cpu::checked_dim(call.integer(1), self.rank()), call.boolean(2) ? DType::kFloat32 : self.dtype,
           floating_dtype(self.dtype)};
 }
-// Row, where one kernel can do it; else f(block, rows along the dimension less their maximum, rows of
-// the result).
+// Row, where one kernel can do it; else f(block, rows along the dimension less their maximum, rows
+// of the result).
 template <class Row, class F>
 Value softmax_by(KernelCall& call, Scratch& scratch, const F& f) {
   const Softmax s = read_softmax(call);
@@ -357,7 +357,11 @@ Value nll_loss_backward(KernelCall& call) {
   const bool is_mean = static_cast<LossReduction>(call.integer(4)) == LossReduction::kMean;
   const Tensor grad = scratch.dense(call.tensor(0), loss.dtype),
                total = scratch.dense(call.tensor(6), loss.dtype);
-  const Tensor out = scratch.filled(loss.dtype, self.sizes, Value(0.0));
+  // Row-major, of the compute dtype: the result itself where it is so.
+  const Tensor result = call.make_result(0, self.dtype, self.sizes);
+  const bool is_direct = self.dtype == loss.dtype && result.is_contiguous();
+  const Tensor out = is_direct ? result : scratch.make(loss.dtype, self.sizes);
+  cpu::fill_elements(out, Value(0.0));
   with_float(self.dtype, [&](auto zero) {
     using C = decltype(zero);
     scratch.launch(
@@ -367,7 +371,8 @@ Value nll_loss_backward(KernelCall& call) {
                                    loss.classes, call.integer(5), out.data<C>(), scratch.sink()},
         loss.rows, {&grad, &total, loss.weight ? &*loss.weight : nullptr, &loss.targets, &out});
   });
-  return store_result(call, 0, self.dtype, self.sizes, out);
+  if (!is_direct) cpu::copy_elements(out, result);
+  return result;
 }
 
 constexpr KernelRow kRows[] = {

@@ -71,14 +71,18 @@ struct Scatter {
   const Value& source;
   bool adds;
 };
-// The part of the source that lies under the index, row-major.
-Tensor under_index(Scratch& scratch, Tensor source, const Tensor& index, DType dtype) {
+// The part of the source that lies under the index.
+Tensor part_under_index(Tensor source, const Tensor& index) {
   if (source.rank() != index.rank())
     throw KernelError("scatter: src and index have different numbers of dimensions");
   for (std::size_t d = 0; d < source.rank(); ++d)
     if (index.sizes[d] > source.sizes[d]) throw KernelError("scatter: the index is larger than src");
   source.sizes = index.sizes;
-  return scratch.dense(source, dtype);
+  return source;
+}
+// The same, row-major.
+Tensor under_index(Scratch& scratch, const Tensor& source, const Tensor& index, DType dtype) {
+  return scratch.dense(part_under_index(source, index), dtype);
 }
 
 // Elements of the index behind a dimension, and along it.
@@ -108,11 +112,16 @@ void scatter_into(KernelCall& call, const Tensor& target, const Scatter& scatter
   cpu::check_index_fits(target, index, scatter.dim);
   Scratch scratch(call);
   const DType dtype = computed_dtype(target.dtype);
+  const bool is_of_rows = scatter.source.is_tensor() && index.rank() == target.rank() &&
+                          find_shared_column(index, scatter.dim).has_value();
+  // A device adds up rows where they lie.
+  if (is_of_rows && scratch.queue() != nullptr && scatter.source.tensor().dtype == target.dtype)
+    return scatter_rows_into(scratch, target, part_under_index(scatter.source.tensor(), index), scatter);
   const Tensor sum = scratch.copied(target, dtype);
   const Tensor source = scatter.source.is_tensor()
                             ? under_index(scratch, scatter.source.tensor(), index, dtype)
                             : scratch.filled(dtype, {}, scatter.source);
-  if (scatter.source.is_tensor() && index.rank() == target.rank() && find_shared_column(index, scatter.dim)) {
+  if (is_of_rows) {
     scatter_rows_into(scratch, sum, source, scatter);
     return cpu::copy_elements(sum, target);
   }

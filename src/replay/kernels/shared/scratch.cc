@@ -29,12 +29,6 @@ std::optional<Merged> merge(const Tensor& tensor, std::size_t from, std::size_t 
   }
   return merged;
 }
-std::optional<Tensor> find_matrix(const Tensor& tensor, std::size_t split) {
-  if (tensor.numel() == 0) return std::nullopt;
-  const std::optional<Merged> rows = merge(tensor, 0, split), row = merge(tensor, split, tensor.rank());
-  if (!rows || !row) return std::nullopt;
-  return tensor.view({rows->extent, row->extent}, {rows->stride, row->stride}, tensor.offset);
-}
 Rows count_rows(const Tensor& tensor, std::size_t split) {
   return {tensor,
           count_elements(std::span(tensor.sizes).first(split)),
@@ -53,6 +47,13 @@ bool is_matrix(const Tensor& x) {
 }
 
 }  // namespace
+
+std::optional<Tensor> find_matrix(const Tensor& tensor, std::size_t split) {
+  if (tensor.numel() == 0) return std::nullopt;
+  const std::optional<Merged> rows = merge(tensor, 0, split), row = merge(tensor, split, tensor.rank());
+  if (!rows || !row) return std::nullopt;
+  return tensor.view({rows->extent, row->extent}, {rows->stride, row->stride}, tensor.offset);
+}
 
 DType computed_dtype(DType dtype) {
   switch (cpu::compute_of(dtype)) {

@@ -77,6 +77,10 @@ struct Rows {
                   // device nothing
 };
 
+// The tensor as [rows, length] in place, its dimensions before `split` numbering the rows; none
+// where the strides do not allow it, and of no elements.
+std::optional<Tensor> find_matrix(const Tensor& tensor, std::size_t split);
+
 class Scratch;
 
 // Some rows of each of several tensors: [first, first + count).

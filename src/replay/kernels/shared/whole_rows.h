@@ -68,8 +68,8 @@ std::optional<Tensor> sum_columns(Scratch& scratch, const Op& op, const ColumnOp
   return out;
 }
 
-// The sums of rows where they lie, one behind the other or side by side: [rows, 1] in float32. None:
-// they are to be loaded first.
+// The sums of rows where they lie, one behind the other or side by side: [rows, 1] in float32.
+// None: they are to be loaded first.
 std::optional<Tensor> sum_in_place(Scratch& scratch, const Rows& rows, Scratch::Sum sum);
 
 }  // namespace epweave::replay::shared

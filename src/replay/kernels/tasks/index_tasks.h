@@ -5,7 +5,7 @@
 // An index of the tensor's rank: a thread goes through a column of it.
 #pragma once
 
-#include "replay/kernels/tasks/tasks.h"
+#include "replay/kernels/tasks/whole_row_tasks.h"
 
 namespace epweave::replay::tasks {
 
@@ -76,7 +76,7 @@ struct WriteBlocksTask {
     copy_bits(blocks.indexed.data, blocks.indexed_at(p, b), blocks.rows.data, blocks.rows_at(p, b), bytes);
   }
 };
-// indexed += rows, position after position, in the compute type: both are stored in it. Index: s *
+// indexed += rows, position after position, in the compute type, and stored once. Index: s *
 // block_count + b.
 template <class C>
 struct AddBlocksTask {
@@ -87,14 +87,88 @@ struct AddBlocksTask {
   EPWEAVE_HD void run(std::int64_t i) const {
     const std::int64_t s = i / blocks.block_count, b = i % blocks.block_count;
     if (!sorted.is_first(s) || sorted.offsets[s] == skipped) return;
-    C& to = static_cast<C*>(blocks.indexed.data)[blocks.indexed_at(sorted.positions[s], b)];
-    const C* from = static_cast<const C*>(blocks.rows.data);
-    C sum = to;
+    const Strided &to = blocks.indexed, &from = blocks.rows;
+    const std::int64_t place = blocks.indexed_at(sorted.positions[s], b);
+    C sum = math::load_element<C>(to.data, to.stored, place);
     for (std::int64_t at = s;; ++at) {
-      sum = sum + from[blocks.rows_at(sorted.positions[at], b)];
+      sum = sum + math::load_element<C>(from.data, from.stored, blocks.rows_at(sorted.positions[at], b));
       if (sorted.is_last(at)) break;
     }
-    to = sum;
+    math::store_element(to.data, to.stored, place, sum);
+  }
+};
+
+// ---- blocks that are dense ----------------------------------------------------------------
+
+// Blocks and rows of `bytes` bytes that lie one behind the other, as pieces of 16 bytes, the last
+// of them shorter.
+struct DenseBlocks {
+  void* indexed;
+  void* rows;
+  std::int64_t row_stride, bytes, pieces;  // the first two in bytes
+  int element;                             // bytes of an element
+
+  EPWEAVE_HD std::byte* block(std::int64_t offset) const {
+    return static_cast<std::byte*>(indexed) + offset * element;
+  }
+  EPWEAVE_HD std::byte* row(std::int64_t position) const {
+    return static_cast<std::byte*>(rows) + position * row_stride;
+  }
+  EPWEAVE_HD void copy(std::byte* to, const std::byte* from, std::int64_t piece) const {
+    constexpr std::int64_t kPiece = sizeof(Bytes16);
+    const std::int64_t first = piece * kPiece;
+    to += first;
+    from += first;
+    if (first + kPiece <= bytes && is_aligned<Bytes16>(to) && is_aligned<Bytes16>(from)) {
+      store_vector(reinterpret_cast<Bytes16*>(to), *reinterpret_cast<const Bytes16*>(from));
+      return;
+    }
+    const std::int64_t left = bytes - first < kPiece ? bytes - first : kPiece;
+    for (std::int64_t i = 0; i < left / element; ++i) copy_bits(to, i, from, i, element);
+  }
+};
+// rows = indexed. Index: p * pieces + piece.
+struct ReadDenseBlocksTask {
+  DenseBlocks blocks;
+  const std::int64_t* offsets;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t p = i / blocks.pieces;
+    blocks.copy(blocks.row(p), blocks.block(offsets[p]), i % blocks.pieces);
+  }
+};
+// indexed = rows: of several in one place the last one stays. Index: s * pieces + piece.
+struct WriteDenseBlocksTask {
+  DenseBlocks blocks;
+  SortedPositions sorted;
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t s = i / blocks.pieces;
+    if (!sorted.is_last(s)) return;
+    blocks.copy(blocks.block(sorted.offsets[s]), blocks.row(sorted.positions[s]), i % blocks.pieces);
+  }
+};
+// indexed += rows as AddBlocksTask, of what is computed in float32, four elements at a time.
+// `indexed`: rows begin at offsets. Index: s * fours + four.
+struct AddDenseBlocksTask {
+  RowPlace indexed, rows;
+  std::int64_t length, fours;  // of a block
+  SortedPositions sorted;
+  std::int64_t skipped;  // as in AddBlocksTask
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t s = i / fours, j = i % fours * 4;
+    const std::int64_t offset = sorted.offsets[s];
+    if (!sorted.is_first(s) || offset == skipped) return;
+    float sum[4], x[4];
+    indexed.load(offset, j, length, sum);
+    for (std::int64_t at = s;; ++at) {
+      rows.load(sorted.positions[at], j, length, x);
+      EPWEAVE_UNROLL_ON_GPU
+      for (int q = 0; q < 4; ++q) sum[q] = sum[q] + x[q];
+      if (sorted.is_last(at)) break;
+    }
+    indexed.store(offset, j, length, sum);
   }
 };
 

@@ -66,6 +66,9 @@ namespace epweave::replay::tasks {
   X(AddBlocksDouble, AddBlocksTask<double>) \
   X(AddBlocksInt, AddBlocksTask<std::int64_t>) \
   X(AddBlocksComplex, AddBlocksTask<math::Complex>) \
+  X(ReadDenseBlocks, ReadDenseBlocksTask) \
+  X(WriteDenseBlocks, WriteDenseBlocksTask) \
+  X(AddDenseBlocks, AddDenseBlocksTask) \
   X(CountUses, CountUsesTask) \
   X(Gather, GatherTask) \
   X(ScatterFloat, ScatterTask<float>) \

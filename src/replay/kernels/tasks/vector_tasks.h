@@ -57,6 +57,26 @@ EPWEAVE_HD bool is_aligned(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % sizeof(V) == 0;
 }
 
+// Stores 16 or 8 bytes at once. By instruction: nvcc would merge the store with one of the same
+// elements one by one.
+template <class V>
+EPWEAVE_HD void store_vector(V* to, const V& from) {
+#ifdef __CUDA_ARCH__
+  static_assert(sizeof(V) == 16 || sizeof(V) == 8);
+  std::uint32_t bits[sizeof(V) / 4];
+  std::memcpy(bits, &from, sizeof bits);
+  const std::size_t address = __cvta_generic_to_global(to);
+  if constexpr (sizeof(V) == 16)
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(bits[0]), "r"(bits[1]),
+                 "r"(bits[2]), "r"(bits[3])
+                 : "memory");
+  else
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(bits[0]), "r"(bits[1]) : "memory");
+#else
+  *to = from;
+#endif
+}
+
 // ---- maps ---------------------------------------------------------------------------------
 
 // Of the dtypes that have such kernels.
@@ -178,7 +198,7 @@ struct VectorMapTask : VectorMap<N> {
     const std::int64_t first = place.vector * kLength;
     Out* to = static_cast<Out*>(this->out.data) + this->out.row_at(place) + first;
     if (first + kLength <= this->length && is_aligned<Vector<Out>>(to)) {
-      *reinterpret_cast<Vector<Out>*>(to) = from;
+      store_vector(reinterpret_cast<Vector<Out>*>(to), from);
       return;
     }
     EPWEAVE_UNROLL_ON_GPU
@@ -209,8 +229,8 @@ struct alignas(16) Bytes16 {
   std::uint64_t at[2];
 };
 
-// Rows that are a whole number of units of 16, 8, 4 or 2 bytes, at multiples of them, each a vector.
-// Strides count units.
+// Rows that are a whole number of units of 16, 8, 4 or 2 bytes, at multiples of them, each a
+// vector. Strides count units.
 struct UnitCopy {
   VectorRows rows;
   VectorOperand to, from;

@@ -6,7 +6,7 @@
 // computed in float32. C++17.
 #pragma once
 
-#include "replay/kernels/tasks/tasks.h"
+#include "replay/kernels/tasks/vector_tasks.h"
 
 namespace epweave::replay::tasks {
 
@@ -62,7 +62,7 @@ struct RowPlace {
     EPWEAVE_UNROLL_ON_GPU
     for (int q = 0; q < 4; ++q) math::store_element(&held.at[q], kStored, 0, from[q]);
     if (is_whole<V>(to, j, length)) {
-      *reinterpret_cast<V*>(to) = held;
+      store_vector(reinterpret_cast<V*>(to), held);
       return;
     }
     EPWEAVE_UNROLL_ON_GPU
@@ -184,14 +184,16 @@ struct WholeRowTask {
   static constexpr int kThreads = 256, kLanes = static_cast<int>(math::kLanes);
   static constexpr int kLeastThreads = kLanes;  // of a row
   static constexpr int kMostRows = kThreads / kLeastThreads;
-  static constexpr int kFours = 4;  // of a tile that a thread makes
-  static constexpr std::size_t kHeld = kFours, kIns = Op::kInputs;
+  static constexpr int kBlocks = 3;  // that a multiprocessor holds at least: 80 registers a thread
+  static constexpr int kFours = 4;   // of a tile that a thread makes
+  static constexpr int kAtOnce = Op::kInputs > 2 ? 2 : 4;  // fours that are loaded before any is used
+  static constexpr std::size_t kHeld = kAtOnce, kIns = Op::kInputs;
 
-  RowPlace in[kIns];
   RowPlace out;
   std::int64_t rows;
   Op op;
   int thread_bits;  // of the threads of a row
+  RowPlace in[kIns];
 
   struct Shared {
     RowPlace::Floats tiles[2][static_cast<std::size_t>(kThreads * kFours)];
@@ -245,23 +247,22 @@ struct WholeRowTask {
 
   EPWEAVE_HD std::int64_t tile() const { return std::int64_t{kFours * 4} << thread_bits; }
   EPWEAVE_HD std::int64_t tiles() const { return (op.length + tile() - 1) / tile(); }
-  // The first element of the thread's k-th four in a tile.
+
+  // A part of a tile: what all threads load at once. The first element of the thread's k-th four in
+  // it, and how many elements it has.
+  EPWEAVE_HD std::int64_t part() const { return std::int64_t{kAtOnce * 4} << thread_bits; }
   EPWEAVE_HD int place(int t, int k) const { return ((k << thread_bits) + t) * 4; }
-
-  // Elements of the tile that begins there.
-  EPWEAVE_HD int left(std::int64_t first) const {
-    return static_cast<int>(op.length - first < tile() ? op.length - first : tile());
+  EPWEAVE_HD int end_of_part(std::int64_t first) const {
+    return static_cast<int>(op.length - first < part() ? op.length - first : part());
   }
-
   template <int kCount>
   EPWEAVE_HD void load(std::int64_t row, std::int64_t first, int t, float (&to)[kHeld][kIns][4]) const {
-    const int end = left(first);
+    const int end = end_of_part(first);
     EPWEAVE_UNROLL_ON_GPU
-    for (int k = 0; k < kFours; ++k) {
+    for (int k = 0; k < kAtOnce; ++k) {
       if (place(t, k) >= end) continue;
-      const std::int64_t j = first + place(t, k);
       EPWEAVE_UNROLL_ON_GPU
-      for (int i = 0; i < kCount; ++i) in[i].load(row, j, op.length, to[k][i]);
+      for (int i = 0; i < kCount; ++i) in[i].load(row, first + place(t, k), op.length, to[k][i]);
     }
   }
   EPWEAVE_HD static void pick(const float (&from)[kIns][4], int count, int q, float (&to)[kIns]) {
@@ -272,12 +273,12 @@ struct WholeRowTask {
   // NaN is skipped.
   EPWEAVE_HD float largest_of_thread(std::int64_t row, int t) const {
     float best = -math::infinity<float>();
-    for (std::int64_t first = 0; first < op.length; first += tile()) {
-      const int end = left(first);
+    for (std::int64_t first = 0; first < op.length; first += part()) {
+      const int end = end_of_part(first);
       float x[kHeld][kIns][4];
       load<1>(row, first, t, x);
       EPWEAVE_UNROLL_ON_GPU
-      for (int k = 0; k < kFours; ++k) {
+      for (int k = 0; k < kAtOnce; ++k) {
         EPWEAVE_UNROLL_ON_GPU
         for (int q = 0; q < 4; ++q)
           if (place(t, k) + q < end && x[k][0][q] > best) best = x[k][0][q];
@@ -304,27 +305,31 @@ struct WholeRowTask {
 
   EPWEAVE_HD void make_terms(std::int64_t row, std::int64_t tile_number, int t, RowFacts facts,
                              RowPlace::Floats* to) const {
-    const std::int64_t first = tile_number * tile();
-    const int end = left(first);
     op.start(row, facts);
-    float x[kHeld][kIns][4];
-    load<Op::kTermInputs>(row, first, t, x);
-    EPWEAVE_UNROLL_ON_GPU
-    for (int k = 0; k < kFours; ++k) {
-      RowPlace::Floats terms;
+    EPWEAVE_NO_UNROLL
+    for (int taken = 0; taken < kFours; taken += kAtOnce) {
+      const std::int64_t first = tile_number * tile() + taken / kAtOnce * part();
+      const int end = end_of_part(first);
+      float x[kHeld][kIns][4];
+      load<Op::kTermInputs>(row, first, t, x);
       EPWEAVE_UNROLL_ON_GPU
-      for (int q = 0; q < 4; ++q) {
-        float of_element[kIns];
-        pick(x[k], Op::kTermInputs, q, of_element);
-        terms.at[q] = place(t, k) + q < end ? Op::term(of_element, facts) : 0.0f;
+      for (int k = 0; k < kAtOnce; ++k) {
+        RowPlace::Floats terms;
+        EPWEAVE_UNROLL_ON_GPU
+        for (int q = 0; q < 4; ++q) {
+          float of_element[kIns];
+          pick(x[k], Op::kTermInputs, q, of_element);
+          terms.at[q] = place(t, k) + q < end ? Op::term(of_element, facts) : 0.0f;
+        }
+        to[((taken + k) << thread_bits) + t] = terms;
       }
-      to[(k << thread_bits) + t] = terms;
     }
   }
   // Zeros at the end change no sum that began at +0.
   EPWEAVE_HD void add_terms(std::int64_t tile_number, int lane, const float* terms,
                             float& sum_of_lane) const {
-    const int count = left(tile_number * tile());
+    const std::int64_t left = op.length - tile_number * tile();
+    const int count = static_cast<int>(left < tile() ? left : tile());
     float sum = tile_number == 0 ? 0.0f : sum_of_lane;
     constexpr int kTaken = 16;
     int j = lane;
@@ -339,12 +344,12 @@ struct WholeRowTask {
     sum_of_lane = sum;
   }
   EPWEAVE_HD void make_results(std::int64_t row, int t, RowFacts facts) const {
-    for (std::int64_t first = 0; first < op.length; first += tile()) {
-      const int end = left(first);
+    for (std::int64_t first = 0; first < op.length; first += part()) {
+      const int end = end_of_part(first);
       float x[kHeld][kIns][4];
       load<Op::kInputs>(row, first, t, x);
       EPWEAVE_UNROLL_ON_GPU
-      for (int k = 0; k < kFours; ++k) {
+      for (int k = 0; k < kAtOnce; ++k) {
         if (place(t, k) >= end) continue;
         float results[4];
         EPWEAVE_UNROLL_ON_GPU
@@ -377,10 +382,10 @@ struct RmsNormWeightGradient {
 template <class Op>
 struct ColumnLanesTask {
   static constexpr std::size_t kIns = Op::kInputs;
-  RowPlace in[kIns];
   std::int64_t rows, columns;
   float* lanes;
   Op op;
+  RowPlace in[kIns];
 
   EPWEAVE_HD void run(std::int64_t i) const {
     if (in[0].stored == Stored::kFloat32) return run_as<Stored::kFloat32, float>(i);
