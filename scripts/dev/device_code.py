@@ -156,6 +156,16 @@ def write_table(rows, resources, nvcc):
     return "\n".join(lines) + "\n"
 
 
+def find_narrow(kernels):
+    """Maps that read or write no vectors of elements: nvcc merges a vector's store with one of the same elements one by one."""
+    narrow = []
+    for name, code in kernels.items():
+        vectors = {match[1] for _, text in code if (match := re.search(r"\b(LDG|STG)\.E\.(?:64|128)\b", text))}
+        if "VectorMapTask" in name and vectors != {"LDG", "STG"}:
+            narrow.append(f"{name}: no vectors of 8 or 16 bytes by {' and '.join(sorted({'LDG', 'STG'} - vectors))}")
+    return narrow
+
+
 def find_problems(rows, resources):
     problems = [f"{name}: {stack} bytes of stack (spilled registers, or arrays that are not in registers)"
                 for name, (_, stack, _) in resources.items() if stack and not any(part in name for part in WITH_STACK.values())]
@@ -194,7 +204,7 @@ def main():
         print(f"device_code.py: {args.library}: {len(resources)} kernels with resources, {len(kernels)} with code", file=sys.stderr)
         return 2
     rows = read_products(resources, kernels)
-    problems = find_problems(rows, resources)
+    problems = find_problems(rows, resources) + find_narrow(kernels)
     if not problems:
         table = write_table(rows, resources, args.nvcc)
         document = DOCUMENT.read_text() if args.check else ""
