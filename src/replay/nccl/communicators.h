@@ -82,8 +82,8 @@ class Communicators : public Exchange {
   Comm find(const Channel& channel);
   using Reduce = decltype(Api::all_reduce);
   void reduce(const Channel& channel, const LibrarySum& sum, Reduce call, const char* what);
-  // Throws if NCCL failed; waits while it is in progress, and, where it says success, for `written`:
-  // a communicator that a thread of NCCL writes.
+  // Throws if NCCL failed; waits while it is in progress, and, where it says success, for
+  // `written`: a communicator that a thread of NCCL writes.
   void finish_call(Result result, Comm comm, const char* what, Comm* written = nullptr);
   std::string explain(Result result, Comm comm, const char* what) const;
   void guard();
