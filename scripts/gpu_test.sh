@@ -182,16 +182,16 @@ hashes_over_nccl() {
 # hang_over_nccl GRAPH: one of two ranks stands still between its steps; the other ends soon behind its deadline, with exit 1 and
 # the reason.
 hang_over_nccl() {
-  local rank status=0 ranks=()
+  local rank status=0 processes=()
   for rank in 0 1; do
     NCCL_HOSTID=epweave-$rank NCCL_SOCKET_IFNAME=lo "$bin/epweave-replay" run "$1" --transport nccl --device cuda --rank $rank \
       --world-size 2 --local-rank 0 --rendezvous "file:$work/hang" --deadline 5 --repeat 100000 >"$work/rank$rank" 2>&1 &
-    ranks+=($!)
+    processes+=($!)
   done
   sleep 4
-  kill -STOP "${ranks[1]}"
-  wait "${ranks[0]}" || status=$?
-  kill -KILL "${ranks[1]}"
+  kill -STOP "${processes[1]}"
+  wait "${processes[0]}" || status=$?
+  kill -KILL "${processes[1]}"
   cat "$work/rank0"
   [ "$status" -eq 1 ] && grep -q -- '(--deadline)' "$work/rank0"
 }
