@@ -13,6 +13,7 @@
 #include "replay/kernels/device/graph_recorder.h"
 #include "replay/kernels/device/held_launches.h"
 #include "replay/kernels/device/host_waits.h"
+#include "replay/kernels/device/idle_device.h"
 #include "replay/kernels/device/kernels.h"
 #include "replay/kernels/device/remote_collectives.h"
 #include "replay/kernels/host/elements.h"
@@ -368,6 +369,8 @@ std::unique_ptr<Device> open_cuda_device(int ordinal, const MathMode& mode) {
 
 std::unique_ptr<Device> open_emulated_device(Emulation kind, const MathMode& mode) {
   std::unique_ptr<DeviceApi> device = make_emulated_device(kind);
+  if (read_kernels(std::getenv(kKernelsVariable)) == Kernels::kNone)
+    device = make_idle_device(std::move(device));
   if (const auto failure = read_failure(std::getenv(kFailureVariable)))
     device = make_failing_device(std::move(device), *failure);
   return std::make_unique<OneDevice>(std::move(device), cublas::Streams::kEmulated, mode);
