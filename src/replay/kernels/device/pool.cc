@@ -44,15 +44,13 @@ std::shared_ptr<Storage> Pool::allocate(std::size_t bytes, Stream home, Queue* q
   }
   if (fill_ == HostMemory::Fill::kPoison)
     check(api_.fill(home, block->data, kPoisonByte, rounded), "fill memory");
-  struct Held {
-    std::shared_ptr<Pool> pool;
-    Block* block;
-  };
+  block->pool = shared_from_this();
   const auto give_back = [](void*, std::size_t, void* context) {
-    const std::unique_ptr<Held> held(static_cast<Held*>(context));
-    held->pool->free(held->block);
+    auto* given_out = static_cast<Block*>(context);
+    const std::shared_ptr<Pool> pool = std::move(given_out->pool);
+    pool->free(given_out);
   };
-  return std::make_shared<Storage>(block->data, bytes, give_back, new Held{shared_from_this(), block}, queue);
+  return std::make_shared<Storage>(block->data, bytes, give_back, block, queue);
 }
 
 bool Pool::later(const Block* a, const Block* b) {

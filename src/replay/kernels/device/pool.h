@@ -50,6 +50,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
     std::size_t bytes = 0;
     std::size_t number = 0;  // in the order in which blocks are made
     Stream home = nullptr;
+    std::shared_ptr<Pool> pool;   // of this block, while it is given out
     std::vector<Stream> used_on;  // other streams, since it was given out
     std::vector<Event> awaited;   // what the home stream waits for before it is used again
   };

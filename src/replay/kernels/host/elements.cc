@@ -1,7 +1,9 @@
 #include "replay/kernels/host/elements.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "replay/kernels/host/broadcast.h"
 #include "replay/kernels/host/vector_math.h"
 #include "replay/kernels/shared/queue.h"
 
@@ -177,19 +179,25 @@ EPWEAVE_INSTANTIATE(std::int64_t)
 EPWEAVE_INSTANTIATE(Complex)
 #undef EPWEAVE_INSTANTIATE
 
-Operand broadcast_operand(const Tensor& tensor, std::span<const std::int64_t> sizes) {
+void broadcast_strides(const Tensor& tensor, std::span<const std::int64_t> sizes,
+                       std::span<std::int64_t> strides) {
   if (tensor.rank() > sizes.size())
     throw KernelError("a tensor does not broadcast: it has too many dimensions");
-  Operand operand{tensor.bytes(), tensor.dtype, Extents(sizes.size(), 0)};
   const std::size_t skip = sizes.size() - tensor.rank();
+  std::fill(strides.begin(), strides.end(), 0);
   for (std::size_t d = 0; d < tensor.rank(); ++d) {
     if (tensor.sizes[d] == sizes[skip + d]) {
-      operand.strides[skip + d] = tensor.sizes[d] == 1 ? 0 : tensor.strides[d];
+      strides[skip + d] = tensor.sizes[d] == 1 ? 0 : tensor.strides[d];
     } else if (tensor.sizes[d] != 1) {
       throw KernelError("sizes do not broadcast: " + std::to_string(tensor.sizes[d]) + " against " +
                         std::to_string(sizes[skip + d]));
     }
   }
+}
+
+Operand broadcast_operand(const Tensor& tensor, std::span<const std::int64_t> sizes) {
+  Operand operand{tensor.bytes(), tensor.dtype, Extents(sizes.size())};
+  broadcast_strides(tensor, sizes, operand.strides);
   return operand;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "replay/kernels/host/broadcast.h"
+
 namespace epweave::replay::shared {
 namespace {
 
@@ -20,6 +22,11 @@ bool is_computed(DType dtype) {
   } catch (const KernelError&) {
     return false;
   }
+}
+
+void require_few_dimensions(std::span<const std::int64_t> sizes) {
+  if (sizes.size() > static_cast<std::size_t>(kMaxRank))
+    throw KernelError("kernels of devices have at most " + std::to_string(kMaxRank) + " dimensions");
 }
 
 }  // namespace
@@ -73,8 +80,7 @@ Number number_of(const Value& value) {
 }
 
 Shape shape_of(std::span<const std::int64_t> sizes) {
-  if (sizes.size() > static_cast<std::size_t>(kMaxRank))
-    throw KernelError("kernels of devices have at most " + std::to_string(kMaxRank) + " dimensions");
+  require_few_dimensions(sizes);
   Shape shape{};
   shape.rank = static_cast<int>(sizes.size());
   std::copy(sizes.begin(), sizes.end(), shape.sizes);
@@ -83,11 +89,10 @@ Shape shape_of(std::span<const std::int64_t> sizes) {
 }
 
 Strided strided(const Tensor& tensor, std::span<const std::int64_t> sizes) {
-  const cpu::Operand operand = cpu::broadcast_operand(tensor, sizes);
-  static_cast<void>(shape_of(sizes));  // refuses too many dimensions
+  require_few_dimensions(sizes);
   Strided result{};
-  result.data = operand.data;
-  std::copy(operand.strides.begin(), operand.strides.end(), result.strides);
+  result.data = tensor.bytes();
+  cpu::broadcast_strides(tensor, sizes, std::span(result.strides).first(sizes.size()));
   result.stored = is_computed(tensor.dtype) ? stored_of(tensor.dtype) : Stored::kUint8;
   return result;
 }
