@@ -48,7 +48,8 @@ LIMITS |= {(tile, COVERED + dtype): LIMITS[tile, dtype] + (0 if tile == 128 else
 ROWS = ("WeighTask", "WeighBackwardTask", "DeltaTask")
 # Kernels that address or index what they hold, which is on the stack then: no registers are spilled (ptxas would say so, and the
 # build would end: --warn-on-spills).
-WITH_STACK = {"MapTask<1>": "MapTaskILi1E", "CoordinatesTask": "CoordinatesTask", "TriangleTask": "TriangleTask"}
+WITH_STACK = {"MapTask<1>": "MapTaskILi1E", "CoordinatesTask": "CoordinatesTask", "PackProgramTask": "PackProgramTask",
+              "TriangleTask": "TriangleTask"}
 
 
 def find_tool(name):

@@ -3,6 +3,8 @@
 
 #include "replay/kernels/device/attention.h"
 #include "replay/kernels/device/both_devices.h"
+#include "replay/kernels/device/emulated.h"
+#include "replay/kernels/device/forwarding_api.h"
 
 namespace epweave::replay {
 namespace {
@@ -34,12 +36,51 @@ Value call(const char* target, const std::vector<Value>& args) {
   return (queue == nullptr ? cpu : tested_device().kernels()).find(op)(kernel);
 }
 
+// A device that lists the kernels that it is given.
+class ListingApi : public device::ForwardingApi {
+ public:
+  using ForwardingApi::ForwardingApi;
+  device::Error launch(device::Stream stream, device::TaskKind kind, const void* task,
+                       std::int64_t count) override {
+    // Which kernel a map has depends on its operands.
+    kinds.push_back(kind < device::TaskKind::kProgression ? device::TaskKind::kMap0 : kind);
+    return ForwardingApi::launch(stream, kind, task, count);
+  }
+  std::vector<device::TaskKind> kinds;
+};
+Value place(Memory& memory, const Value& value) {
+  if (value.is_tensor()) return memory.place(value.tensor());
+  if (!value.is<List>()) return value;
+  List list = value.as<List>();
+  for (Value& item : list.items) item = place(memory, item);
+  return list;
+}
+// The kernels of an op on the emulated device, in order.
+std::vector<device::TaskKind> launched_by(const char* target, const std::vector<Value>& args) {
+  const auto emulated = device::make_emulated_device();
+  ListingApi api(*emulated);
+  const auto pool = std::make_shared<device::Pool>(api, HostMemory::Fill::kPoison);
+  device::Stream stream = nullptr;
+  device::check(api.make_stream(device::Priority::kNormal, &stream), "make a stream");
+  device::Fault fault{};
+  device::Launcher launcher(api, pool, stream, &fault);
+  {
+    const Value placed = place(launcher, Value::list(args));
+    KernelCall kernel(*find_op(target), placed.items(), ~0u, launcher);
+    tested_device().kernels().find (*find_op(target))(kernel);
+    launcher.synchronize();
+  }
+  pool->release_all();
+  api.destroy_stream(stream);
+  return api.kinds;
+}
+
 // FlexAttention of 2 batches, 4 heads, 2 heads of keys: 150 queries and keys in blocks of 64 and
 // 32, or all in one block.
 struct Flex {
   enum class Scores { kSame, kBiased };
   enum class Tables { kCausal, kOneBlock, kTiles };
-  enum class Masks { kOfHeads, kOfAll };
+  enum class Masks { kOfHeads, kOfAll, kDocuments, kLookedUp, kLong };
 
   Flex(Scores scores, Tables tables, Masks masks = Masks::kOfHeads)
       : query(bf16(random, {2, 4, 150, 24})),
@@ -77,14 +118,44 @@ struct Flex {
       const Value kept = call("aten.ge.Tensor", {third, args[0]});
       return call("aten.bitwise_and.Tensor", {kept, call("aten.ge.Tensor", {args[2], args[3]})});
     };
-    mask = masks == Masks::kOfHeads ? Function{"mask", 4, of_heads} : Function{"mask", 4, of_all};
+    // As torchtitan's: causal, from the first key of the query's document on.
+    const auto documents = [](std::span<const Value> args) {
+      const Value causal = call("aten.ge.Tensor", {args[2], args[3]});
+      const Value start = call("aten.index.Tensor", {args[4], Value::list({args[2]})});
+      return call("aten.bitwise_and.Tensor", {causal, call("aten.ge.Tensor", {args[3], start})});
+    };
+    // Steps that no program has: looking up what a step has made, dividing, changing in place.
+    const auto looked_up = [](std::span<const Value> args) {
+      const Value distance = call("aten.sub.Tensor", {args[2], args[3], std::int64_t{1}});
+      const Value odd = call("aten.bitwise_and.Scalar", {distance, std::int64_t{1}});
+      const Value found = call("aten.index.Tensor", {args[4], Value::list({odd})});
+      call("aten.add_.Tensor", {odd, args[0], std::int64_t{1}});
+      const Value rest = call("aten.remainder.Scalar", {odd, std::int64_t{3}});
+      const Value causal = call("aten.ge.Tensor", {args[2], args[3]});
+      return call("aten.ne.Tensor", {call("aten.where.self", {causal, rest, found}), found});
+    };
+    const auto many_steps = [](std::span<const Value> args) {
+      Value sum = call("aten.sub.Tensor", {args[2], args[3], std::int64_t{1}});
+      for (int i = 0; i < 14; ++i) sum = call("aten.add.Tensor", {sum, args[3], std::int64_t{1}});
+      const Value odd = call("aten.bitwise_and.Scalar", {sum, std::int64_t{1}});
+      return call("aten.eq.Scalar", {odd, std::int64_t{0}});
+    };
+    const auto with = [](auto function) { return Function{"mask", 5, function}; };
+    mask = masks == Masks::kOfHeads     ? with(of_heads)
+           : masks == Masks::kOfAll     ? with(of_all)
+           : masks == Masks::kDocuments ? with(documents)
+           : masks == Masks::kLookedUp  ? with(looked_up)
+                                        : with(many_steps);
+    std::vector<std::int64_t> firsts;
+    for (std::int64_t q = 0; q < 150; ++q) firsts.push_back(q < 40 ? 0 : q < 90 ? 40 : 90);
+    first_keys = random.integers(firsts, {150}, DType::kInt32);
     block_mask = tables == Tables::kCausal  ? causal_blocks()
                  : tables == Tables::kTiles ? tile_blocks()
                                             : one_block();
   }
 
   std::vector<Value> forward_args() const {
-    return {query, key, value, score, block_mask, 0.3, Dict{}, Value::tuple({}), Value::tuple({})};
+    return {query, key, value, score, block_mask, 0.3, Dict{}, Value::tuple({}), Value::tuple({first_keys})};
   }
   std::vector<Value> backward_args(const Value& grad_lse) {
     return {query,
@@ -100,12 +171,12 @@ struct Flex {
             0.3,
             Dict{},
             Value::tuple({}),
-            Value::tuple({})};
+            Value::tuple({first_keys})};
   }
 
   Random random;
   Tensor query, key, value;
-  Value score, joint, mask, block_mask;
+  Value score, joint, mask, block_mask, first_keys;
 
  private:
   static constexpr std::int64_t kQueryBlock = 64, kKeyBlock = 32, kQueryBlocks = 3, kKeyBlocks = 5;
@@ -246,6 +317,47 @@ TEST_CASE("FlexAttention has the CPU's bits in slabs of any size") {
           const Value grad_lse = flex.random.tensor({2, 4, 150});
           CHECK(run_both("higher_order.flex_attention_backward", flex.backward_args(grad_lse)) == "");
         }
+}
+
+TEST_CASE("mask functions, as programs and not") {
+  for (const std::size_t budget : {std::size_t{1} << 30, 8 * 130 * kOfRow, 8 * 7 * kOfRow})
+    for (const auto masks : {Flex::Masks::kDocuments, Flex::Masks::kLookedUp, Flex::Masks::kLong}) {
+      const ScoreBytesForTest bytes(budget);
+      INFO("bytes of scores: " << budget << ", mask: " << static_cast<int>(masks));
+      Flex flex(Flex::Scores::kSame, Flex::Tables::kOneBlock, masks);
+      CHECK(run_both("higher_order.flex_attention", flex.forward_args()) == "");
+      CHECK(run_both("higher_order.flex_attention_backward", flex.backward_args(Value())) == "");
+    }
+}
+
+TEST_CASE("what attention launches") {
+  using device::TaskKind;
+  using Kinds = std::vector<TaskKind>;
+  Random random;
+  const Value none;
+  const Tensor q = bf16(random, {1, 2, 300, 24}), v = bf16(random, {1, 2, 300, 16});
+  // The last two are the state of a generator of random numbers, which torch returns too.
+  CHECK(launched_by("aten._scaled_dot_product_flash_attention.default", {q, q, v, 0.0, true, false, 0.2}) ==
+        Kinds{TaskKind::kCausalCover, TaskKind::kMatmulBfloat16NT4, TaskKind::kWeigh,
+              TaskKind::kCoveredBfloat16NN4, TaskKind::kMap0, TaskKind::kMap0});
+  CHECK(launched_by("aten._scaled_dot_product_flash_attention_backward.default",
+                    {v, q, q, v, v, random.tensor({1, 2, 300}), none, none, std::int64_t{300},
+                     std::int64_t{300}, 0.0, true, none, none, 0.2}) ==
+        Kinds{TaskKind::kCausalCover, TaskKind::kDelta, TaskKind::kMatmulBfloat16NT4,
+              TaskKind::kMatmulBfloat16NT4, TaskKind::kWeighBackward, TaskKind::kCoveredBfloat16TN4,
+              TaskKind::kCoveredBfloat16NN4, TaskKind::kCoveredBfloat16TN4});
+  // Of each of the two batches. Positions, and the look-up by query, are small; what is as large as
+  // all pairs is one kernel.
+  const Kinds batch = {TaskKind::kMatmulBfloat16NT4, TaskKind::kProgression,
+                       TaskKind::kProgression,       TaskKind::kProgression,
+                       TaskKind::kProgression,       TaskKind::kMap0,
+                       TaskKind::kResolveIndex,      TaskKind::kReadDenseBlocks,
+                       TaskKind::kPackProgram,       TaskKind::kWeigh,
+                       TaskKind::kCoveredBfloat16NN4};
+  Kinds expected = {TaskKind::kCover};
+  for (int i = 0; i < 2; ++i) expected.insert(expected.end(), batch.begin(), batch.end());
+  const Flex flex(Flex::Scores::kSame, Flex::Tables::kOneBlock, Flex::Masks::kDocuments);
+  CHECK(launched_by("higher_order.flex_attention", flex.forward_args()) == expected);
 }
 
 TEST_CASE("of zeros of both signs the largest score is the first one") {

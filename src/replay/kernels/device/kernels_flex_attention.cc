@@ -12,6 +12,56 @@ namespace {
 
 using cpu::kLn2;
 
+// The maps that lead to `result`, of the slab's pairs, as one program; none where they are too many
+// or see a tensor in another way than pair by pair.
+std::optional<PairProgram> as_program(const std::vector<DeferredMap>& maps, const Tensor& result,
+                                      const Slab& slab) {
+  const Extents pairs{1, slab.heads, slab.queries, slab.keys};
+  const auto are_pairs = [&](const Tensor& tensor) {
+    const std::size_t rank = tensor.rank();
+    if (rank > pairs.size()) return false;
+    for (std::size_t d = 0; d < rank; ++d)
+      if (tensor.sizes[d] != 1 && tensor.sizes[d] != pairs[pairs.size() - rank + d]) return false;
+    return true;
+  };
+  const auto is_same = [&](const Tensor& a, const Tensor& b) {
+    const Strided x = strided(a, pairs), y = strided(b, pairs);
+    return a.dtype == b.dtype && x.data == y.data && std::equal(x.strides, x.strides + 4, y.strides);
+  };
+  const auto step_of = [&](const Tensor& tensor) {
+    const auto found = std::find_if(
+        maps.begin(), maps.end(), [&](const DeferredMap& map) { return map.out.storage == tensor.storage; });
+    return static_cast<std::size_t>(found - maps.begin());
+  };
+  PairProgram program{};
+  const std::size_t last = step_of(result);
+  if (last >= std::min<std::size_t>(maps.size(), PairProgram::kMostSteps)) return std::nullopt;
+  if (!are_pairs(result) || !is_same(result, maps[last].out)) return std::nullopt;
+  for (std::size_t i = 0; i <= last; ++i) {
+    const DeferredMap& map = maps[i];
+    if (!are_pairs(map.out)) return std::nullopt;
+    PairProgram::Step& step = program.steps[i];
+    step.number = number_of(map.number);
+    step.inputs = static_cast<int>(map.count);
+    step.op = map.op;
+    step.compute = cpu::compute_of(map.compute);
+    step.stored = stored_of(map.out.dtype);
+    for (std::size_t k = 0; k < map.count; ++k) {
+      const Tensor& in = map.in[k];
+      const std::size_t from = step_of(in);
+      if (!are_pairs(in) || (from < maps.size() && !is_same(in, maps[from].out))) return std::nullopt;
+      const Strided operand = strided(in, pairs);
+      step.in[k].stored = stored_of(in.dtype);
+      step.in[k].step = static_cast<int>(from);
+      if (from < maps.size()) continue;
+      step.in[k].data = operand.data;
+      std::copy(operand.strides + 1, operand.strides + 4, step.in[k].strides);
+    }
+  }
+  program.count = static_cast<std::int64_t>(last) + 1;
+  return program;
+}
+
 class Flex : public AttentionKind {
  public:
   // `joint`: the score function's derivative, none in the forward direction.
@@ -138,6 +188,7 @@ class Flex : public AttentionKind {
       part.query += done;
       part.queries = std::clamp<std::int64_t>(pairs / std::max<std::int64_t>(part.heads * slab.keys, 1), 1,
                                               slab.queries - done);
+      Launcher::Deferral deferral(launcher_of(scratch_), part.queries * part.keys);
       const Tensor kept = evaluate_mask(part);
       Strided strides = strided(kept, Extents{1, part.heads, part.queries, part.keys});
       if (!looks_at_heads_) looks_at_heads_ = part.heads == 1 || strides.strides[1] != 0;
@@ -147,19 +198,55 @@ class Flex : public AttentionKind {
         made.of_query = words;
         made.of_head = *looks_at_heads_ ? slab.queries * words : 0;
       }
-      PackMaskTask task{};
-      task.mask = static_cast<const std::uint8_t*>(strides.data);
-      if (part.heads > heads) task.mask += slab.head * strides.strides[1];
-      std::copy(strides.strides + 1, strides.strides + 4, task.strides);
-      task.queries = part.queries;
-      task.keys = part.keys;
-      task.words = words;
-      task.bits = reinterpret_cast<std::uint32_t*>(made.bits->bytes()) + done * words;
-      task.bits_of_head = slab.queries * words;
-      launcher_of(scratch_).launch(task, heads * part.queries * words, {&kept, &*made.bits});
+      const Packed packed{kept, part, part.heads > heads ? slab.head : 0, heads, *made.bits, done * words};
+      if (const auto program = as_program(deferral.maps(), kept, part)) {
+        pack(*program, deferral.maps(), packed);
+      } else {
+        deferral.end();
+        pack(packed);
+      }
       done += part.queries;
     }
     return made;
+  }
+  // Where the bits of some queries' mask go: `heads` of the mask's heads from `head` on.
+  struct Packed {
+    const Tensor& mask;
+    const Slab& part;
+    std::int64_t head, heads;
+    const Tensor& bits;
+    std::int64_t first_word;
+
+    std::int64_t words() const { return bits.sizes[2]; }
+    std::int64_t count() const { return heads * part.queries * words(); }
+    std::uint32_t* to() const { return reinterpret_cast<std::uint32_t*>(bits.bytes()) + first_word; }
+    std::int64_t of_head() const { return bits.sizes[1] * words(); }
+  };
+  void pack(const Packed& packed) {
+    const Strided mask =
+        strided(packed.mask, Extents{1, packed.part.heads, packed.part.queries, packed.part.keys});
+    PackMaskTask task{};
+    task.mask = static_cast<const std::uint8_t*>(mask.data) + packed.head * mask.strides[1];
+    std::copy(mask.strides + 1, mask.strides + 4, task.strides);
+    task.queries = packed.part.queries;
+    task.keys = packed.part.keys;
+    task.words = packed.words();
+    task.bits = packed.to();
+    task.bits_of_head = packed.of_head();
+    launcher_of(scratch_).launch(task, packed.count(), {&packed.mask, &packed.bits});
+  }
+  void pack(const PairProgram& program, const std::vector<DeferredMap>& maps, const Packed& packed) {
+    PackProgramTask task{};
+    task.program = program;
+    task.first_head = packed.head;
+    task.queries = packed.part.queries;
+    task.keys = packed.part.keys;
+    task.words = packed.words();
+    task.bits = packed.to();
+    task.bits_of_head = packed.of_head();
+    for (const DeferredMap& map : maps)
+      for (std::size_t k = 0; k < map.count; ++k) launcher_of(scratch_).use(map.in[k]);
+    launcher_of(scratch_).launch(task, packed.count(), {&packed.bits});
   }
   Tensor evaluate_mask(const Slab& slab) {
     std::vector<Value> args = positions(slab);

@@ -2,14 +2,28 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "replay/kernels/device/dense_launches.h"
 #include "replay/kernels/host/elements.h"
 
 namespace epweave::replay::device {
+std::shared_ptr<Storage> Launcher::allocate(std::size_t bytes) {
+  std::shared_ptr<Storage> made = pool_->allocate(bytes, stream_, this);
+  if (deferred_from_) made_.push_back(made.get());
+  return made;
+}
+
 void Launcher::map(const MapRequest& request) {
   const Tensor& out = request.out;
   if (out.numel() == 0) return;
+  if (can_defer(request)) {
+    DeferredMap& map = deferred_.emplace_back(
+        DeferredMap{request.op, request.compute, out, {}, request.count, request.number});
+    for (std::size_t k = 0; k < request.count; ++k) map.in[k] = *request.in[k];
+    return;
+  }
+  if (is_read_by_deferred(out)) queue_deferred();
   if (request.op == ElementOp::kCopy && request.in[0]->dtype == out.dtype) {
     if (out.element_bytes() > sizeof(std::uint64_t))
       throw KernelError("no kernel of a device copies " + std::string(info(out.dtype).name));
@@ -75,8 +89,62 @@ void Launcher::progress(const Tensor& out, const Value& start, const Value& step
   launch(task, out.numel(), {&out});
 }
 
+// What has been kept back is read and written by kernels that compute it element by element: ops
+// that raise no fault, of compute types that such a kernel has, into memory that was made
+// meanwhile: so no one else sees that it is not written.
+bool Launcher::can_defer(const MapRequest& request) const {
+  if (!deferred_from_ || request.out.numel() < *deferred_from_) return false;
+  const Compute compute = compute_of(request.compute);
+  if (compute != Compute::kFloat && compute != Compute::kInt) return false;
+  if (compute == Compute::kInt && request.count == 2 && math::divides_integers(request.op)) return false;
+  for (std::size_t k = 0; k < request.count; ++k)
+    if (request.in[k]->storage == request.out.storage) return false;
+  if (std::find(made_.begin(), made_.end(), request.out.storage.get()) == made_.end()) return false;
+  return !is_deferred(request.out) && !is_read_by_deferred(request.out);
+}
+bool Launcher::is_deferred(const Tensor& tensor) const {
+  return std::any_of(deferred_.begin(), deferred_.end(),
+                     [&](const DeferredMap& map) { return map.out.storage == tensor.storage; });
+}
+bool Launcher::is_read_by_deferred(const Tensor& tensor) const {
+  return std::any_of(deferred_.begin(), deferred_.end(), [&](const DeferredMap& map) {
+    return std::any_of(map.in.begin(), map.in.begin() + static_cast<std::ptrdiff_t>(map.count),
+                       [&](const Tensor& in) { return in.storage == tensor.storage; });
+  });
+}
+void Launcher::queue_deferred() {
+  const auto from = std::exchange(deferred_from_, std::nullopt);
+  for (const DeferredMap& map : std::exchange(deferred_, {})) {
+    MapRequest request{map.op, map.compute, map.out, {}, map.count, map.number};
+    for (std::size_t k = 0; k < map.count; ++k) request.in[k] = &map.in[k];
+    this->map(request);
+  }
+  deferred_from_ = from;
+}
+
+namespace {
+
+// Those of map(), which has looked at what they write: they come first (tasks/task_list.h).
+bool is_map(TaskKind kind) {
+  return kind < TaskKind::kProgression;
+}
+// Whether a task writes nothing but what was made for it: no map that is kept back reads that.
+bool writes_only_new(TaskKind kind) {
+  return kind == TaskKind::kResolveIndex || kind == TaskKind::kReadBlocks ||
+         kind == TaskKind::kReadDenseBlocks || kind == TaskKind::kProgression;
+}
+
+}  // namespace
+
 void Launcher::launch(const TaskRequest& request) {
   if (request.count == 0) return;
+  if (!deferred_.empty() &&
+      std::any_of(request.tensors.begin(), request.tensors.end(), [&](const Tensor* tensor) {
+        return tensor != nullptr &&
+               (is_deferred(*tensor) ||
+                (!is_map(request.kind) && !writes_only_new(request.kind) && is_read_by_deferred(*tensor)));
+      }))
+    queue_deferred();
   note_use(request.tensors);
   check(api_.launch(stream_, request.kind, request.task, request.count), "launch a kernel");
 }
@@ -99,6 +167,7 @@ Tensor Launcher::place(const Tensor& host) {
 
 Tensor Launcher::download(const Tensor& tensor) {
   if (tensor.storage->queue() == nullptr) return tensor;
+  if (is_deferred(tensor)) queue_deferred();
   // The part of the storage that it covers.
   std::int64_t first = tensor.offset, last = tensor.offset;
   for (std::size_t d = 0; d < tensor.rank(); ++d) {
@@ -140,6 +209,7 @@ void Launcher::forget(const Storage* storage) {
 
 cublas::Kernel Launcher::multiply_by_library(const cublas::Product& product,
                                              std::initializer_list<const Tensor*> tensors) {
+  queue_deferred();
   note_use(tensors);
   if (workspace_ == nullptr) workspace_ = allocate(cublas::kWorkspaceBytes);
   check(api_.enter(), "be used by a thread");

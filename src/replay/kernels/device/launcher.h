@@ -1,6 +1,9 @@
 // A stream of a device as the kernels use it: launches, and memory in the order of the stream.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "ir/arg.h"
 #include "replay/cublas/products.h"
 #include "replay/kernels/device/pool.h"
@@ -13,6 +16,16 @@ namespace epweave::replay::device {
 using cpu::compute_of;
 using namespace shared;  // NOLINT: what kernels are composed of
 
+// A map that is kept back, so that it can be made one kernel with others.
+struct DeferredMap {
+  ElementOp op;
+  DType compute;
+  Tensor out;
+  std::array<Tensor, 3> in;
+  std::size_t count;
+  Value number;
+};
+
 class Launcher : public Queue, public Memory {
  public:
   Launcher(DeviceApi& api, std::shared_ptr<Pool> pool, Stream stream, Fault* fault)
@@ -20,9 +33,7 @@ class Launcher : public Queue, public Memory {
 
   void map(const MapRequest& request) override;
   void progress(const Tensor& out, const Value& start, const Value& step) override;
-  std::shared_ptr<Storage> allocate(std::size_t bytes) override {
-    return pool_->allocate(bytes, stream_, this);
-  }
+  std::shared_ptr<Storage> allocate(std::size_t bytes) override;
   Tensor place(const Tensor& host) override;
 
   void launch(const TaskRequest& request) override;
@@ -42,6 +53,30 @@ class Launcher : public Queue, public Memory {
   cublas::Kernel multiply_by_library(const cublas::Product& product,
                                      std::initializer_list<const Tensor*> tensors);
 
+  // From here on maps into new tensors of at least so many elements, by ops that refuse no value,
+  // are kept back until something else needs what they write. As long as it lives; one at a time.
+  class Deferral {
+   public:
+    Deferral(Launcher& launcher, std::int64_t elements) : launcher_(launcher) {
+      launcher.deferred_from_ = elements;
+    }
+    ~Deferral() {
+      launcher_.deferred_from_.reset();
+      launcher_.deferred_.clear();
+      launcher_.made_.clear();
+    }
+    Deferral(const Deferral&) = delete;
+    Deferral& operator=(const Deferral&) = delete;
+
+    // Those that are kept back, in order.
+    const std::vector<DeferredMap>& maps() const { return launcher_.deferred_; }
+    // They are queued after all, and so is what follows.
+    void end() { launcher_.queue_deferred(); }
+
+   private:
+    Launcher& launcher_;
+  };
+
   Tensor download(const Tensor& tensor) override;
   // The elements of a tensor of integers. The host waits for them once, as long as no one forgets
   // them.
@@ -49,6 +84,8 @@ class Launcher : public Queue, public Memory {
   // The storage is about to be written; null: any may be.
   void forget(const Storage* storage);
   void synchronize() { check(api_.synchronize(stream_), "wait for a stream"); }
+  // What is launched next reads or writes the tensor, beside those that it is given.
+  void use(const Tensor& tensor) { note_use({&tensor}); }
   Stream stream() const { return stream_; }
   void* native_stream() const { return api_.native(stream_); }
   Pool& pool() { return *pool_; }
@@ -66,6 +103,10 @@ class Launcher : public Queue, public Memory {
   // The task, or the dense kernel that does the same.
   template <class Task>
   void launch_elements(const Task& task, std::int64_t count, std::initializer_list<const Tensor*> tensors);
+  bool can_defer(const MapRequest& request) const;
+  bool is_deferred(const Tensor& tensor) const;  // written by a map that is kept back
+  bool is_read_by_deferred(const Tensor& tensor) const;
+  void queue_deferred();
 
   DeviceApi& api_;
   std::shared_ptr<Pool> pool_;
@@ -75,6 +116,9 @@ class Launcher : public Queue, public Memory {
   cublas::Products* products_ = nullptr;
   std::vector<Read> reads_;             // the last ones
   std::shared_ptr<Storage> workspace_;  // of the library, from its first product on
+  std::optional<std::int64_t> deferred_from_;
+  std::vector<DeferredMap> deferred_;
+  std::vector<const Storage*> made_;  // since maps are kept back
 };
 
 // The launcher of a call: its memory's.

@@ -29,31 +29,54 @@ struct PairRules {
   }
 };
 
+// The keys that one row looks at, and which of them count.
+struct RowOfPairs {
+  const std::uint8_t* blocks;  // of the table, by key
+  const std::uint32_t* mask;   // null: none
+  std::int64_t end;            // keys from here on do not count
+
+  EPWEAVE_HD RowOfPairs(const PairRules& rules, std::int64_t row) {
+    const std::int64_t head = row / rules.queries, query = row % rules.queries;
+    blocks = rules.blocks_of(head, query);
+    mask = rules.mask == nullptr ? nullptr
+                                 : rules.mask + head * rules.mask_of_head + query * rules.mask_of_query;
+    end = rules.is_causal && rules.first_query + query + 1 < rules.keys ? rules.first_query + query + 1
+                                                                        : rules.keys;
+  }
+};
+
 // visitor.take(key, held, whether the pair counts) for the lane's keys of all blocks that the row
 // looks at, ascending; `held` is visitor.load(key), several of them loaded at a time.
 template <class Visitor>
 EPWEAVE_HD void visit_lane(const PairRules& rules, std::int64_t row, int lane, Visitor& visitor) {
-  const std::int64_t head = row / rules.queries, query = row % rules.queries;
-  const std::uint8_t* blocks = rules.blocks_of(head, query);
-  for (std::int64_t first = 0; first < rules.keys; first += rules.k_block, ++blocks) {
-    const std::uint8_t block = *blocks;
+  constexpr std::int64_t kLanes = math::kLanes;
+  RowOfPairs pairs(rules, row);
+  for (std::int64_t first = 0; first < rules.keys; first += rules.k_block, ++pairs.blocks) {
+    const std::uint8_t block = *pairs.blocks;
     if (block == 0) continue;
+    const std::uint32_t* mask = block == 1 ? pairs.mask : nullptr;
     const std::int64_t end = first + rules.k_block < rules.keys ? first + rules.k_block : rules.keys;
     // The first key of the block that is the lane's.
-    const std::int64_t begin = first + (lane + math::kLanes - first % math::kLanes) % math::kLanes;
-    for (std::int64_t k = begin; k < end; k += kAhead * math::kLanes) {
+    const std::int64_t begin = first + (lane + kLanes - first % kLanes) % kLanes;
+    for (std::int64_t k = begin; k < end; k += kAhead * kLanes) {
       typename Visitor::Held held[kAhead] = {};
-      bool is_kept[kAhead] = {};
-      EPWEAVE_UNROLL
-      for (int i = 0; i < kAhead; ++i) {
-        const std::int64_t key = k + i * math::kLanes;
-        if (key >= end) continue;
-        held[i] = visitor.load(key);
-        is_kept[i] = rules.keeps(block, head, query, key);
-      }
+      std::uint32_t words[kAhead] = {};
       EPWEAVE_UNROLL
       for (int i = 0; i < kAhead; ++i)
-        if (k + i * math::kLanes < end) visitor.take(k + i * math::kLanes, held[i], is_kept[i]);
+        if (k + i * kLanes < end) held[i] = visitor.load(k + i * kLanes);
+      EPWEAVE_UNROLL
+      for (int i = 0; i < kAhead; ++i) words[i] = ~0u;
+      if (mask != nullptr) {
+        EPWEAVE_UNROLL
+        for (int i = 0; i < kAhead; ++i)
+          if (k + i * kLanes < end) words[i] = mask[static_cast<std::uint64_t>(k + i * kLanes) / 32];
+      }
+      EPWEAVE_UNROLL
+      for (int i = 0; i < kAhead; ++i) {
+        const std::int64_t key = k + i * kLanes;
+        const bool is_kept = (words[i] >> (key & 31) & 1u) != 0 && key < pairs.end;
+        if (key < end) visitor.take(key, held[i], is_kept);
+      }
     }
   }
 }
@@ -175,7 +198,7 @@ struct WeighTask {
 // scores: weight * (grad - delta) * grad_scale. One phase: no thread needs another's.
 struct WeighBackwardTask {
   using Lanes = LaneBlocks;
-  static constexpr int kThreads = Lanes::kThreads, kBlocks = Lanes::kBlocks, kPhases = 1;
+  static constexpr int kThreads = Lanes::kThreads, kBlocks = 3, kPhases = 1;  // more would spill
 
   PairRules rules;
   float *scores, *grad;  // [row, key]
@@ -287,6 +310,84 @@ struct MaskScoresTask {
                        head = i / rules.keys / rules.queries;
     const std::uint8_t block = rules.blocks_of(head, q)[k / rules.k_block];
     if (block == 0 || !rules.keeps(block, head, q, k)) scores[i] = -math::infinity<float>();
+  }
+};
+
+// A mask function's elementwise steps, made one kernel: the value of each pair in one go. Strides
+// are over (head, query, key). Nothing is padded: of an array in an array g++ 12 clears more bytes
+// than the padding (shared/launch.h).
+struct PairProgram {
+  static constexpr int kMostSteps = 12;
+
+  struct Operand {
+    const void* data;  // null: the value of an earlier step
+    std::int64_t strides[3];
+    std::int32_t step;
+    Stored stored;
+    std::uint8_t unused[3];
+  };
+  struct Step {
+    Operand in[3];
+    Number number;
+    int inputs;
+    ElementOp op;
+    Compute compute;  // kInt or kFloat
+    Stored stored;    // the value is rounded to it
+    std::uint8_t unused;
+  };
+  Step steps[kMostSteps];
+  std::int64_t count;
+
+  // Whether the last step's value is not 0.
+  EPWEAVE_HD bool holds(std::int64_t head, std::int64_t query, std::int64_t key) const {
+    std::uint64_t values[kMostSteps] = {};
+    EPWEAVE_NO_UNROLL
+    for (std::int64_t i = 0; i < count; ++i)
+      if (steps[i].compute == Compute::kFloat)
+        run<float>(i, head, query, key, values);
+      else
+        run<std::int64_t>(i, head, query, key, values);
+    return math::load_element<std::int64_t>(&values[count - 1], steps[count - 1].stored, 0) != 0;
+  }
+
+ private:
+  template <class C>
+  EPWEAVE_HD void run(std::int64_t i, std::int64_t head, std::int64_t query, std::int64_t key,
+                      std::uint64_t* values) const {
+    const Step& step = steps[i];
+    const auto load = [&](const Operand& in) {
+      return in.data == nullptr
+                 ? math::load_element<C>(&values[in.step], in.stored, 0)
+                 : math::load_element<C>(in.data, in.stored,
+                                         head * in.strides[0] + query * in.strides[1] + key * in.strides[2]);
+    };
+    math::ElementArgs<C> args{step.number.as<C>(), C(0), C(0), C(0)};
+    C result = args.number;
+    if (step.inputs > 0) args.x = load(step.in[0]);
+    if (step.inputs > 1) args.y = load(step.in[1]);
+    if (step.inputs > 2) args.z = load(step.in[2]);
+    if (step.inputs == 1) result = math::apply_unary(step.op, args);
+    if (step.inputs == 2) result = math::apply_binary(step.op, args);
+    if (step.inputs == 3) result = math::apply_ternary(step.op, args);
+    math::store_element(&values[i], step.stored, 0, result);
+  }
+};
+// Bits of the mask that a program computes, `words` of 32 for each query. Index: (head, query,
+// word).
+struct PackProgramTask {
+  PairProgram program;
+  std::int64_t first_head, queries, keys, words;
+  std::uint32_t* bits;
+  std::int64_t bits_of_head;  // words from one head to the next
+
+  EPWEAVE_HD void run(std::int64_t i) const {
+    const std::int64_t word = i % words, q = i / words % queries, head = i / words / queries;
+    const std::int64_t left = keys - word * 32;
+    std::uint32_t packed = 0;
+    EPWEAVE_NO_UNROLL
+    for (int b = 0; b < 32 && b < left; ++b)
+      if (program.holds(first_head + head, q, word * 32 + b)) packed |= 1u << b;
+    bits[head * bits_of_head + q * words + word] = packed;
   }
 };
 

@@ -105,6 +105,7 @@ namespace epweave::replay::tasks {
   X(MaskScores, MaskScoresTask) \
   X(PackMask, PackMaskTask) \
   X(Move, MoveTask) \
+  X(PackProgram, PackProgramTask) \
   X(Reduce, ReduceTask) \
   X(DotDouble, DotTask<double>) \
   X(DotInt, DotTask<std::int64_t>)
