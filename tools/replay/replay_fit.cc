@@ -21,13 +21,14 @@ constexpr double kContextBytes = 512.0 * (1 << 20), kNcclBytesOfGroup = 128.0 * 
 constexpr double kHostLink = 20e9;             // bytes in a second between host and device
 constexpr double kMostKept = 4.0 * (1 << 30);  // CheckSetup::kept_bytes
 
-replay::Rates rates_of(const FitPlace& place, const ReplayOptions& options) {
+// Of a GPU: what an H200 did (docs/gpu.md), in round numbers; the network's is assumed.
+replay::Rates rates_of(const FitPlace& place, const FitCommand& command) {
   const double cores = std::max(1U, std::thread::hardware_concurrency());
   if (place.is_cpu()) return {100e9 * cores, 5e9 * cores, 5e9 * cores, 5e-6};
   const bool is_emulated = place.device != nullptr && place.device->memory_bytes() == 0;
   if (is_emulated) return {5e9, 1e9, 1e9, 20e-6};
-  if (options.math == "native") return {400e12, 0.8e12, 50e9, 5e-6};
-  return {5e12, 0.8e12, 50e9, 5e-6};
+  const double collectives = command.has_own_device ? 50e9 : 1e12;  // virtual ranks copy
+  return {command.options.math == "native" ? 400e12 : 35e12, 1.5e12, collectives, 5e-6};
 }
 
 // Bytes of memory of this machine that nothing else takes, or that the container allows.
@@ -80,7 +81,7 @@ void Fit::find_needs() {
     if (run.bounded != 0) entry.bounded = finder.find(NeedOf::kBounded);
     if (!command_.options.dry_run) continue;
     const replay::StepWork work =
-        replay::find_step_work(run.graph, rates_of(run.place, command_.options), costs ? &*costs : nullptr);
+        replay::find_step_work(run.graph, rates_of(run.place, command_), costs ? &*costs : nullptr);
     const double runs = run.runs + run.bounded;
     entry.flops = static_cast<double>(work.flops) * ranks * runs;
     entry.kernels = work.kernels;
@@ -96,7 +97,7 @@ void Fit::find_needs() {
     constexpr double kBoundedWork = 3;
     if (run.bounded != 0)
       entry.seconds += kBoundedWork * run.bounded * ranks *
-                       replay::find_step_work(run.graph, rates_of({}, command_.options), nullptr).seconds;
+                       replay::find_step_work(run.graph, rates_of({}, command_), nullptr).seconds;
   }
 }
 
