@@ -188,12 +188,12 @@ hang_over_nccl() {
       --world-size 2 --local-rank 0 --rendezvous "file:$work/hang" --deadline 5 --repeat 100000 >"$work/rank$rank" 2>&1 &
     processes+=($!)
   done
-  sleep 4
+  sleep 6
   kill -STOP "${processes[1]}"
   wait "${processes[0]}" || status=$?
   kill -KILL "${processes[1]}"
   cat "$work/rank0"
-  [ "$status" -eq 1 ] && grep -q -- '(--deadline)' "$work/rank0"
+  [ "$status" -eq 1 ] && grep -q -- 'all_reduce.* was not done within 5 s (--deadline)' "$work/rank0"
 }
 # check_against_cpu RANKS A B [OPTION...]: two graphs compared by a process for each rank; the verdict, and all that is printed, must
 # be what the CPU's virtual ranks give.

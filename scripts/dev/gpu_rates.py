@@ -5,7 +5,8 @@
                              [--only TEXT]
 
 Each op runs in a graph of its own, in portable math and, where the library has it, in native math; its time is the median of the
-runs after three to warm up, by the device's clock (epweave-replay run --costs). Flops and bytes are those that the op needs:
+runs after three to warm up, by the device's clock (epweave-replay run --costs --measure-rank 0: kernels without the host's
+time between them). Flops and bytes are those that the op needs:
 each operand read once, each result written once. --with-torch: the same call of PyTorch on the same device, beside it.
 --profile: below each op its kernels by Nsight Compute (ncu): time, and how much of the peak of multiprocessors and of memory the
 longest launch of each took.
@@ -39,6 +40,10 @@ class Tensor:
         return f"{self.dtype}[{', '.join(map(str, self.sizes))}]"
 
 
+class DType(str):
+    """An argument that is a dtype."""
+
+
 class Case:
     """`target` called with `args`; results are of types `results`."""
 
@@ -70,7 +75,7 @@ class Case:
                 return f"%{names[id(arg)]}"
             if isinstance(arg, list):
                 return f"[{', '.join(map(show, arg))}]"
-            return f'"{arg}"' if isinstance(arg, str) else str(arg)
+            return str(arg)
         types = [result.text() for result in self.results]
         keywords = f", dtype={self.results[0].dtype}" if self.target == "aten._to_copy.default" else ""
         lines.append(f"  %y = {self.target}({', '.join(map(show, self.args))}{keywords}) : "
@@ -85,6 +90,8 @@ class Case:
         def make(arg):
             if isinstance(arg, list):
                 return [make(item) for item in arg]
+            if isinstance(arg, DType):
+                return dtypes[arg]
             if not isinstance(arg, Tensor):
                 return arg
             if arg.below:
@@ -145,7 +152,7 @@ def cases(scale):
     yield Case(f"log softmax f32, {vocabulary} classes", "aten._log_softmax.default", [f32(wide, vocabulary), 1, False],
                [f32(wide, vocabulary)])
     yield Case("log softmax backward f32", "aten._log_softmax_backward_data.default",
-               [f32(wide, vocabulary), f32(wide, vocabulary), 1, "DTYPE"], [f32(wide, vocabulary)])
+               [f32(wide, vocabulary), f32(wide, vocabulary), 1, DType("f32")], [f32(wide, vocabulary)])
     yield Case("rms norm bf16", "aten._fused_rms_norm.default", [bf16(rows, wide), [wide], bf16(wide), 1e-5],
                [bf16(rows, wide), f32(rows, 1)])
     yield Case("embedding backward bf16", "aten.embedding_dense_backward.default",
@@ -159,10 +166,8 @@ def cases(scale):
 def measure(args, folder, case, kind):
     graph, costs = folder / "case.txt", folder / "costs.json"
     case.write(graph)
-    if "DTYPE" in case.args:
-        graph.write_text(graph.read_text().replace('"DTYPE"', "f32"))
     done = subprocess.run([args.replay, "run", graph, "-q", "--device", args.device, "--math", kind, "--warm-up", "3", "--repeat",
-                           str(args.runs), "--costs", costs], capture_output=True, text=True, check=False)
+                           str(args.runs), "--costs", costs, "--measure-rank", "0"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{case.name}: exit {done.returncode}: {done.stderr.strip()}")
     found = [op for op in json.loads(costs.read_text())["ops"] if op["op"] == case.target]

@@ -40,7 +40,8 @@ std::string timeline_text(const Measurement& measurement);
 // and runs, least, most, mean, and percentiles (the smallest sample that at least p % are not
 // above).
 Json cost_report(const Measurement& measurement);
-// "rank 2 alone: 12.345 ms in the kernels of 1670 nodes, ..."; of the rank that is measured alone.
+// "rank 2 alone: 1670 nodes take 12.345 ms, collectives left out"; of the rank that is measured
+// alone.
 std::string describe_alone(const Measurement& measurement);
 
 }  // namespace epweave::cli

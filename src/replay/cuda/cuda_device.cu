@@ -193,7 +193,7 @@ class CudaDevice : public DeviceApi {
 #undef EPWEAVE_LAUNCH
       default:
         if (is_row_kind(kind)) return text_of(launch_rows(cuda(stream), kind, task, count));
-        if (count > 0x7fffffff) return "a product of too many tiles";
+        if (count > 0x7fffffff) return "too many blocks of threads";
         return text_of(launch_product(cuda(stream), kind, task, count));
     }
   }

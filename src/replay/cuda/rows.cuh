@@ -11,7 +11,7 @@ namespace epweave::replay::device {
 
 using namespace tasks;
 
-// Launches a kernel of EPWEAVE_DEVICE_ROW_TASKS for `blocks` blocks of threads. cudaErrorInvalidValue: a
+// Launches a kernel of EPWEAVE_DEVICE_ROW_TASKS for `blocks` blocks. cudaErrorInvalidValue: a
 // kind that is not of these.
 cudaError_t launch_rows(cudaStream_t stream, TaskKind kind, const void* task, std::int64_t blocks);
 

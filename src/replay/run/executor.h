@@ -124,8 +124,9 @@ struct RankResult {
   // off that may be.
   double began = 0, began_within = 0;
   std::map<NodeId, MeasuredNode> measured;  // of the nodes of the spans
-  std::vector<double> step_seconds;  // of each measured run: from inputs in place to work done; none by turns
-  std::optional<GraphUse> graphs;    // of all runs, where graphs were asked for
+  // Of each measured run: from inputs in place to work done; none by turns.
+  std::vector<double> step_seconds;
+  std::optional<GraphUse> graphs;        // of all runs, where graphs were asked for
   std::vector<LibraryProduct> products;  // of the last run, in native math
   std::uint64_t contradictions = 0;      // values that are not what is recorded
   std::string first_contradiction;       // message of the first

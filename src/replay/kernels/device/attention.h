@@ -36,13 +36,14 @@ AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 
 
 // Bytes of all matrices of scores, weights and their gradients that a call holds at a time. A slab
 // has at least one query, so that 33,554,432 keys are the most that they are enough for; what a
-// function of the graph computes of scores is counted with four float32 matrices.
+// score function of the graph computes is counted with four float32 matrices. A mask function that
+// is no program of one kernel may hold as much again.
 inline constexpr std::size_t kScoreBytes = std::size_t{1} << 30;
 
-// Bytes of device memory that a call holds at most beside its arguments and results: scores,
-// float32 copies of operands, sums before they are rounded, tables of blocks, bits of masks.
-// `shape` with the block sizes of the call.
 enum class Pass : std::uint8_t { kForward, kBackward };
+// Bytes of device memory that a call without functions of the graph holds at most beside its
+// arguments and results: scores, float32 copies of operands, sums before they are rounded, tables
+// of blocks, bits of masks. `shape` with the block sizes of the call.
 std::size_t most_scratch_bytes(const cpu::AttentionShape& shape, Pass pass);
 
 // Another number of bytes in the place of kScoreBytes as long as it lives: tests make many slabs of

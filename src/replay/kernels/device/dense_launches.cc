@@ -133,9 +133,12 @@ int bytes_of_stored(Stored stored) {
     case Stored::kUint32:
     case Stored::kFloat32:
       return 4;
-    default:
-      return 8;
+    case Stored::kInt64:
+    case Stored::kFloat64:
+    case Stored::kComplex64:
+      break;
   }
+  return 8;
 }
 
 }  // namespace

@@ -601,6 +601,49 @@ TEST_CASE("rows scattered by an index that is expanded, or covers less than the 
   }
 }
 
+TEST_CASE("rows that lie in the memory that is written are those of before") {
+  Random random;
+  const Tensor x = random.tensor({4, 8}), at = random.integers({3, 2, 1, 0}, {4});
+  CHECK(run_both("aten.scatter_.src", {x, std::int64_t{0}, at.view({4, 8}, {1, 0}, 0), x}) == "");
+  CHECK(run_both("aten.index_put_.default", {x, Value::list({at}), x, false}) == "");
+  HostMemory memory;
+  const Tensor before = make_tensor(memory, x.dtype, x.sizes);
+  cpu::copy_elements(x, before);
+  const KernelTable cpu = make_cpu_kernels();
+  const OpInfo* op = find_op("aten.index_put_.default");
+  REQUIRE(run_kernel(cpu, *op, {x, Value::list({at}), x, false}, memory).error.empty());
+  for (std::int64_t row = 0; row < 4; ++row)
+    CHECK(compare_bits(x.view({8}, {1}, row * 8), before.view({8}, {1}, (3 - row) * 8)) == "");
+}
+
+TEST_CASE("operands of a derivative or a norm that have other sizes are refused") {
+  Random random;
+  const Tensor x = random.tensor({4, 64}), other = random.tensor({2, 8}), weight = random.tensor({64});
+  const Tensor few = random.tensor({8}), rstd = random.tensor({4, 1}), short_rstd = random.tensor({2, 1});
+  const std::int64_t last = 1;
+  const DType dtype = DType::kFloat32;
+  for (const char* target :
+       {"aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"}) {
+    CHECK(run_both(target, {x, other, last, dtype}) == "refused");
+    CHECK(run_both(target, {x, x, last, dtype}) == "");
+  }
+  const Value shape = Value::list({std::int64_t{64}}), both = Value::list({true, true}),
+              all = Value::list({true, true, true});
+  CHECK(run_both("aten._fused_rms_norm.default", {x, shape, few, 1e-5}) == "refused");
+  CHECK(run_both("aten.native_layer_norm.default", {x, shape, weight, few, 1e-5}) == "refused");
+  const char* rms = "aten._fused_rms_norm_backward.default";
+  CHECK(run_both(rms, {x, x, shape, rstd, weight, both}) == "");
+  CHECK(run_both(rms, {x, x, shape, rstd, few, both}) == "refused");
+  CHECK(run_both(rms, {x, x, shape, short_rstd, weight, both}) == "refused");
+  CHECK(run_both(rms, {other, x, shape, rstd, weight, both}) == "refused");
+  const char* layer = "aten.native_layer_norm_backward.default";
+  CHECK(run_both(layer, {x, x, shape, rstd, rstd, weight, weight, all}) == "");
+  CHECK(run_both(layer, {x, x, shape, rstd, rstd, few, weight, all}) == "refused");
+  CHECK(run_both(layer, {x, x, shape, rstd, rstd, weight, few, all}) == "refused");
+  CHECK(run_both(layer, {x, x, shape, short_rstd, rstd, weight, weight, all}) == "refused");
+  CHECK(run_both(layer, {other, x, shape, rstd, rstd, weight, weight, all}) == "refused");
+}
+
 TEST_CASE("what the CPU refuses the device reports, and nothing else") {
   Random random;
   const Tensor x = random.tensor({4, 3});

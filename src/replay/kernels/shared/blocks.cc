@@ -235,14 +235,17 @@ tasks::SortedPositions read_sorted(const Scratch::Sorted& sorted) {
 
 void write_blocks(Scratch& scratch, const Tensor& target, const Indexed& indexed, const Tensor& rows) {
   if (rows.numel() == 0) return;
+  // Rows that lie in the target's memory are those of before.
+  const bool is_own = rows.storage == target.storage;
   if (scratch.queue() == nullptr) {
-    BlockCopy blocks(cpu::block_at(rows, indexed.common.size(), 0), block_of(target, indexed));
-    for_each_block_of(indexed, rows,
+    const Tensor from = is_own ? scratch.copied(rows, rows.dtype) : rows;
+    BlockCopy blocks(cpu::block_at(from, indexed.common.size(), 0), block_of(target, indexed));
+    for_each_block_of(indexed, from,
                       [&](std::int64_t at, std::int64_t offset) { blocks.copy(offset, target.offset + at); });
     return;
   }
   // Bits are moved: rows of the target's dtype.
-  const Tensor same = rows.dtype == target.dtype ? rows : scratch.copied(rows, target.dtype);
+  const Tensor same = rows.dtype == target.dtype && !is_own ? rows : scratch.copied(rows, target.dtype);
   const Scratch::Sorted sorted = sort_positions(scratch, indexed);
   if (const std::optional<tasks::DenseBlocks> dense = dense_blocks(indexed, target, same))
     return scratch.launch(tasks::WriteDenseBlocksTask{*dense, read_sorted(sorted)},

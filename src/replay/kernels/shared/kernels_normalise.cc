@@ -57,6 +57,11 @@ Value log_softmax(KernelCall& call) {
       });
 }
 
+// Of a derivative: an operand that has the sizes of another.
+void require_sizes(const Tensor& tensor, const Tensor& like, const char* what) {
+  if (tensor.sizes != like.sizes) throw KernelError(what);
+}
+
 struct SoftmaxBackward {
   const Block& block;
   Tensor grad, output;
@@ -67,6 +72,7 @@ template <class Row, class F>
 Value softmax_backward_by(KernelCall& call, Scratch& scratch, const F& f) {
   const Tensor& grad = call.tensor(0);
   const DType dtype = floating_dtype(grad.dtype);
+  require_sizes(call.tensor(1), grad, "the output has not the sizes of its gradient");
   const std::size_t dim = cpu::checked_dim(call.integer(2), grad.rank());
   const Tensor out = call.make_result(0, call[3].as<DType>(), grad.sizes);
   const Rows g = scratch.rows_along(grad, dim), y = scratch.rows_along(call.tensor(1), dim),
@@ -111,8 +117,18 @@ Norm read_norm(const Tensor& input, const Extents& shape) {
   const std::int64_t length = cpu::norm_length(input, shape);
   return {input.rank() - shape.size(), length, floating_dtype(input.dtype), cpu::rstd_sizes(input, shape)};
 }
+// Throws KernelError unless a weight or bias has an element for each that is normalised.
+void check_weight(const Value& weight, const Norm& norm) {
+  if (!weight.is_none() && weight.tensor().numel() != norm.length)
+    throw KernelError("the weight or bias has not as many elements as are normalised");
+}
+// The same of a number for each row.
+void check_kept(const Tensor& kept, const Rows& rows) {
+  if (kept.numel() != rows.count) throw KernelError("a mean or rstd has not an element for each row");
+}
 // A weight or bias as [1, length]; None: `otherwise`.
 Tensor weight_row(Scratch& scratch, const Value& weight, double otherwise, const Norm& norm) {
+  check_weight(weight, norm);
   if (weight.is_none()) return scratch.filled(norm.dtype, {1, norm.length}, Value(otherwise));
   return as_matrix(scratch.dense(weight.tensor(), norm.dtype), 1, norm.length);
 }
@@ -124,6 +140,7 @@ Tensor reciprocal_root(Scratch& scratch, const Tensor& x, double epsilon) {
 
 // A weight as it is given; ones where there is none.
 Tensor given_weight(Scratch& scratch, const Value& weight, const Norm& norm) {
+  check_weight(weight, norm);
   return weight.is_none() ? weight_row(scratch, weight, 1.0, norm) : weight.tensor();
 }
 struct RmsNorm {
@@ -149,13 +166,13 @@ Value rms_norm(KernelCall& call) {
   const Norm norm = read_norm(input, call[1].integers());
   const double epsilon = cpu::norm_epsilon(call[3], input.dtype);
   Scratch scratch(call);
-  const Tensor weight = weight_row(scratch, call[2], 1.0, norm);
   const Tensor out = call.make_result(0, input.dtype, input.sizes),
                scale = call.make_result(1, norm.dtype, norm.kept);
   const Rows in = scratch.rows_of(input, norm.split), normal = scratch.rows_for(out, norm.split),
              scales = scratch.rows_for(scale, norm.split);
   if (launch_rms_norm(scratch, norm, {call[2], in, normal, scale, epsilon}))
     return Value::tuple({out, scale});
+  const Tensor weight = weight_row(scratch, call[2], 1.0, norm);
   scratch.for_each_block(in, {&normal, &scales}, [&](const Block& block) {
     const Tensor x = block.load(in, norm.dtype);
     const Tensor mean = scratch.sum_rows(scratch.map<Square>(x), Scratch::Sum::kMean);
@@ -165,6 +182,8 @@ Value rms_norm(KernelCall& call) {
   });
   return Value::tuple({out, scale});
 }
+
+constexpr const char* kOtherGradient = "the gradient has not the sizes of the input";
 
 // The gradient of the input, result 0.
 Tensor make_gradient(KernelCall& call, const Tensor& input) {
@@ -211,6 +230,9 @@ Value rms_norm_backward(KernelCall& call) {
   Scratch scratch(call);
   const Rows grads = scratch.rows_of(call.tensor(0), norm.split), in = scratch.rows_of(input, norm.split),
              scales = scratch.rows_of(call.tensor(3), call.tensor(3).rank());
+  require_sizes(call.tensor(0), input, kOtherGradient);
+  check_kept(call.tensor(3), in);
+  check_weight(call[4], norm);
   const Tensor of_input = wants_input ? make_gradient(call, input) : Tensor();
   const Rows to_input = wants_input ? scratch.rows_for(of_input, norm.split) : Rows();
   const RmsNormGradient gradient{call[4], grads, in, scratch.dense(call.tensor(3), norm.dtype)};
@@ -280,6 +302,10 @@ Value layer_norm_backward(KernelCall& call) {
   const Rows grads = scratch.rows_of(call.tensor(0), norm.split), in = scratch.rows_of(input, norm.split),
              means = scratch.rows_of(call.tensor(3), call.tensor(3).rank()),
              scales = scratch.rows_of(call.tensor(4), call.tensor(4).rank());
+  require_sizes(call.tensor(0), input, kOtherGradient);
+  check_kept(call.tensor(3), in);
+  check_kept(call.tensor(4), in);
+  check_weight(call[6], norm);
   const Tensor of_input = wants_input ? make_gradient(call, input) : Tensor(),
                products = wants_weight ? scratch.make(norm.dtype, {in.count, in.length}) : Tensor();
   const Rows to_input = wants_input ? scratch.rows_for(of_input, norm.split) : Rows(),

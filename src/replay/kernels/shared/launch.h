@@ -28,8 +28,8 @@ int bytes_of_element(const Tensor& tensor);
 
 // Bytes between the fields become 0, so that equal tasks have equal bytes
 // (device/graph_recorder.h). Where the compiler cannot do that, equal tasks may be taken for
-// different ones, never different ones for equal. In a task no padding stands
-// behind an array of structs: GCC 12 clears other bytes instead.
+// different ones, never different ones for equal. In a task no padding stands behind an array of
+// structs: GCC 12 clears other bytes instead.
 template <class Task>
 void clear_padding([[maybe_unused]] Task& task) {
 #if __has_builtin(__builtin_clear_padding)

@@ -335,6 +335,7 @@ struct PairProgram {
     Stored stored;    // the value is rounded to it
     std::uint8_t unused;
   };
+  static_assert(sizeof(Step) == 3 * sizeof(Operand) + sizeof(Number) + 8);
   Step steps[kMostSteps];
   std::int64_t count;
 

@@ -39,8 +39,8 @@ struct CoveredMatmulTask {
     int rows, columns;  // of the matrices from there on, at most the tile's
   };
 
-  // Blocks that run at the same time have long chains and short ones: rows from the middle down,
-  // then from the middle up. Causal chains grow, or shrink, by the row.
+  // Blocks that run at the same time have long chains and short ones: rows from the last up to
+  // the middle, then from the first down to it. Causal chains grow, or shrink, by the row.
   EPWEAVE_HD Part part_of(std::uint32_t block) const {
     const auto across = static_cast<std::uint32_t>(tiles(problem.columns)),
                down = static_cast<std::uint32_t>(tiles(problem.rows));

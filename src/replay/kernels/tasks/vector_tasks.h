@@ -81,7 +81,9 @@ EPWEAVE_HD void store_vector(V* to, const V& from) {
 
 // Of the dtypes that have such kernels.
 template <Stored kStored>
-struct StoredElement {
+struct StoredElement;
+template <>
+struct StoredElement<Stored::kBfloat16> {
   using Type = std::uint16_t;
   using Computed = float;
 };

@@ -186,7 +186,7 @@ struct WholeRowTask {
   static constexpr int kMostRows = kThreads / kLeastThreads;
   static constexpr int kBlocks = 3;  // that a multiprocessor holds at least: 80 registers a thread
   static constexpr int kFours = 4;   // of a tile that a thread makes
-  static constexpr int kAtOnce = Op::kInputs > 2 ? 2 : 4;  // fours that are loaded before any is used
+  static constexpr int kAtOnce = Op::kInputs > 2 ? 2 : 4;  // fours loaded before any is used
   static constexpr std::size_t kHeld = kAtOnce, kIns = Op::kInputs;
 
   RowPlace out;
@@ -325,7 +325,6 @@ struct WholeRowTask {
       }
     }
   }
-  // Zeros at the end change no sum that began at +0.
   EPWEAVE_HD void add_terms(std::int64_t tile_number, int lane, const float* terms,
                             float& sum_of_lane) const {
     const std::int64_t left = op.length - tile_number * tile();
