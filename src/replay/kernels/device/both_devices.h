@@ -3,13 +3,11 @@
 #pragma once
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 
-#include "replay/kernels/device/device.h"
+#include "replay/kernels/device/testing/run_case.h"
 #include "replay/kernels/host/elements.h"
-#include "replay/kernels/host/kernels.h"
 #include "replay/kernels/shared/queue.h"
 
 namespace epweave::replay {
@@ -22,11 +20,7 @@ inline Steps one_stream() {
 }
 
 inline Device& tested_device() {
-  static const std::unique_ptr<Device> device = [] {
-    const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
-    return name != nullptr && std::string(name) == "cuda" ? device::open_cuda_device(0)
-                                                          : device::open_emulated_device();
-  }();
+  static const std::unique_ptr<Device> device = open_tested_device();
   return *device;
 }
 

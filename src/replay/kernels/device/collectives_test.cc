@@ -5,14 +5,9 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <numeric>
 
-#include "ir/text/text.h"
-#include "replay/inputs/inputs.h"
-#include "replay/kernels/device/device.h"
-#include "replay/kernels/host/kernels.h"
-#include "replay/values/compare.h"
+#include "replay/kernels/device/testing/run_case.h"
 
 namespace epweave::replay {
 namespace {
@@ -42,25 +37,6 @@ graph
                      fmt::arg("ranks", ranks), fmt::arg("dtype", dtype), fmt::arg("columns", columns));
 }
 
-std::unique_ptr<Device> open_tested_device() {
-  const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
-  if (name != nullptr && std::string(name) == "cuda") return device::open_cuda_device(0);
-  return device::open_emulated_device(device::Emulation::kLazy);
-}
-
-std::vector<std::uint64_t> run(const Graph& graph, const World& world, Device* device) {
-  const KernelTable kernels = make_cpu_kernels();
-  const std::vector<RankInputs> inputs = make_inputs(graph, world, kernels, 5);
-  RunOptions options;
-  options.device = device;
-  options.fill = HostMemory::Fill::kPoison;
-  const RunResult result = run_ranks(graph, world, kernels, inputs, options);
-  std::vector<std::uint64_t> hashes;
-  for (const RankResult& rank : result.ranks)
-    for (const Value& output : rank.outputs) hashes.push_back(hash_tensor(output.tensor()));
-  return hashes;
-}
-
 }  // namespace
 
 TEST_CASE("what collectives move has the bits of the CPU, by units of 1 to 16 bytes, of up to 70 members") {
@@ -69,11 +45,12 @@ TEST_CASE("what collectives move has the bits of the CPU, by units of 1 to 16 by
   const std::string dtype = GENERATE("b8", "bf16", "f32", "f64");
   const std::string columns = GENERATE("2", "4", "9", "17");
   INFO(ranks << " " << dtype << " " << columns);
-  const Graph graph = parse_text(make_graph(ranks, dtype, columns), "test");
-  const World world = derive_world(graph, ranks);
-  const auto expected = run(graph, world, nullptr);
+  const RunCase step(make_graph(ranks, dtype, columns), ranks);
+  RunOptions options;
+  const auto expected = hashes_of(step.run(options));
   CHECK(expected.size() == 3 * ranks);
-  CHECK(run(graph, world, device.get()) == expected);
+  options.device = device.get();
+  CHECK(hashes_of(step.run(options)) == expected);
 }
 
 }  // namespace epweave::replay

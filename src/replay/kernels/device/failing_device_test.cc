@@ -3,15 +3,11 @@
 #include "replay/kernels/device/failing_device.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <optional>
 #include <regex>
 
 #include "base/error.h"
-#include "ir/text/text.h"
-#include "replay/inputs/inputs.h"
-#include "replay/kernels/device/device.h"
-#include "replay/kernels/host/kernels.h"
+#include "replay/kernels/device/testing/run_case.h"
 
 namespace epweave::replay {
 namespace {
@@ -50,37 +46,17 @@ graph
   output([%b, %p])
 )";
 
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
-
-struct Case {
-  Case(const char* text, Rank ranks) : graph(parse_text(text, "test")), world(derive_world(graph, ranks)) {}
-  Graph graph;
-  World world;
-  KernelTable kernels = make_cpu_kernels();
-  std::vector<RankInputs> inputs = make_inputs(graph, world, kernels, 5);
-};
-
 // What a run on a device that fails so ends with; none if it ends well.
-std::optional<DeviceError> run_failing(const Case& step, const std::string& failure, device::Emulation kind,
-                                       const Measuring& measuring, Graphs graphs) {
-  const Variable variable(device::kFailureVariable, failure);
+std::optional<DeviceError> run_failing(const RunCase& step, const std::string& failure,
+                                       device::Emulation kind, const Measuring& measuring, Graphs graphs) {
+  const SetVariable variable(device::kFailureVariable, failure);
   RunOptions options;
   options.measuring = &measuring;
   options.graphs = graphs;
-  options.fill = HostMemory::Fill::kPoison;
   try {
     const std::unique_ptr<Device> device = device::open_emulated_device(kind);
     options.device = device.get();
-    run_ranks(step.graph, step.world, step.kernels, step.inputs, options);
+    step.run(options);
   } catch (const DeviceError& error) {
     return error;
   }
@@ -109,7 +85,7 @@ TEST_CASE("a device that fails from any call on ends the run with the node that 
                                   Mode{device::Emulation::kLazy, steps, Graphs::kStretches},
                                   Mode{device::Emulation::kConcurrent, steps, Graphs::kNone});
   const std::string at = GENERATE("call", "launch");
-  const Case step(kGraph, 2);
+  const RunCase step(kGraph, 2);
   std::size_t failed = 0, at_node = 0;
   for (int n = 1;; ++n) {
     const std::string failure = at + " " + std::to_string(n);
@@ -133,7 +109,7 @@ TEST_CASE("a device that fails from any call on ends the run with the node that 
 }
 
 TEST_CASE("launches that wait for their kernels name the kernel that crashed") {
-  const Case step(kOneRank, 1);
+  const RunCase step(kOneRank, 1);
   const auto crash = [&](int launch) {
     const auto error = run_failing(step, "launch " + std::to_string(launch), device::Emulation::kLazy,
                                    {1, 1, Spans::kNone, {}}, Graphs::kNone);
@@ -145,7 +121,7 @@ TEST_CASE("launches that wait for their kernels name the kernel that crashed") {
         "memory "
         "access was encountered; the device takes no more work: a kernel queued earlier, of any rank, may be "
         "the cause");
-  const Variable blocking("CUDA_LAUNCH_BLOCKING", "1");
+  const SetVariable blocking("CUDA_LAUNCH_BLOCKING", "1");
   CHECK(crash(2) ==
         "rank 0: %b = aten.mm.default in layers.0 (model.py:3 in forward: a @ v): the device failed to "
         "launch a kernel: "

@@ -5,15 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <thread>
 
-#include "ir/text/text.h"
-#include "replay/inputs/inputs.h"
-#include "replay/kernels/device/device.h"
 #include "replay/kernels/device/pool.h"
-#include "replay/kernels/host/kernels.h"
-#include "replay/values/compare.h"
+#include "replay/kernels/device/testing/run_case.h"
 
 namespace epweave::replay {
 namespace {
@@ -97,31 +92,15 @@ graph
   output([%w])
 )";
 
-struct Case {
-  explicit Case(const char* text) : graph(parse_text(text, "test")), world(derive_world(graph, 2)) {}
-  Graph graph;
-  World world;
-  KernelTable kernels = make_cpu_kernels();
-  std::vector<RankInputs> inputs = make_inputs(graph, world, kernels, 5);
-
-  RunResult run(Device* device, const Measuring* measuring) const {
-    RunOptions options;
-    options.device = device;
-    options.measuring = measuring;
-    options.fill = HostMemory::Fill::kPoison;
-    return run_ranks(graph, world, kernels, inputs, options);
-  }
-};
-
-std::vector<std::uint64_t> hashes_of(const RunResult& run) {
-  std::vector<std::uint64_t> hashes;
-  for (const RankResult& rank : run.ranks)
-    for (const Value& output : rank.outputs) hashes.push_back(hash_tensor(output.tensor()));
-  return hashes;
+RunResult run_case(const RunCase& step, Device* device, const Measuring* measuring) {
+  RunOptions options;
+  options.device = device;
+  options.measuring = measuring;
+  return step.run(options);
 }
 
 // "mm" for each span, in the order of time; "index with host time".
-std::vector<std::string> list_nodes(const Case& step, const std::vector<StepSpan>& spans) {
+std::vector<std::string> list_nodes(const RunCase& step, const std::vector<StepSpan>& spans) {
   std::vector<std::string> nodes;
   for (const StepSpan& span : spans)
     nodes.push_back(std::string(step.graph.text(step.graph.step().nodes[span.node].name)) +
@@ -133,12 +112,6 @@ bool follow_each_other(const std::vector<StepSpan>& spans) {
   for (std::size_t i = 0; i < spans.size(); ++i)
     if (spans[i].end < spans[i].begin || (i != 0 && spans[i].begin < spans[i - 1].end)) return false;
   return true;
-}
-
-std::unique_ptr<Device> open_tested_device(device::Emulation kind) {
-  const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
-  if (name != nullptr && std::string(name) == "cuda") return device::open_cuda_device(0);
-  return device::open_emulated_device(kind);
 }
 
 }  // namespace
@@ -212,12 +185,12 @@ TEST_CASE("an emulated device holds nothing back while other work is underway, a
 
 TEMPLATE_TEST_CASE_SIG("a rank is measured alone, one node at a time", "", ((device::Emulation kind), kind),
                        device::Emulation::kLazy, device::Emulation::kConcurrent) {
-  const Case step(kGraph);
-  const auto expected = hashes_of(step.run(nullptr, nullptr));
+  const RunCase step(kGraph, 2);
+  const auto expected = hashes_of(run_case(step, nullptr, nullptr));
   const std::unique_ptr<Device> device = open_tested_device(kind);
   const Rank alone = GENERATE(0U, 1U);
   const Measuring measuring{1, 2, Spans::kOfNodes, alone};
-  const RunResult run = step.run(device.get(), &measuring);
+  const RunResult run = run_case(step, device.get(), &measuring);
   CHECK(hashes_of(run) == expected);
   CHECK(run.ranks[1 - alone].spans.empty());
   CHECK(run.ranks[0].step_seconds.empty());
@@ -230,10 +203,10 @@ TEMPLATE_TEST_CASE_SIG("a rank is measured alone, one node at a time", "", ((dev
 }
 
 TEST_CASE("a rank is measured alone on the CPU") {
-  const Case step(kGraph);
+  const RunCase step(kGraph, 2);
   const Measuring measuring{0, 1, Spans::kOfNodes, 1};
-  const RunResult run = step.run(nullptr, &measuring);
-  CHECK(hashes_of(run) == hashes_of(step.run(nullptr, nullptr)));
+  const RunResult run = run_case(step, nullptr, &measuring);
+  CHECK(hashes_of(run) == hashes_of(run_case(step, nullptr, nullptr)));
   CHECK(run.ranks[0].spans.empty());
   CHECK(list_nodes(step, run.ranks[1].spans.at(0)) ==
         std::vector<std::string>{"a", "b", "c", "g", "e", "h", "f", "m", "p", "r", "o"});
@@ -241,11 +214,11 @@ TEST_CASE("a rank is measured alone on the CPU") {
 }
 
 TEST_CASE("ranks that compute by turns fail as those that do at once") {
-  const Case step(kMismatch);
+  const RunCase step(kMismatch, 2);
   const std::unique_ptr<Device> device = open_tested_device(device::Emulation::kLazy);
   const Measuring measuring{0, 1, Spans::kOfNodes, 0};
-  CHECK_THROWS_AS(step.run(device.get(), nullptr), CollectiveError);
-  CHECK_THROWS_AS(step.run(device.get(), &measuring), CollectiveError);
+  CHECK_THROWS_AS(run_case(step, device.get(), nullptr), CollectiveError);
+  CHECK_THROWS_AS(run_case(step, device.get(), &measuring), CollectiveError);
 }
 
 }  // namespace epweave::replay

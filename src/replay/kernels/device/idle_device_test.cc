@@ -2,13 +2,9 @@
 #include "replay/kernels/device/idle_device.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 
 #include "base/error.h"
-#include "ir/text/text.h"
-#include "replay/inputs/inputs.h"
-#include "replay/kernels/device/device.h"
-#include "replay/kernels/host/kernels.h"
+#include "replay/kernels/device/testing/run_case.h"
 
 namespace epweave::replay {
 namespace {
@@ -32,21 +28,17 @@ std::vector<float> read(const Value& value) {
 }  // namespace
 
 TEST_CASE("without kernels a step goes through, with inputs as they are and zeros for what is computed") {
-  const Graph graph = parse_text(kGraph, "test");
-  const World world = derive_world(graph, 2);
-  const KernelTable kernels = make_cpu_kernels();
-  const std::vector<RankInputs> inputs = make_inputs(graph, world, kernels, 5);
-  setenv(device::kKernelsVariable, "none", 1);
+  const RunCase step(kGraph, 2);
+  const SetVariable variable(device::kKernelsVariable, "none");
   const std::unique_ptr<Device> device = device::open_emulated_device(device::Emulation::kLazy);
-  unsetenv(device::kKernelsVariable);
   CHECK(device->describe() == "emulated by the CPU, without kernels");
   RunOptions options;
   options.device = device.get();
-  const RunResult run = run_ranks(graph, world, kernels, inputs, options);
+  const RunResult run = run_ranks(step.graph, step.world, step.kernels, step.inputs, options);
   const std::vector<float> zeros(4, 0.0f);
   for (Rank rank = 0; rank < 2; ++rank) {
     REQUIRE(run.ranks[rank].outputs.size() == 3);
-    CHECK(read(run.ranks[rank].outputs[0]) == read(inputs[rank][0]));
+    CHECK(read(run.ranks[rank].outputs[0]) == read(step.inputs[rank][0]));
     CHECK(read(run.ranks[rank].outputs[1]) == zeros);
     CHECK(read(run.ranks[rank].outputs[2]) == zeros);
   }

@@ -3,14 +3,9 @@
 #include "replay/steps/stretches.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 
-#include "ir/text/text.h"
-#include "replay/inputs/inputs.h"
-#include "replay/kernels/device/device.h"
 #include "replay/kernels/device/host_waits.h"
-#include "replay/kernels/host/kernels.h"
-#include "replay/values/compare.h"
+#include "replay/kernels/device/testing/run_case.h"
 
 namespace epweave::replay {
 namespace {
@@ -69,43 +64,20 @@ graph
   output([%nonzero, %selected, %counted, %hot, %d, %repeated, %hot_of_six, %repeated_to_15, %e])
 )";
 
-// A GPU where EPWEAVE_TEST_DEVICE is `cuda`.
-std::unique_ptr<Device> open_tested_device(device::Emulation kind) {
-  const char* name = std::getenv("EPWEAVE_TEST_DEVICE");
-  if (name != nullptr && std::string(name) == "cuda") return device::open_cuda_device(0);
-  return device::open_emulated_device(kind);
-}
-
-struct Case {
-  Case(const char* text, Rank ranks) : graph(parse_text(text, "test")), world(derive_world(graph, ranks)) {}
-  Graph graph;
-  World world;
-  KernelTable kernels = make_cpu_kernels();
-  std::vector<RankInputs> inputs = make_inputs(graph, world, kernels, 5);
-
-  // Three runs from the same inputs; without a device on the CPU, once.
-  RunResult run(Device* device, Graphs graphs) const {
-    const Measuring measuring{1, 2, Spans::kNone};
-    RunOptions options;
-    options.device = device;
-    options.graphs = graphs;
-    if (device != nullptr) options.measuring = &measuring;
-    options.fill = HostMemory::Fill::kPoison;
-    return run_ranks(graph, world, kernels, inputs, options);
-  }
-};
-
-std::vector<std::uint64_t> hashes_of(const RunResult& run) {
-  std::vector<std::uint64_t> hashes;
-  for (const RankResult& rank : run.ranks)
-    for (const Value& output : rank.outputs) hashes.push_back(hash_tensor(output.tensor()));
-  return hashes;
+// Three runs from the same inputs; without a device on the CPU, once.
+RunResult run_thrice(const RunCase& step, Device* device, Graphs graphs) {
+  const Measuring measuring{1, 2, Spans::kNone};
+  RunOptions options;
+  options.device = device;
+  options.graphs = graphs;
+  if (device != nullptr) options.measuring = &measuring;
+  return step.run(options);
 }
 
 }  // namespace
 
 TEST_CASE("stretches go from one kernel to another, up to what the host or another stream does") {
-  const Case step(kGraph, 2);
+  const RunCase step(kGraph, 2);
   const Steps steps = plan_steps(step.graph, step.graph.step());
   const auto stretches = plan_stretches(step.graph.step(), steps, [&](const Node& node) {
     return device::find_host_wait(step.graph, node, Math::kPortable);
@@ -164,11 +136,11 @@ output
 
 TEMPLATE_TEST_CASE_SIG("stretches as graphs give the bits of the CPU", "", ((device::Emulation kind), kind),
                        device::Emulation::kLazy, device::Emulation::kConcurrent) {
-  const Case step(kGraph, 2);
-  const auto expected = hashes_of(step.run(nullptr, Graphs::kNone));
+  const RunCase step(kGraph, 2);
+  const auto expected = hashes_of(run_thrice(step, nullptr, Graphs::kNone));
   const std::unique_ptr<Device> device = open_tested_device(kind);
-  CHECK(hashes_of(step.run(device.get(), Graphs::kNone)) == expected);
-  const RunResult run = step.run(device.get(), Graphs::kStretches);
+  CHECK(hashes_of(run_thrice(step, device.get(), Graphs::kNone)) == expected);
+  const RunResult run = run_thrice(step, device.get(), Graphs::kStretches);
   CHECK(hashes_of(run) == expected);
   for (const RankResult& rank : run.ranks) {
     CHECK(rank.step_seconds.size() == 2);
@@ -185,10 +157,10 @@ TEMPLATE_TEST_CASE_SIG("stretches as graphs give the bits of the CPU", "", ((dev
 }
 
 TEST_CASE("the host waits in no stretch") {
-  const Case step(kWaits, 1);
-  const auto expected = hashes_of(step.run(nullptr, Graphs::kNone));
+  const RunCase step(kWaits, 1);
+  const auto expected = hashes_of(run_thrice(step, nullptr, Graphs::kNone));
   const std::unique_ptr<Device> device = open_tested_device(device::Emulation::kLazy);
-  const RunResult run = step.run(device.get(), Graphs::kStretches);
+  const RunResult run = run_thrice(step, device.get(), Graphs::kStretches);
   CHECK(hashes_of(run) == expected);
   CHECK(run.ranks[0].graphs->interruptions.empty());
   CHECK(run.ranks[0].graphs->replayed == run.stretches.size());
