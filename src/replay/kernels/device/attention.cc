@@ -220,18 +220,19 @@ void Attention::backward(const Saved& saved, const Gradients& grads) {
   Saved read = saved;
   read.grad_out = as_rows(scratch_, saved.grad_out);
   const bool is_summed = !has_whole_slabs();
+  const Into into = is_summed ? Into::kSum : Into::kNew;
   const auto sums_of = [&](const Tensor& grad) {
     return is_summed ? scratch_.filled(DType::kFloat32, grad.sizes, Value(0.0)) : grad;
   };
   const Gradients sums{grads.query, sums_of(grads.key), sums_of(grads.value)};
-  for (const Slab& slab : slabs_) backward_slab(slab, read, sums);
+  for (const Slab& slab : slabs_) backward_slab(slab, read, sums, into);
   before_ = scores_ = weights_ = grad_ = {};
   if (!is_summed) return;
   cpu::copy_elements(sums.key, grads.key);
   cpu::copy_elements(sums.value, grads.value);
 }
 
-void Attention::backward_slab(const Slab& slab, const Saved& saved, const Gradients& grads) {
+void Attention::backward_slab(const Slab& slab, const Saved& saved, const Gradients& grads, Into into) {
   const Tensor grad_out = queries_of(slab, saved.grad_out);
   const Tensor grad = heads_of(scores_of(slab, grad_));
   const Cover cover = cover_rows(slab, Side::kQueries);
@@ -241,7 +242,6 @@ void Attention::backward_slab(const Slab& slab, const Saved& saved, const Gradie
   else
     weigh_backward(slab, saved);
   const Tensor weights = heads_of(scores_of(slab, kind_.modifies_gradient() ? weights_ : scores_));
-  const Into into = has_whole_slabs() ? Into::kNew : Into::kSum;
   accumulate(slab, {transposed(weights), grad_out, keys_of(slab, grads.value)}, into);
   multiply({grad, keys_of(slab, p_.key), queries_of(slab, grads.query), slab.share}, cover);
   accumulate(slab, {transposed(grad), queries_of(slab, p_.query), keys_of(slab, grads.key)}, into);

@@ -124,8 +124,11 @@ class Attention {
   void backward(const Saved& saved, const Gradients& grads);
 
  private:
+  // A new matrix; one that is added to; scores, of which the looked-at blocks matter.
+  enum class Into { kNew, kSum, kScores };
   void forward_slab(const Slab& slab, const Forward& result);
-  void backward_slab(const Slab& slab, const Saved& saved, const Gradients& grads);
+  // `into`: the gradients of keys and values.
+  void backward_slab(const Slab& slab, const Saved& saved, const Gradients& grads, Into into);
   // Scores and gradients of the weights -> weights and gradients of the scores.
   void weigh_backward(const Slab& slab, const Saved& saved);
   void weigh_modified_backward(const Slab& slab, const Saved& saved);
@@ -156,8 +159,6 @@ class Attention {
   enum class Side { kQueries, kKeys };
   Cover cover_rows(const Slab& slab, Side side) const;
 
-  // A new matrix; one that is added to; scores, of which the looked-at blocks matter.
-  enum class Into { kNew, kSum, kScores };
   // c = a b by head; `share` heads of a use the same head of b.
   struct Product {
     const Tensor& a;
