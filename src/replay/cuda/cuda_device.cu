@@ -192,7 +192,7 @@ class CudaDevice : public DeviceApi {
       EPWEAVE_DEVICE_TASKS(EPWEAVE_LAUNCH)
 #undef EPWEAVE_LAUNCH
       default:
-        if (is_row_kind(kind)) return text_of(launch_rows(cuda(stream), kind, task, count));
+        if (is_row_kind(kind)) return text_of(launch_row_task(cuda(stream), kind, task, count));
         if (count > 0x7fffffff) return "too many blocks of threads";
         return text_of(launch_product(cuda(stream), kind, task, count));
     }
@@ -259,9 +259,7 @@ class CudaDevice : public DeviceApi {
     if (const Error error = enter()) return error;
     return text_of(cudaGraphLaunch(cuda(graph), cuda(stream)));
   }
-  Error destroy_graph(WorkGraph graph) override {
-    return text_of(cudaGraphExecDestroy(cuda(graph)));
-  }
+  Error destroy_graph(WorkGraph graph) override { return text_of(cudaGraphExecDestroy(cuda(graph))); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -31,7 +31,7 @@ cudaError_t launch(cudaStream_t stream, const void* bytes, std::int64_t blocks) 
 
 }  // namespace
 
-cudaError_t launch_rows(cudaStream_t stream, TaskKind kind, const void* task, std::int64_t blocks) {
+cudaError_t launch_row_task(cudaStream_t stream, TaskKind kind, const void* task, std::int64_t blocks) {
   switch (kind) {
 #define EPWEAVE_LAUNCH(Name, ...) \
   case TaskKind::k##Name:         \

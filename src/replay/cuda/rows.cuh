@@ -13,6 +13,6 @@ using namespace tasks;
 
 // Launches a kernel of EPWEAVE_DEVICE_ROW_TASKS for `blocks` blocks. cudaErrorInvalidValue: a
 // kind that is not of these.
-cudaError_t launch_rows(cudaStream_t stream, TaskKind kind, const void* task, std::int64_t blocks);
+cudaError_t launch_row_task(cudaStream_t stream, TaskKind kind, const void* task, std::int64_t blocks);
 
 }  // namespace epweave::replay::device

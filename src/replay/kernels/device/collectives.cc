@@ -51,7 +51,7 @@ void move(Launcher& launcher, const Meeting& meeting, std::span<const Piece> pie
   const std::size_t first = pieces.front().to, bytes = pieces.back().to + pieces.back().bytes - first;
   MoveTask task{};
   task.to = bytes_at(out.storage, static_cast<std::size_t>(out.offset) * out.element_bytes() + first, bytes);
-  std::uintptr_t bits = sizeof(MoveTask::Sixteen) | reinterpret_cast<std::uintptr_t>(task.to);
+  std::uintptr_t bits = sizeof(Bytes16) | reinterpret_cast<std::uintptr_t>(task.to);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const std::shared_ptr<Storage>& data = meeting.contributions[pieces[i].member].data;
     const std::byte* from = bytes_at(data, pieces[i].from, pieces[i].bytes);

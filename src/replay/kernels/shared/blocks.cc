@@ -45,7 +45,7 @@ struct DensePlaces {
   Tensor rows;
   std::int64_t length;  // elements of a block
 };
-std::optional<DensePlaces> find_dense(const Indexed& indexed, const Tensor& self, const Tensor& rows) {
+std::optional<DensePlaces> find_dense_places(const Indexed& indexed, const Tensor& self, const Tensor& rows) {
   const std::optional<Tensor> matrix = find_matrix(rows, indexed.common.size());
   const Tensor block{self.dtype, indexed.block_sizes, indexed.block_strides, 0, self.storage};
   const std::int64_t length = count_elements(indexed.block_sizes);
@@ -54,7 +54,7 @@ std::optional<DensePlaces> find_dense(const Indexed& indexed, const Tensor& self
 }
 std::optional<tasks::DenseBlocks> dense_blocks(const Indexed& indexed, const Tensor& self,
                                                const Tensor& rows) {
-  const std::optional<DensePlaces> dense = find_dense(indexed, self, rows);
+  const std::optional<DensePlaces> dense = find_dense_places(indexed, self, rows);
   if (!dense) return std::nullopt;
   const int element = bytes_of_element(self);
   const std::int64_t bytes = dense->length * element;
@@ -76,7 +76,7 @@ void add_on_device(Scratch& scratch, const Tensor& target, const Indexed& indexe
   const Scratch::Sorted sorted = sort_positions(scratch, indexed);
   const std::initializer_list<const Tensor*> tensors{&target, &from, &indexed.offsets, &sorted.values,
                                                      &sorted.indices};
-  const std::optional<DensePlaces> dense = find_dense(indexed, target, from);
+  const std::optional<DensePlaces> dense = find_dense_places(indexed, target, from);
   if (dense && computed_dtype(target.dtype) == DType::kFloat32) {
     const std::int64_t fours = (dense->length + 3) / 4;
     return scratch.launch(

@@ -4,7 +4,7 @@ namespace epweave::replay::shared {
 namespace {
 
 bool is_computed_in_float(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kBfloat16 || dtype == DType::kFloat16;
+  return computed_dtype(dtype) == DType::kFloat32;
 }
 tasks::RowPlace place_of(const Tensor& tensor, std::int64_t row_stride) {
   return {tensor.bytes(), row_stride, stored_of(tensor.dtype)};

@@ -81,7 +81,7 @@ EPWEAVE_HD void visit_lane(const PairRules& rules, std::int64_t row, int lane, V
   }
 }
 
-// Blocks of 16 rows.
+// Tasks of 16 rows for each block of threads: what those below have in common.
 struct LaneBlocks {
   static constexpr int kThreads = 256, kBlocks = 4, kLanes = math::kLanes, kRows = kThreads / kLanes;
 
@@ -92,15 +92,17 @@ struct LaneBlocks {
   EPWEAVE_HD static std::int64_t count_blocks(std::int64_t rows) { return (rows + kRows - 1) / kRows; }
   EPWEAVE_HD static int row_of(int thread) { return thread / kLanes; }
   EPWEAVE_HD static int lane_of(int thread) { return thread % kLanes; }
+  EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
+  // What they make is in memory when their steps are over.
+  template <class Registers>
+  EPWEAVE_HD static void store(const Part&, int, const Registers&) {}
 };
 
 // scores -> exp(scale * score - the row's maximum); of each row the sum, the maximum and the
 // logarithm of the sum of exp(score). Pairs that do not count have a weight of 0; of blocks that
 // are not looked at nothing is read or written. In four steps, three barriers between them.
-struct WeighTask {
-  using Lanes = LaneBlocks;
-  static constexpr int kThreads = Lanes::kThreads, kBlocks = Lanes::kBlocks, kPhases = 2;
-  static constexpr int kLanes = Lanes::kLanes, kRows = Lanes::kRows;
+struct WeighTask : LaneBlocks {
+  static constexpr int kPhases = 2;
 
   PairRules rules;
   float* scores;  // [row, key]
@@ -110,7 +112,6 @@ struct WeighTask {
   float* divisors;       // the sum; 1 where no pair counts
   float *lse, *maximum;  // in units; the latter may be null
 
-  using Part = Lanes::Part;
   struct Shared {
     float largest[kRows][kLanes], sums[kRows][kLanes];
     std::int64_t at[kRows][kLanes];  // where the largest is
@@ -145,13 +146,11 @@ struct WeighTask {
     }
   };
 
-  EPWEAVE_HD static Part part_of(std::uint32_t block) { return Lanes::part_of(block); }
   EPWEAVE_HD bool has_work(const Part& part) const { return part.row < rows; }
   EPWEAVE_HD static constexpr int chunks(const Part&) { return 1; }
-  EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
 
   EPWEAVE_HD void start(const Part& part, int thread, Shared& shared, Registers&) const {
-    const int row = Lanes::row_of(thread), lane = Lanes::lane_of(thread);
+    const int row = row_of(thread), lane = lane_of(thread);
     if (part.row + row >= rows) return;
     Largest largest{scores + (part.row + row) * rules.keys, scale, -math::infinity<float>(), 0};
     visit_lane(rules, part.row + row, lane, largest);
@@ -161,7 +160,7 @@ struct WeighTask {
 
   template <int kPhase>
   EPWEAVE_HD void phase(const Part& part, int, int thread, Shared& shared, Registers& r) const {
-    const int row = Lanes::row_of(thread), lane = Lanes::lane_of(thread);
+    const int row = row_of(thread), lane = lane_of(thread);
     if (part.row + row >= rows) return;
     if constexpr (kPhase == 0) {
       r.maximum = largest_of(shared.largest[row], shared.at[row]);
@@ -179,7 +178,6 @@ struct WeighTask {
         maximum[part.row + row] = static_cast<float>(static_cast<double>(r.maximum) / unit);
     }
   }
-  EPWEAVE_HD void store(const Part&, int, const Registers&) const {}
 
  private:
   // Of equal ones the first in the row (zeros have signs); NaN wins.
@@ -196,9 +194,8 @@ struct WeighTask {
 
 // Backward. scores -> weights: exp(score_scale * score - logsumexp); grad, of the weights -> of the
 // scores: weight * (grad - delta) * grad_scale. One phase: no thread needs another's.
-struct WeighBackwardTask {
-  using Lanes = LaneBlocks;
-  static constexpr int kThreads = Lanes::kThreads, kBlocks = 3, kPhases = 1;  // more would spill
+struct WeighBackwardTask : LaneBlocks {
+  static constexpr int kBlocks = 3, kPhases = 1;  // more blocks would spill
 
   PairRules rules;
   float *scores, *grad;  // [row, key]
@@ -207,7 +204,6 @@ struct WeighBackwardTask {
   double unit;               // of the logarithm, the natural one having 1
   const float *lse, *delta;  // of each row
 
-  using Part = Lanes::Part;
   struct Shared {};
   struct Registers {};
 
@@ -227,21 +223,18 @@ struct WeighBackwardTask {
     }
   };
 
-  EPWEAVE_HD static Part part_of(std::uint32_t block) { return Lanes::part_of(block); }
   EPWEAVE_HD bool has_work(const Part& part) const { return part.row < rows; }
   EPWEAVE_HD static constexpr int chunks(const Part&) { return 0; }
-  EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
   EPWEAVE_HD void start(const Part& part, int thread, Shared&, Registers&) const {
-    const std::int64_t row = part.row + Lanes::row_of(thread);
+    const std::int64_t row = part.row + row_of(thread);
     if (row >= rows) return;
     const float natural = static_cast<float>(static_cast<double>(lse[row]) * unit);
     Visitor visitor{
         scores + row * rules.keys, grad + row * rules.keys, score_scale, grad_scale, natural, delta[row]};
-    visit_lane(rules, row, Lanes::lane_of(thread), visitor);
+    visit_lane(rules, row, lane_of(thread), visitor);
   }
   template <int>
   EPWEAVE_HD void phase(const Part&, int, int, Shared&, Registers&) const {}
-  EPWEAVE_HD void store(const Part&, int, const Registers&) const {}
 };
 
 // Rows [batch, head, query] of a tensor whose last dimension is `length` elements.
@@ -256,10 +249,8 @@ struct HeadRows {
 };
 
 // delta[row] = the sum of out * grad_out, less the gradient of the logsumexp.
-struct DeltaTask {
-  using Lanes = LaneBlocks;
-  static constexpr int kThreads = Lanes::kThreads, kBlocks = Lanes::kBlocks, kPhases = 1;
-  static constexpr int kLanes = Lanes::kLanes, kRows = Lanes::kRows;
+struct DeltaTask : LaneBlocks {
+  static constexpr int kPhases = 1;
 
   HeadRows out, grad_out;
   std::int64_t rows, heads, queries, length;
@@ -267,36 +258,32 @@ struct DeltaTask {
   const float* grad_lse;  // of each row; null: none
   float* delta;
 
-  using Part = Lanes::Part;
   struct Shared {
     float sums[kRows][kLanes];
   };
   struct Registers {};
 
-  EPWEAVE_HD static Part part_of(std::uint32_t block) { return Lanes::part_of(block); }
   EPWEAVE_HD bool has_work(const Part& part) const { return part.row < rows; }
   EPWEAVE_HD static constexpr int chunks(const Part&) { return 1; }
-  EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
   EPWEAVE_HD void start(const Part& part, int thread, Shared& shared, Registers&) const {
-    const std::int64_t row = part.row + Lanes::row_of(thread);
+    const std::int64_t row = part.row + row_of(thread);
     if (row >= rows) return;
     const std::int64_t query = row % queries, head = row / queries % heads, batch = row / queries / heads;
     const std::int64_t x = out.at(batch, head, query), y = grad_out.at(batch, head, query);
     float sum = 0.0f;
-    for (std::int64_t e = Lanes::lane_of(thread); e < length; e += kLanes)
+    for (std::int64_t e = lane_of(thread); e < length; e += kLanes)
       sum = sum + math::load_element<float>(out.data, out.stored, x + e * out.strides[3]) *
                       math::load_element<float>(grad_out.data, grad_out.stored, y + e * grad_out.strides[3]);
-    shared.sums[Lanes::row_of(thread)][Lanes::lane_of(thread)] = sum;
+    shared.sums[row_of(thread)][lane_of(thread)] = sum;
   }
   template <int>
   EPWEAVE_HD void phase(const Part& part, int, int thread, Shared& shared, Registers&) const {
-    const std::int64_t row = part.row + Lanes::row_of(thread);
-    if (row >= rows || Lanes::lane_of(thread) != 0) return;
-    const float total = math::add_lanes(shared.sums[Lanes::row_of(thread)]);
+    const std::int64_t row = part.row + row_of(thread);
+    if (row >= rows || lane_of(thread) != 0) return;
+    const float total = math::add_lanes(shared.sums[row_of(thread)]);
     delta[row] =
         grad_lse == nullptr ? total : total - static_cast<float>(static_cast<double>(grad_lse[row]) / unit);
   }
-  EPWEAVE_HD void store(const Part&, int, const Registers&) const {}
 };
 
 // Scores of pairs that are not looked at, or that do not count, become -inf. Index: (head, query,

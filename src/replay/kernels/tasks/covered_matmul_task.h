@@ -85,7 +85,7 @@ struct CoveredMatmulTask {
       for (int j = 0; j < kEach; ++j) r.c[i][j] = 0.0f;
     }
     if (!problem.accumulates) return;
-    for_each_element(part, thread, [&](int i, int j, std::int64_t at, bool is_inside) {
+    Tile::for_each_element(problem.c, part, thread, [&](int i, int j, std::int64_t at, bool is_inside) {
       if (is_inside) r.c[i][j] = static_cast<const float*>(problem.c.data)[at];
     });
   }
@@ -115,7 +115,7 @@ struct CoveredMatmulTask {
   }
 
   EPWEAVE_HD void store(const Part& part, int thread, const Registers& r) const {
-    for_each_element(part, thread, [&](int i, int j, std::int64_t at, bool is_inside) {
+    Tile::for_each_element(problem.c, part, thread, [&](int i, int j, std::int64_t at, bool is_inside) {
       if (!is_inside) return;
       const float value =
           problem.divided(part.batch, part.row + Tile::first_row(thread) + Tile::row_of(i), r.c[i][j]);
@@ -177,23 +177,6 @@ struct CoveredMatmulTask {
     const MatrixPlace& b = problem.b;
     const std::int64_t stride = kB == Along::kDepth ? 1 : b.row_stride;
     LoadsB::fetch(b.data, r.b + step * stride, r.columns, steps - LoadsB::depth(thread), to);
-  }
-
-  // use(i, j, where it is in c, whether that is inside of c) for each of the thread's elements.
-  template <class Use>
-  EPWEAVE_HD void for_each_element(const Part& part, int thread, const Use& use) const {
-    const std::int64_t row = part.row + Tile::first_row(thread),
-                       column = part.column + Tile::first_column(thread);
-    const int rows = Tile::limit(part.row_end - row), columns = Tile::limit(part.column_end - column);
-    const std::int64_t first = problem.c.at(part.batch, row, column);
-    EPWEAVE_UNROLL_ON_GPU
-    for (int i = 0; i < kEach; ++i) {
-      EPWEAVE_UNROLL_ON_GPU
-      for (int j = 0; j < kEach; ++j)
-        use(i, j,
-            first + Tile::row_of(i) * problem.c.row_stride + Tile::column_of(j) * problem.c.column_stride,
-            Tile::row_of(i) < rows && Tile::column_of(j) < columns);
-    }
   }
 };
 

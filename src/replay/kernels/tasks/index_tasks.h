@@ -412,10 +412,6 @@ inline constexpr int kMaxMembers = 64;
 // Bytes of several places, one place's behind the other's. A unit is 1, 2, 4, 8 or 16 bytes; each
 // place begins and ends at one, and so does `to`.
 struct MoveTask {
-  struct alignas(16) Sixteen {
-    std::uint64_t at[2];
-  };
-
   const void* from[kMaxMembers];
   std::int64_t ends[kMaxMembers];  // of each place's units in `to`
   void* to;
@@ -425,8 +421,8 @@ struct MoveTask {
     int place = 0;
     while (i >= ends[place]) ++place;
     const std::int64_t at = place == 0 ? i : i - ends[place - 1];
-    if (unit == sizeof(Sixteen))
-      static_cast<Sixteen*>(to)[i] = static_cast<const Sixteen*>(from[place])[at];
+    if (unit == sizeof(Bytes16))
+      static_cast<Bytes16*>(to)[i] = static_cast<const Bytes16*>(from[place])[at];
     else
       copy_bits(to, i, from[place], at, unit);
   }

@@ -65,6 +65,41 @@ struct Strided {
   Stored stored;
 };
 
+// An element as it is stored, and what it is computed in: of dtypes that kernels know when they are
+// compiled.
+template <Stored kStored>
+struct StoredElement;
+template <>
+struct StoredElement<Stored::kBfloat16> {
+  using Type = std::uint16_t;
+  using Computed = float;
+};
+template <>
+struct StoredElement<Stored::kFloat16> {
+  using Type = std::uint16_t;
+  using Computed = float;
+};
+template <>
+struct StoredElement<Stored::kFloat32> {
+  using Type = float;
+  using Computed = float;
+};
+template <>
+struct StoredElement<Stored::kComplex64> {
+  using Type = math::Complex;
+  using Computed = math::Complex;
+};
+
+// Elements that are read or written at once.
+template <class Element, std::size_t kCount>
+struct alignas(kCount * sizeof(Element)) Vector {
+  Element at[kCount];
+};
+template <class V>
+EPWEAVE_HD bool is_aligned(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % sizeof(V) == 0;
+}
+
 // Where element `index` in row-major order of the shape is in the tensor.
 template <class Index>
 EPWEAVE_HD std::int64_t offset_by(const Shape& shape, const std::int64_t* strides, Index index) {

@@ -15,15 +15,6 @@ namespace epweave::replay::tasks {
 // or the other one (rows of a, columns of b).
 enum class Along : std::uint8_t { kDepth, kOther };
 
-template <Stored kStored>
-struct StoredAs {
-  using Type = std::uint16_t;
-};
-template <>
-struct StoredAs<Stored::kFloat32> {
-  using Type = float;
-};
-
 // What a tile and a chunk are, and which elements of them are whose.
 template <int kEach>
 struct TileShape {
@@ -33,10 +24,7 @@ struct TileShape {
 
   static constexpr std::size_t kHeld = kLoads, kSide = kEach;
 
-  // Read by 16 bytes.
-  struct alignas(16) Four {
-    float at[4];
-  };
+  using Four = Vector<float, 4>;
   // The last four of a row are unused: so the threads that write a column hit few banks twice.
   using Rows = Four[kDepth][kSide * 4 + 1];
 
@@ -62,6 +50,22 @@ struct TileShape {
   }
   EPWEAVE_HD static constexpr int row_of(int i) { return i / 4 * 16 + i % 4; }
   EPWEAVE_HD static constexpr int column_of(int j) { return j / 4 * 32 + j % 4; }
+
+  // use(i, j, where it is in c, whether that is inside of c) for each of the thread's elements.
+  template <class Use>
+  EPWEAVE_HD static void for_each_element(const MatrixPlace& c, const MatmulProblem::Part& part, int thread,
+                                          const Use& use) {
+    const std::int64_t row = part.row + first_row(thread), column = part.column + first_column(thread);
+    const int rows = limit(part.row_end - row), columns = limit(part.column_end - column);
+    const std::int64_t first = c.at(part.batch, row, column);
+    EPWEAVE_UNROLL_ON_GPU
+    for (int i = 0; i < kEach; ++i) {
+      EPWEAVE_UNROLL_ON_GPU
+      for (int j = 0; j < kEach; ++j)
+        use(i, j, first + row_of(i) * c.row_stride + column_of(j) * c.column_stride,
+            row_of(i) < rows && column_of(j) < columns);
+    }
+  }
 
   EPWEAVE_HD static void multiply(int thread, const Four* a, const Four* b, float (&c)[kSide][kSide]) {
     float x[kSide], y[kSide];
@@ -90,15 +94,13 @@ struct TileLoads : TileShape<kEach> {
   using Tile::kHeld, Tile::kLoads, Tile::kTile, Tile::quotient, Tile::remainder;
   using Four = typename Tile::Four;
   using Rows = typename Tile::Rows;
-  using Element = typename StoredAs<kStored>::Type;
+  using Element = typename StoredElement<kStored>::Type;
   static constexpr bool kByDepth = kAlong == Along::kDepth;
   static constexpr int kThreadsPerLine = (kByDepth ? Tile::kDepth : kTile) / kLoads;
   // 16 bytes at once, or 8, where they lie so.
   static constexpr std::size_t kBytes = kHeld * sizeof(Element) < 16 ? kHeld * sizeof(Element) : 16;
-  struct alignas(kBytes) Vector {
-    Element at[kBytes / sizeof(Element)];
-  };
   static constexpr int kInVector = kBytes / sizeof(Element);
+  using Loaded = Vector<Element, kBytes / sizeof(Element)>;
 
   EPWEAVE_HD static int other(int thread) {
     return kByDepth ? quotient(thread, kThreadsPerLine) : remainder(thread, kThreadsPerLine) * kLoads;
@@ -113,12 +115,12 @@ struct TileLoads : TileShape<kEach> {
     const int left = kByDepth ? depths : others;
     const bool has_line = (kByDepth ? others : depths) > 0;
     const auto* from = static_cast<const Element*>(data) + (has_line ? at : 0);
-    if (has_line && left >= kLoads && reinterpret_cast<std::uintptr_t>(from) % kBytes == 0) {
+    if (has_line && left >= kLoads && is_aligned<Loaded>(from)) {
       EPWEAVE_UNROLL_ON_GPU
       for (int p = 0; p < kLoads; p += kInVector) {
-        const Vector vector = *reinterpret_cast<const Vector*>(from + p);
+        const Loaded loaded = *reinterpret_cast<const Loaded*>(from + p);
         EPWEAVE_UNROLL_ON_GPU
-        for (int q = 0; q < kInVector; ++q) to[p + q] = vector.at[q];
+        for (int q = 0; q < kInVector; ++q) to[p + q] = loaded.at[q];
       }
       return;
     }
@@ -158,7 +160,7 @@ struct TiledMatmulTask {
   MatmulProblem problem;
 
   using Part = MatmulProblem::Part;
-  using Element = typename StoredAs<kStored>::Type;
+  using Element = typename StoredElement<kStored>::Type;
   using Rows = typename Tile::Rows;
   using LoadsA = TileLoads<kStored, kA, kEach>;
   using LoadsB = TileLoads<kStored, kB, kEach>;
@@ -221,23 +223,13 @@ struct TiledMatmulTask {
   }
 
   EPWEAVE_HD void store(const Part& part, int thread, const Registers& r) const {
-    const std::int64_t row = part.row + Tile::first_row(thread),
-                       column = part.column + Tile::first_column(thread);
-    const int rows = Tile::limit(part.row_end - row), columns = Tile::limit(part.column_end - column);
-    const std::int64_t first = problem.c.at(part.batch, row, column);
-    EPWEAVE_UNROLL_ON_GPU
-    for (int i = 0; i < kEach; ++i) {
-      EPWEAVE_UNROLL_ON_GPU
-      for (int j = 0; j < kEach; ++j) {
-        if (Tile::row_of(i) >= rows || Tile::column_of(j) >= columns) continue;
-        const std::int64_t at =
-            first + Tile::row_of(i) * problem.c.row_stride + Tile::column_of(j) * problem.c.column_stride;
-        if (kStored == Stored::kFloat32 || problem.c.stored == Stored::kFloat32)
-          static_cast<float*>(problem.c.data)[at] = r.c[i][j];
-        else
-          math::store_element(problem.c.data, kStored, at, r.c[i][j]);
-      }
-    }
+    Tile::for_each_element(problem.c, part, thread, [&](int i, int j, std::int64_t at, bool is_inside) {
+      if (!is_inside) return;
+      if (kStored == Stored::kFloat32 || problem.c.stored == Stored::kFloat32)
+        static_cast<float*>(problem.c.data)[at] = r.c[i][j];
+      else
+        math::store_element(problem.c.data, kStored, at, r.c[i][j]);
+    });
   }
 
  private:

@@ -52,11 +52,6 @@ struct VectorOperand {
   }
 };
 
-template <class V>
-EPWEAVE_HD bool is_aligned(const void* data) {
-  return reinterpret_cast<std::uintptr_t>(data) % sizeof(V) == 0;
-}
-
 // Stores 16 or 8 bytes at once. By instruction: nvcc would merge the store with one of the same
 // elements one by one.
 template <class V>
@@ -78,25 +73,6 @@ EPWEAVE_HD void store_vector(V* to, const V& from) {
 }
 
 // ---- maps ---------------------------------------------------------------------------------
-
-// Of the dtypes that have such kernels.
-template <Stored kStored>
-struct StoredElement;
-template <>
-struct StoredElement<Stored::kBfloat16> {
-  using Type = std::uint16_t;
-  using Computed = float;
-};
-template <>
-struct StoredElement<Stored::kFloat32> {
-  using Type = float;
-  using Computed = float;
-};
-template <>
-struct StoredElement<Stored::kComplex64> {
-  using Type = math::Complex;
-  using Computed = math::Complex;
-};
 
 // The element itself: a cast.
 struct Same : math::AnyType {
@@ -142,7 +118,7 @@ struct VectorMapTask : VectorMap<N> {
   static constexpr std::size_t kEach = kVectors;
 
   EPWEAVE_HD void run(std::int64_t index) const {
-    Vector<In> held[kEach][kIns] = {};
+    Held<In> held[kEach][kIns] = {};
     VectorRows::Place places[kEach] = {};
     EPWEAVE_UNROLL_ON_GPU
     for (int v = 0; v < kVectors; ++v) {
@@ -156,7 +132,7 @@ struct VectorMapTask : VectorMap<N> {
     EPWEAVE_UNROLL_ON_GPU
     for (int v = 0; v < kVectors; ++v) {
       if (VectorRows::number_of(index, kVectors, v) >= this->rows.all) return;
-      Vector<Out> results;
+      Held<Out> results;
       EPWEAVE_UNROLL_ON_GPU
       for (int p = 0; p < kLength; ++p) {
         C result = computed(held[v][0], p);
@@ -172,14 +148,12 @@ struct VectorMapTask : VectorMap<N> {
 
  private:
   template <class Element>
-  struct alignas(kHeld * sizeof(Element)) Vector {
-    Element at[kHeld];
-  };
-  EPWEAVE_HD static C computed(const Vector<In>& vector, int p) {
+  using Held = Vector<Element, kHeld>;
+  EPWEAVE_HD static C computed(const Held<In>& vector, int p) {
     return math::load_element<C>(&vector.at[p], kIn, 0);
   }
 
-  EPWEAVE_HD void load(int k, const VectorRows::Place& place, Vector<In>& to) const {
+  EPWEAVE_HD void load(int k, const VectorRows::Place& place, Held<In>& to) const {
     const std::int64_t first = place.vector * kLength;
     const In* from = static_cast<const In*>(this->in[k].data) + this->in[k].row_at(place);
     if (this->in[k].is_one) {
@@ -189,18 +163,18 @@ struct VectorMapTask : VectorMap<N> {
       return;
     }
     from += first;
-    if (first + kLength <= this->length && is_aligned<Vector<In>>(from)) {
-      to = *reinterpret_cast<const Vector<In>*>(from);
+    if (first + kLength <= this->length && is_aligned<Held<In>>(from)) {
+      to = *reinterpret_cast<const Held<In>*>(from);
       return;
     }
     EPWEAVE_UNROLL_ON_GPU
     for (int p = 0; p < kLength; ++p) to.at[p] = first + p < this->length ? from[p] : In(0);
   }
-  EPWEAVE_HD void store(const VectorRows::Place& place, const Vector<Out>& from) const {
+  EPWEAVE_HD void store(const VectorRows::Place& place, const Held<Out>& from) const {
     const std::int64_t first = place.vector * kLength;
     Out* to = static_cast<Out*>(this->out.data) + this->out.row_at(place) + first;
-    if (first + kLength <= this->length && is_aligned<Vector<Out>>(to)) {
-      store_vector(reinterpret_cast<Vector<Out>*>(to), from);
+    if (first + kLength <= this->length && is_aligned<Held<Out>>(to)) {
+      store_vector(reinterpret_cast<Held<Out>*>(to), from);
       return;
     }
     EPWEAVE_UNROLL_ON_GPU
@@ -227,9 +201,7 @@ struct VectorMapTask : VectorMap<N> {
 
 // ---- copies and fills ---------------------------------------------------------------------
 
-struct alignas(16) Bytes16 {
-  std::uint64_t at[2];
-};
+using Bytes16 = Vector<std::uint64_t, 2>;
 
 // Rows that are a whole number of units of 16, 8, 4 or 2 bytes, at multiples of them, each a
 // vector. Strides count units.

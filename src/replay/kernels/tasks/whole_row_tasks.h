@@ -16,33 +16,28 @@ struct RowPlace {
   std::int64_t row_stride;
   Stored stored;
 
-  struct alignas(16) Floats {
-    float at[4];
-  };
-  struct alignas(8) Halves {
-    std::uint16_t at[4];
-  };
+  using Floats = Vector<float, 4>;
   // Elements j .. j + 3, zeros from `length` on.
   EPWEAVE_HD void load(std::int64_t row, std::int64_t j, std::int64_t length, float (&to)[4]) const {
-    if (stored == Stored::kFloat32) return load_as<Stored::kFloat32, Floats, float>(row, j, length, to);
-    if (stored == Stored::kBfloat16)
-      return load_as<Stored::kBfloat16, Halves, std::uint16_t>(row, j, length, to);
-    load_as<Stored::kFloat16, Halves, std::uint16_t>(row, j, length, to);
+    if (stored == Stored::kFloat32) return load_as<Stored::kFloat32>(row, j, length, to);
+    if (stored == Stored::kBfloat16) return load_as<Stored::kBfloat16>(row, j, length, to);
+    load_as<Stored::kFloat16>(row, j, length, to);
   }
   EPWEAVE_HD void store(std::int64_t row, std::int64_t j, std::int64_t length, const float (&from)[4]) const {
-    if (stored == Stored::kFloat32) return store_as<Stored::kFloat32, Floats, float>(row, j, length, from);
-    if (stored == Stored::kBfloat16)
-      return store_as<Stored::kBfloat16, Halves, std::uint16_t>(row, j, length, from);
-    store_as<Stored::kFloat16, Halves, std::uint16_t>(row, j, length, from);
+    if (stored == Stored::kFloat32) return store_as<Stored::kFloat32>(row, j, length, from);
+    if (stored == Stored::kBfloat16) return store_as<Stored::kBfloat16>(row, j, length, from);
+    store_as<Stored::kFloat16>(row, j, length, from);
   }
 
  private:
   template <class V>
   EPWEAVE_HD static bool is_whole(const void* first, std::int64_t j, std::int64_t length) {
-    return j + 4 <= length && reinterpret_cast<std::uintptr_t>(first) % sizeof(V) == 0;
+    return j + 4 <= length && is_aligned<V>(first);
   }
-  template <Stored kStored, class V, class Element>
+  template <Stored kStored>
   EPWEAVE_HD void load_as(std::int64_t row, std::int64_t j, std::int64_t length, float (&to)[4]) const {
+    using Element = typename StoredElement<kStored>::Type;
+    using V = Vector<Element, 4>;
     const Element* from = static_cast<const Element*>(data) + row * row_stride + j;
     V held;
     if (is_whole<V>(from, j, length)) {
@@ -54,9 +49,11 @@ struct RowPlace {
     EPWEAVE_UNROLL_ON_GPU
     for (int q = 0; q < 4; ++q) to[q] = math::load_element<float>(&held.at[q], kStored, 0);
   }
-  template <Stored kStored, class V, class Element>
+  template <Stored kStored>
   EPWEAVE_HD void store_as(std::int64_t row, std::int64_t j, std::int64_t length,
                            const float (&from)[4]) const {
+    using Element = typename StoredElement<kStored>::Type;
+    using V = Vector<Element, 4>;
     Element* to = static_cast<Element*>(data) + row * row_stride + j;
     V held;
     EPWEAVE_UNROLL_ON_GPU
@@ -387,13 +384,13 @@ struct ColumnLanesTask {
   RowPlace in[kIns];
 
   EPWEAVE_HD void run(std::int64_t i) const {
-    if (in[0].stored == Stored::kFloat32) return run_as<Stored::kFloat32, float>(i);
-    if (in[0].stored == Stored::kBfloat16) return run_as<Stored::kBfloat16, std::uint16_t>(i);
-    run_as<Stored::kFloat16, std::uint16_t>(i);
+    if (in[0].stored == Stored::kFloat32) return run_as<Stored::kFloat32>(i);
+    if (in[0].stored == Stored::kBfloat16) return run_as<Stored::kBfloat16>(i);
+    run_as<Stored::kFloat16>(i);
   }
 
  private:
-  template <Stored kStored, class Element>
+  template <Stored kStored>
   EPWEAVE_HD void run_as(std::int64_t i) const {
     const std::int64_t lane = i / columns, column = i % columns;
     constexpr int kTaken = 8;
@@ -402,19 +399,20 @@ struct ColumnLanesTask {
     for (; row + (kTaken - 1) * math::kLanes < rows; row += kTaken * math::kLanes) {
       float taken[static_cast<std::size_t>(kTaken)][kIns];
       EPWEAVE_UNROLL_ON_GPU
-      for (int k = 0; k < kTaken; ++k) load<kStored, Element>(row + k * math::kLanes, column, taken[k]);
+      for (int k = 0; k < kTaken; ++k) load<kStored>(row + k * math::kLanes, column, taken[k]);
       EPWEAVE_UNROLL_ON_GPU
       for (int k = 0; k < kTaken; ++k) sum = sum + op.term(taken[k], row + k * math::kLanes);
     }
     for (; row < rows; row += math::kLanes) {
       float taken[kIns];
-      load<kStored, Element>(row, column, taken);
+      load<kStored>(row, column, taken);
       sum = sum + op.term(taken, row);
     }
     lanes[column * math::kLanes + lane] = sum;
   }
-  template <Stored kStored, class Element>
+  template <Stored kStored>
   EPWEAVE_HD void load(std::int64_t row, std::int64_t column, float (&to)[kIns]) const {
+    using Element = typename StoredElement<kStored>::Type;
     EPWEAVE_UNROLL_ON_GPU
     for (int k = 0; k < Op::kInputs; ++k) {
       const Element element = static_cast<const Element*>(in[k].data)[row * in[k].row_stride + column];
