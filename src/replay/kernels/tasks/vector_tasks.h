@@ -183,7 +183,8 @@ struct VectorMapTask : VectorMap<N> {
   }
 };
 
-// X(name, type): the maps with most elements in the graphs of DeepSeek-V3, Qwen3 and Llama 3.
+// X(name, type): the maps with most elements in the graphs of DeepSeek-V3, Qwen3 and Llama 3;
+// the last two are steps of ops that are composed of maps.
 // clang-format off
 #define EPWEAVE_VECTOR_MAPS(X) \
   X(CastBfloat16ToFloat32, VectorMapTask<Same, Stored::kFloat32, Stored::kBfloat16, 1>) \
