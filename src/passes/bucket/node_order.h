@@ -23,6 +23,7 @@ class NodeOrder {
   bool contains(NodeId id) const { return link(id).label != 0; }
   bool precedes(NodeId a, NodeId b) const { return link(a).label < link(b).label; }
   NodeId next(NodeId id) const { return link(id).next; }
+  NodeId previous(NodeId id) const { return link(id).previous; }
   NodeId later(NodeId a, NodeId b) const { return precedes(a, b) ? b : a; }
 
   // The nodes must not be in the order yet.

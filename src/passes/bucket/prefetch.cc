@@ -95,7 +95,8 @@ class Mover {
     for (const Request& request : requests) {
       const NodeId last = *std::ranges::max_element(request.launches, {}, [&](NodeId id) { return at[id]; });
       const std::vector<NodeId> moved = list_fed_only_by(request.place);
-      move(moved, [&] { order_.insert_after(last, moved); });
+      const NodeId place = find_staying(last, moved);
+      move(moved, [&] { order_.insert_after(place, moved); });
     }
   }
 
@@ -117,6 +118,13 @@ class Mover {
   PrefetchOrder take() { return {order_.list(), std::move(moved_)}; }
 
  private:
+  // A node, or the closest in front of it that is not moved: a launch that needs nothing but what
+  // is waited for moves with it. Inputs of the step never do.
+  NodeId find_staying(NodeId id, const std::vector<NodeId>& moved) const {
+    while (std::ranges::find(moved, id) != moved.end()) id = order_.previous(id);
+    return id;
+  }
+
   template <class Insert>
   void move(const std::vector<NodeId>& ids, const Insert& insert) {
     for (NodeId id : ids) {
