@@ -18,12 +18,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "testdata/replay/counts.json"
-CASES = {  # name -> graph, arguments of `epweave rewrite`
-    "ep-overlap": ("dsv3_debug_ep2.1b_remat", ["--preset", "ep-overlap"]),
-    "tensor parallel": ("dsv3_debug_fsdp2_tp2_ep4.1b_remat", ["--preset", "ep-overlap{symbolize=yes}"]),
-    "whole blocks of tensor-parallel ranks": ("dsv3_debug_fsdp2_tp2_ep4.0_traced", ["-p", "symbolize,chunk{roots=[layers.*],parts=2,dense=true}"]),
-    "each attention call in parts": ("dsv3_debug_ep2.0_traced", ["-p", "chunk{roots=[layers.*],parts=2,dense=true}"]),
-    "shared keys": ("dsv3_debug_ep2_block.1b_remat", ["-p", "chunk{roots=[layers.*],parts=2}"]),
+CASES = {  # name -> graph, its layers, arguments of `epweave rewrite`; whole blocks of two layers have all that six have
+    "ep-overlap": ("dsv3_debug_ep2.1b_remat", 6, ["--preset", "ep-overlap"]),
+    "tensor parallel": ("dsv3_debug_fsdp2_tp2_ep4.1b_remat", 6, ["--preset", "ep-overlap{symbolize=yes}"]),
+    "whole blocks of tensor-parallel ranks": ("dsv3_debug_fsdp2_tp2_ep4.0_traced", 2, ["-p", "symbolize,chunk{roots=[layers.*],parts=2,dense=true}"]),
+    "each attention call in parts": ("dsv3_debug_ep2.0_traced", 2, ["-p", "chunk{roots=[layers.*],parts=2,dense=true}"]),
+    "shared keys": ("dsv3_debug_ep2_block.1b_remat", 2, ["-p", "chunk{roots=[layers.*],parts=2}"]),
 }
 
 
@@ -35,16 +35,16 @@ def run(command, codes=(0,)):
 
 
 def count(args, name):
-    stem, rewrite = CASES[name]
-    graph = ROOT / f"testdata/graphs/{stem}.epw.gz"
+    stem, layers, rewrite = CASES[name]
     with tempfile.TemporaryDirectory() as folder:
-        chunked = pathlib.Path(folder) / "rewritten.epw"
+        graph, chunked = pathlib.Path(folder) / "graph.epw", pathlib.Path(folder) / "rewritten.epw"
+        run([args.epweave, "resize", ROOT / f"testdata/graphs/{stem}.epw.gz", "--set", f"layers={layers}", "-q", "-o", graph])
         run([args.epweave, "rewrite", graph, *rewrite, "-q", "-o", chunked])
         report = json.loads(run([args.replay, "check", graph, chunked, "--json", "-q"], codes=(0, 1)))
     outputs = collections.Counter(output["verdict"] for output in report["outputs_not_equal"])
     outputs["equal"] = report["outputs"] - sum(outputs.values())
-    return {"graph": stem, "rewrite": " ".join(rewrite), "verdict": report["verdict"], "outputs": dict(sorted(outputs.items())),
-            "ops_without_bound": report["ops_without_bound"], "ranks": report["ranks"]}
+    return {"graph": stem, "layers": layers, "rewrite": " ".join(rewrite), "verdict": report["verdict"],
+            "outputs": dict(sorted(outputs.items())), "ops_without_bound": report["ops_without_bound"], "ranks": report["ranks"]}
 
 
 def main():
