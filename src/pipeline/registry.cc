@@ -10,7 +10,7 @@
 #include <memory>
 #include <sstream>
 
-#include "passes/async_tp.h"
+#include "passes/async_tp/async_tp.h"
 #include "passes/bucket/bucket.h"
 #include "passes/bucket/schedule_like_inductor.h"
 #include "passes/canonicalize.h"
