@@ -411,7 +411,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=60)
-    parser.add_argument("--buckets", choices=["default", "custom_ops", "custom_ops_multidtype"], help="bucket_mode")
+    parser.add_argument("--buckets", choices=["default", "custom_ops", "custom_ops_multidtype", "coalesced"], help="bucket_mode")
     parser.add_argument("--graphs", nargs="+", default=[])
     args = parser.parse_args()
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)

@@ -25,13 +25,18 @@ graph
   %b = _c10d_functional.broadcast.default(%mm, 1, "7") : f32[4, 4]
   %ws = _c10d_functional.wait_tensor.default(%s) : f32[2, 4]
   %h = _c10d_functional.all_gather_into_tensor.default(%ws, 2, "7") : f32[4, 4]
+  %l = _c10d_functional.reduce_scatter_tensor_coalesced.default([%mm, %x], "avg", 2, "7") : [f32[2, 4], f32[2, 4]]
+  %l0 = operator.getitem(%l, 0) : f32[2, 4]
+  %l1 = operator.getitem(%l, 1) : f32[2, 4]
   %y = aten.add.Tensor(%mm, %x) : f32[4, 4]
   %w = _c10d_functional.wait_tensor.default(%g) : f32[4, 4]
   %wa = _c10d_functional.wait_tensor.default(%a) : f32[4, 4]
   %wb = _c10d_functional.wait_tensor.default(%b) : f32[4, 4]
   %wh = _c10d_functional.wait_tensor.default(%h) : f32[4, 4]
+  %wl1 = _c10d_functional.wait_tensor.default(%l1) : f32[2, 4]
+  %wl0 = _c10d_functional.wait_tensor.default(%l0) : f32[2, 4]
   %z = aten.mul.Tensor(%wh, %y) : f32[4, 4]
-  output([%w, %wa, %wb, %z])
+  output([%w, %wa, %wb, %z, %wl0, %wl1])
 """
 
 # A run adds to its buffer.
@@ -72,7 +77,7 @@ def check_collectives(folder):
     graph = folder / "collectives.txt"
     graph.write_text(COLLECTIVES)
     code, output, errors = run("check", graph, graph, "--device-a", "cpu", "--device-b", "emulated", "--poison")
-    expect(code == 0 and "outputs: 8 equal, 0 " in output, f"collectives: exit {code}: {output}{errors}")
+    expect(code == 0 and "outputs: 12 equal, 0 " in output, f"collectives: exit {code}: {output}{errors}")
     _, expected, _ = run("run", graph, "-q")
     for seed in range(5):
         _, found, _ = run("run", graph, "--device", "emulated", "--jitter", seed, "--poison", "-q")

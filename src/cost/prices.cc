@@ -173,10 +173,16 @@ bool Pricer::describe(NodeId input, std::string& text) {
 }
 
 std::optional<std::int64_t> Pricer::operand_bytes(NodeId id) {
-  const Arg operand = arg_of(context_, body_.nodes[id], 0);
-  if (!operand.is_node()) return std::nullopt;
-  const auto tensors = tensors_of(body_.nodes[operand.as_node()].type);
-  return tensors.size() == 1 && tensors[0].is_known ? std::optional(tensors[0].stored) : std::nullopt;
+  std::int64_t bytes = 0;
+  std::size_t operands = 0;
+  bool is_known = true;
+  context_.args.for_each_node(arg_of(context_, body_.nodes[id], 0), [&](NodeId operand) {
+    const auto tensors = tensors_of(body_.nodes[operand].type);
+    is_known &= tensors.size() == 1 && tensors[0].is_known;
+    if (is_known) bytes += tensors[0].stored;
+    ++operands;
+  });
+  return is_known && operands > 0 ? std::optional(bytes) : std::nullopt;
 }
 
 // --------------------------------------------------------------------------- kinds

@@ -55,7 +55,7 @@ class Pricer {
   // "f32[1024, 256], f32[256, 64]": tensors among the arguments, as the replay lists them. None
   // where an extent has no number.
   std::optional<std::string> describe_operands(NodeId id);
-  // Of a launch: bytes of its first operand.
+  // Of a launch: bytes of its first operand, of a coalesced one of all in its list.
   std::optional<std::int64_t> operand_bytes(NodeId id);
 
  private:

@@ -56,9 +56,16 @@ void collect_integers(const Context& context, Arg list, std::vector<std::int64_t
   for (Arg item : context.args.children(list)) collect_integers(context, item, into);
 }
 
-bool is_functional_launch(const Node& node) {
+bool is_new_launch(const Node& node, std::string_view returned) {
   return is_launch(node) && !node.op->writes && node.op->returns.size() == 1 &&
-         node.op->returns.front().type == "Tensor";
+         node.op->returns.front().type == returned;
+}
+bool is_functional_launch(const Node& node) {
+  return is_new_launch(node, "Tensor");
+}
+// l = reduce_scatter_tensor_coalesced([x, y], ..): each operand by itself.
+bool is_launch_of_each(const Node& node) {
+  return is_new_launch(node, "Tensor[]");
 }
 
 }  // namespace
@@ -196,6 +203,7 @@ std::optional<Sequence> MovementCheck::send(const Node& node, const Sequence& se
 // Whether it is known what it does.
 bool MovementCheck::follow(NodeId b) {
   const Node& node = b_.nodes[b];
+  if (is_launch_of_each(node)) return launch_each(b, node);
   if (!node.op->writes) return make_view(b, node) || make_result(b, node);
   if (!write(b, node)) return false;
   if (!is_launch(node)) accounted_.insert(b);  // a launch, when what it moved is proved
@@ -210,12 +218,7 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
   // A conjugate is a view, too, and has other values.
   const bool shows = node.op->is_view && node.op->family != OpFamily::kElementwise;
   if (!(shows || is_element || is_wait(node)) || !first.is_node()) return false;
-  std::optional<std::size_t> storage;
-  if (const auto tuple = tuples_.find(first.as_node()); tuple != tuples_.end()) {
-    storage = tuple->second;
-  } else if (const auto view = view_of(first)) {
-    storage = view->storage;
-  }
+  const std::optional<std::size_t> storage = find_storage(first, node);
   if (!storage) return false;
   const TensorType* type = claims_.tensor_b(b);
   if (type == nullptr) {
@@ -230,10 +233,24 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
     return false;
   views_[b] = {*storage, *sizes, *strides, *offset - *origin, storages_[*storage].own_start.has_value()};
   if (is_wait(node)) {
-    waits_of_[first.as_node()].push_back(b);
+    const NodeId list = storages_[*storage].list;
+    waits_of_[list ? list : first.as_node()].push_back(b);
     end_launch(*storage);
   }
   return true;
+}
+
+// Which storage `node` shows of a value that it takes.
+std::optional<std::size_t> MovementCheck::find_storage(Arg shown, const Node& node) {
+  if (const auto list = lists_.find(shown.as_node()); list != lists_.end()) {
+    const Arg index = arg_of(context_, node, 1);
+    const bool is_one = node.op->family == OpFamily::kElement && index.is_int() && index.as_int() >= 0 &&
+                        index.as_int() < std::ssize(list->second);
+    return is_one ? std::optional(list->second[static_cast<std::size_t>(index.as_int())]) : std::nullopt;
+  }
+  if (const auto tuple = tuples_.find(shown.as_node()); tuple != tuples_.end()) return tuple->second;
+  const auto view = view_of(shown);
+  return view ? std::optional(view->storage) : std::nullopt;
 }
 
 // New memory, and what is put there.
@@ -263,8 +280,32 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
     value = pack(node);
   }
   if (!value || !value->elements.is_followed() || value->elements.size() != *count_of(*sizes)) return false;
-  keep(b, std::move(*value));
-  if (is_functional_launch(node)) begin_launch(b, node);
+  const std::size_t storage = keep(b, std::move(*value)).storage;
+  if (is_functional_launch(node)) begin_launch(storage, arg_of(context_, node, 0).as_node());
+  return true;
+}
+
+// Several collectives in one launch, with a result for each.
+bool MovementCheck::launch_each(NodeId b, const Node& node) {
+  const Arg list = arg_of(context_, node, 0);
+  const Type& type = context_.types[node.type];
+  if (!list.is_list() || type.kind != TypeKind::kList) return false;
+  const auto operands = context_.args.children(list);
+  if (type.elements.size() != operands.size()) return false;
+  std::vector<Read> values;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const auto sizes = sizes_of(tensor_of(context_, type.elements[i]));
+    auto sent = sizes ? read(operands[i]) : std::nullopt;
+    auto value = sent ? launch(b, node, std::move(*sent)) : std::nullopt;
+    if (!value || value->elements.size() != *count_of(*sizes)) return false;
+    values.push_back(std::move(*value));
+  }
+  std::vector<std::size_t>& storages = lists_[b];
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    storages.push_back(add_storage(b, *tensor_of(context_, type.elements[i]), std::move(values[i])));
+    storages_[storages.back()].list = b;
+    begin_launch(storages.back(), operands[i].as_node());
+  }
   return true;
 }
 
@@ -272,6 +313,10 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
 MovementCheck::View MovementCheck::keep(NodeId b, Read value) {
   const TensorType& type = *claims_.tensor_b(b);
   const std::vector<std::int64_t> sizes = *sizes_of(&type);
+  return views_[b] = {add_storage(b, type, std::move(value)), sizes, row_major(sizes), 0};
+}
+
+std::size_t MovementCheck::add_storage(NodeId b, const TensorType& type, Read value) {
   storages_in_[memory_->storage_of(b)].push_back(storages_.size());
   storages_.push_back({std::move(value.elements),
                        std::move(value.launches),
@@ -282,8 +327,9 @@ MovementCheck::View MovementCheck::keep(NodeId b, Read value) {
                        memory_->storage_of(b),
                        value.own_start,
                        value.place,
+                       {},
                        {}});
-  return views_[b] = {storages_.size() - 1, sizes, row_major(sizes), 0};
+  return storages_.size() - 1;
 }
 
 // In memory, in elements; of the rank's own part of a buffer, from where that begins on every rank.
@@ -504,7 +550,7 @@ bool MovementCheck::write(NodeId b, const Node& node) {
     auto moved = launch(b, node, std::move(*sent));
     if (!moved || !write_to(out, *moved)) return false;
     views_[b] = *view_of(out);
-    begin_launch(b, node);
+    begin_launch(views_.at(b).storage, arg_of(context_, node, 0).as_node());
     return true;
   }
   if (node.op->type_rule == rules::copy_in_place) return write_copy(b, node);
@@ -629,9 +675,15 @@ bool MovementCheck::show_apart(NodeId b) {
   const View& view = views_.at(b);
   Storage& storage = storages_[view.storage];
   for (std::size_t other : storages_in_[memory_->storage_of(b)])
-    if (other != view.storage && !storages_[other].shown.empty()) return false;
+    if (may_share_memory(view.storage, other) && !storages_[other].shown.empty()) return false;
   const auto runs = runs_of(view.sizes, view.strides, view.offset, storage.content.size());
   return std::ranges::all_of(*runs, [&](const Run& run) { return add_apart(storage.shown, run); });
+}
+
+// Of two storages that effects take for one. Results of one launch are apart.
+bool MovementCheck::may_share_memory(std::size_t storage, std::size_t other) const {
+  const NodeId list = storages_[storage].list;
+  return other != storage && (!list || storages_[other].list != list);
 }
 
 // What the rewrite made, shows a value of A only where it is claimed, and is written there as that
@@ -654,9 +706,8 @@ bool MovementCheck::is_regrouped(NodeId origin, const Read& value) const {
 // ---- launches that are under way
 // ---------------------------------------------------------------------------------
 
-void MovementCheck::begin_launch(NodeId b, const Node& node) {
-  const std::size_t storage = views_.at(b).storage;
-  storages_[storage].sent = memory_->storage_of(arg_of(context_, node, 0).as_node());
+void MovementCheck::begin_launch(std::size_t storage, NodeId operand) {
+  storages_[storage].sent = memory_->storage_of(operand);
   under_way_.push_back(storage);
 }
 

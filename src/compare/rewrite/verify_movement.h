@@ -58,6 +58,7 @@ class MovementCheck {
     // The memory that the launch which gives this reads until it is waited for; none: no launch is
     // under way.
     NodeId sent;
+    NodeId list;  // the launch of which this is one of several results, each in memory of its own
   };
   // Elements of a storage, as a tensor.
   struct View {
@@ -85,7 +86,9 @@ class MovementCheck {
   bool make_view(NodeId b, const Node& node);
   std::optional<std::int64_t> offset_of(const TensorType& type, const Storage& storage) const;
   std::optional<ExprId> place_of(Arg arg) const;
+  std::optional<std::size_t> find_storage(Arg shown, const Node& node);
   bool make_result(NodeId b, const Node& node);
+  bool launch_each(NodeId b, const Node& node);
   bool write(NodeId b, const Node& node);
   bool sends_own_place(const Node& node, NodeId out);
   const ProcessGroup* find_recorded_group(Arg group) const;
@@ -94,10 +97,11 @@ class MovementCheck {
   bool write_pieces(const Node& node, Arg out);
   void prove(NodeId b);
   bool show_apart(NodeId b);
+  bool may_share_memory(std::size_t storage, std::size_t other) const;
   bool may_be_overwritten(NodeId b) const;
   bool is_regrouped(NodeId origin, const Read& value) const;
 
-  void begin_launch(NodeId b, const Node& node);
+  void begin_launch(std::size_t storage, NodeId operand);
   void end_launch(std::size_t storage);
   void disturb_launches(NodeId memory, NodeId writer);
 
@@ -119,6 +123,7 @@ class MovementCheck {
   std::optional<Read> pack_gather(const Node& node);
   std::optional<Read> pack_scatter(const Node& node);
   View keep(NodeId b, Read value);
+  std::size_t add_storage(NodeId b, const TensorType& type, Read value);
 
   std::optional<std::int64_t> origin_of(const TensorType& type) const;
   std::optional<std::vector<std::int64_t>> sizes_of(const TensorType* type) const;
@@ -140,8 +145,9 @@ class MovementCheck {
   std::optional<LaterWrites> later_in_memory_;
   MovementTerms terms_;
   std::map<NodeId, Sequence> of_a_;
-  std::map<NodeId, View> views_;  // of new nodes, and of A's that new ones read
-  std::map<NodeId, std::size_t> tuples_;
+  std::map<NodeId, View> views_;                      // of new nodes, and of A's that new ones read
+  std::map<NodeId, std::size_t> tuples_;              // of several views of one storage
+  std::map<NodeId, std::vector<std::size_t>> lists_;  // of several results: their storages
   std::vector<Storage> storages_;
   std::vector<std::size_t> under_way_;                      // storages that launches write now
   std::map<NodeId, std::vector<std::size_t>> storages_in_;  // by the first value of a memory

@@ -50,22 +50,30 @@ BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, Wa
 MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, const BucketScope& scope) {
   begin(members, scope);
   const MergeKind kind = members.front()->kind;
-  MergedLaunch made{.kind = kind, .backward = scope.backward};
+  MergedLaunch made;
+  made.kind = kind;
+  made.backward = scope.backward;
+  const bool is_listed = kind == MergeKind::kReduceScatter && packing_ == Packing::kListed;
   switch (kind) {
     case MergeKind::kAllGather:
-      made.launch = packing_ == Packing::kPlain ? pack_gather_plainly() : pack_gather();
+      made.launch = packing_ == Packing::kOneCall ? pack_gather() : pack_gather_plainly();
       break;
     case MergeKind::kReduceScatter:
-      made.launch = pack_scatter();
+      made.launch = is_listed ? launch_scatters() : pack_scatter();
       break;
     case MergeKind::kAllReduce:
       made.launch = pack_reduce();
       break;
   }
-  if (kind == MergeKind::kAllGather) made.pack = packing_ == Packing::kPlain ? made.launch : back_.front();
+  if (kind == MergeKind::kAllGather) made.pack = packing_ == Packing::kOneCall ? back_.front() : made.launch;
   front_.swap(back_);
-  made.wait = add("_c10d_functional.wait_tensor.default", {Arg::node(made.launch)});
-  kind == MergeKind::kAllGather ? cut_gather(made.wait) : cut_pieces(made.wait);
+  if (is_listed) {
+    made.waits = wait_for_each(made.launch);
+    made.wait = made.waits.front();
+  } else {
+    made.wait = add_wait(made.launch);
+    kind == MergeKind::kAllGather ? cut_gather(made.wait) : cut_pieces(made.wait);
+  }
   of_reductions_ == WaitPlace::kWithLaunch ? place_together() : place();
   return made;
 }
@@ -207,6 +215,10 @@ NodeId BucketWriter::add_view(NodeId of, const std::vector<std::int64_t>& sizes)
   return add("aten.view.default", {Arg::node(of), numbers(sizes)});
 }
 
+NodeId BucketWriter::add_wait(NodeId result) {
+  return add("_c10d_functional.wait_tensor.default", {Arg::node(result)});
+}
+
 // Into the members' pieces.
 NodeId BucketWriter::add_split(NodeId of, bool of_columns) {
   std::vector<std::int64_t> sizes;
@@ -286,12 +298,7 @@ NodeId BucketWriter::pack_gather_plainly() {
   for (std::size_t i = 0; i < members_.size(); ++i) elements += share_of(i);
   const NodeId buffer = add_buffer(elements * first.ranks, dtype_);
   const NodeId own = add_own_part(buffer, first, elements);
-  std::vector<Arg> flat;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    turn_to(i);
-    flat.push_back(Arg::node(add_reshape(operand(i).as_node(), {-1})));
-  }
-  turn_to_all();
+  const std::vector<Arg> flat = flatten_members();
   const NodeId joined = add("aten.cat.default", {list(flat)});
   return launch_gather(add("aten.copy_.default", {Arg::node(own), Arg::node(joined)}), buffer);
 }
@@ -381,14 +388,27 @@ NodeId BucketWriter::pack_scatter() {
              {Arg::node(buffer), Arg::text(first.reduction), ranks, group_of_launch()});
 }
 
-NodeId BucketWriter::pack_reduce() {
+// The launch itself has one result for each.
+NodeId BucketWriter::launch_scatters() {
   const Mergeable& first = *members_.front();
+  return add(
+      "_c10d_functional.reduce_scatter_tensor_coalesced.default",
+      {list(flatten_members()), Arg::text(first.reduction), Arg::integer(first.ranks), group_of_launch()});
+}
+
+std::vector<Arg> BucketWriter::flatten_members() {
   std::vector<Arg> flat;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
     flat.push_back(Arg::node(add_reshape(operand(i).as_node(), {-1})));
   }
   turn_to_all();
+  return flat;
+}
+
+NodeId BucketWriter::pack_reduce() {
+  const Mergeable& first = *members_.front();
+  const std::vector<Arg> flat = flatten_members();
   const NodeId buffer = add("aten.cat.default", {list(flat)});
   return add("_c10d_functional.all_reduce.default",
              {Arg::node(buffer), Arg::text(first.reduction), group_of_launch()});
@@ -397,7 +417,7 @@ NodeId BucketWriter::pack_reduce() {
 void BucketWriter::cut_gather(NodeId wait) {
   const std::int64_t ranks = members_.front()->ranks;
   const NodeId rows = add_view(wait, {ranks, -1});
-  if (packing_ == Packing::kPlain) return cut_columns(rows);
+  if (packing_ != Packing::kOneCall) return cut_columns(rows);
   if (ranks == 1 || members_.size() == 1) {
     const NodeId split = add_split(rows, true);
     std::vector<NodeId> columns;
@@ -448,6 +468,21 @@ void BucketWriter::cut_pieces(NodeId wait) {
     turn_to(i);
     stand_for(i, add_view(pieces[i], sizes_of(members_[i]->launch)));
   }
+}
+
+std::vector<NodeId> BucketWriter::wait_for_each(NodeId launch) {
+  std::vector<NodeId> results, waits;
+  for (std::size_t i = 0; i < members_.size(); ++i) results.push_back(add_element(launch, i));
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    turn_to(i);
+    waits.push_back(add_wait(results[i]));
+  }
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    turn_to(i);
+    stand_for(i, add_view(waits[i], sizes_of(members_[i]->launch)));
+  }
+  turn_to_all();
+  return waits;
 }
 
 // The value is what the member's wait was.

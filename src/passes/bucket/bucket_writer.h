@@ -7,6 +7,8 @@
 //                      w = wait_tensor(r); x', y' = pieces of w
 //   all-reduces        buf = cat([view(x, [-1]), view(y, [-1])]); r = all_reduce(buf, ..); w = wait_tensor(r); x', y' = pieces of w
 //
+// Plain calls, or a list of tensors in place of a buffer: Packing.
+//
 // Packing and launch stand behind the last of what is sent, at the place of the first launch at the
 // earliest; wait and cutting in front of the first wait (WaitPlace), or behind the launch. What
 // took a result too early for that moves behind it.
@@ -32,6 +34,7 @@ using GroupCoordinates = std::map<std::pair<std::uint32_t, std::uint32_t>, NodeI
 struct MergedLaunch {
   NodeId pack;  // of gathers: what casts the members' operands
   NodeId launch, wait;
+  std::vector<NodeId> waits;  // by member, where each has one of its own; `wait` is the first of them
   MergeKind kind = MergeKind::kAllGather;
   bool backward = false;
 };
@@ -47,7 +50,12 @@ enum class WaitPlace : std::uint8_t { kFirst, kLast, kWithLaunch };
 //   gathers            buf = empty(..); own = copy_(slice(buf), cat([view(p, [-1]), view(q, [-1])])); g = all_gather_into_tensor_out(own, out=buf)
 //                      columns of rows, each copied and shaped
 //   reduce-scatters    buf = view(cat([view(x, [ranks, -1]), view(y, [ranks, -1])], 1), [elements])
-enum class Packing : std::uint8_t { kOneCall, kPlain };
+//
+// kListed: reduce-scatters are not packed, the others plainly. Each tensor has a wait of its own.
+//
+//   reduce-scatters    l = reduce_scatter_tensor_coalesced([view(x, [-1]), view(y, [-1])], ..)
+//                      x' = view(wait_tensor(getitem(l, 0)), ..); y' = view(wait_tensor(getitem(l, 1)), ..)
+enum class Packing : std::uint8_t { kOneCall, kPlain, kListed };
 
 class BucketWriter {
  public:
@@ -73,6 +81,7 @@ class BucketWriter {
   void turn_to(std::size_t member);
   void turn_to_all();
   NodeId add(std::string_view target, std::vector<Arg> args, std::vector<Arg> kwargs = {});
+  NodeId add_wait(NodeId result);
   NodeId add_view(NodeId of, const std::vector<std::int64_t>& sizes);
   NodeId add_split(NodeId of, bool of_columns);
   NodeId add_element(NodeId of, std::size_t index);
@@ -94,10 +103,13 @@ class BucketWriter {
   Arg group_of_launch() const;
   NodeId pack_scatter();
   NodeId concatenate_scatter();
+  NodeId launch_scatters();
   NodeId pack_reduce();
+  std::vector<Arg> flatten_members();
   void cut_gather(NodeId wait);
   void cut_columns(NodeId rows);
   void cut_pieces(NodeId wait);
+  std::vector<NodeId> wait_for_each(NodeId launch);
   void stand_for(std::size_t member, NodeId value);
   void place();
   void place_together();

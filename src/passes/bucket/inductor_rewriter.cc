@@ -54,10 +54,14 @@ void InductorRewriter::write_bucket(const std::vector<std::uint32_t>& bucket,
   for (const std::uint32_t c : bucket) members.push_back(&mergeable(c));
   const bool backward = graph_.step().nodes[members.front()->launch].is_backward();
   const MergedLaunch made = writer_.write(members, BucketScope{nullptr, backward, {}});
-  const Place launch = add_place(made.launch, dependences), wait = add_place(made.wait, dependences);
+  const Place launch = add_place(made.launch, dependences);
+  std::vector<Place> waits;
+  for (const NodeId wait : made.waits.empty() ? std::vector{made.wait} : made.waits)
+    waits.push_back(add_place(wait, dependences));
   std::vector<std::pair<Place, Place>> replaced;
   for (const std::uint32_t c : bucket) replaced.emplace_back(f_.collectives[c].start, launch);
-  for (const std::uint32_t c : bucket) replaced.emplace_back(f_.collectives[c].wait, wait);
+  for (std::size_t i = 0; i < bucket.size(); ++i)
+    replaced.emplace_back(f_.collectives[bucket[i]].wait, waits[std::min(i, waits.size() - 1)]);
   if (made.pack) {
     const Place pack = made.pack == made.launch ? launch : add_place(made.pack, dependences);
     for (const Mergeable* m : members)

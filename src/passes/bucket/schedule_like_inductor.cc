@@ -30,14 +30,26 @@ void require_one_rank(const Graph& graph) {
                   "specialize the graph to a rank, or leave collective_bucketing out");
 }
 
+Packing packing_of(InductorBucketMode mode) {
+  switch (mode) {
+    case InductorBucketMode::kDefault:
+      return Packing::kPlain;
+    case InductorBucketMode::kCoalesced:
+      return Packing::kListed;
+    case InductorBucketMode::kCustomOps:
+    case InductorBucketMode::kCustomOpsMultidtype:
+      break;
+  }
+  return Packing::kOneCall;
+}
+
 // Merges in `pass.graph`, which has the order that was found.
 void merge_like_inductor(PassResult& pass, const StepModel& model, const ScheduleProblem& problem,
                          const InductorFacts& facts, const InductorOrder& found,
                          const ScheduleOptions& options) {
   const Graph ordered = pass.graph;
-  const bool is_plain = options.like_inductor->bucket_mode == InductorBucketMode::kDefault;
   InductorRewriter rewriter(pass.graph, model, problem, facts,
-                            is_plain ? Packing::kPlain : Packing::kOneCall);
+                            packing_of(options.like_inductor->bucket_mode));
   InductorBuckets buckets =
       find_inductor_buckets(model, problem, facts, found, *options.like_inductor, rewriter.may_merge());
   rewriter.write(buckets);

@@ -117,7 +117,8 @@ class KnobReader {
     if (value_ == "default") return InductorBucketMode::kDefault;
     if (value_ == "custom_ops") return InductorBucketMode::kCustomOps;
     if (value_ == "custom_ops_multidtype") return InductorBucketMode::kCustomOpsMultidtype;
-    fail(fmt::format("{0}=default, {0}=custom_ops or {0}=custom_ops_multidtype", name_));
+    if (value_ == "coalesced") return InductorBucketMode::kCoalesced;
+    fail(fmt::format("{0}=default, {0}=custom_ops, {0}=custom_ops_multidtype or {0}=coalesced", name_));
   }
   template <class T>
   std::optional<T> unless_none(T (KnobReader::*read)() const) const {

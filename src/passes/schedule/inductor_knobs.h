@@ -17,8 +17,9 @@ namespace epweave {
 inline constexpr std::int64_t kInductorGb = std::int64_t{1} << 30;
 
 // How merged collectives are packed: with calls of torch.ops.bucketing, gathers of one dtype
-// together or of any; kDefault: with plain calls, which has the keys of kCustomOps.
-enum class InductorBucketMode : std::uint8_t { kDefault, kCustomOps, kCustomOpsMultidtype };
+// together or of any; kDefault: with plain calls, which has the keys of kCustomOps; kCoalesced: the
+// same, but reduce-scatters are launched with a list of tensors.
+enum class InductorBucketMode : std::uint8_t { kDefault, kCustomOps, kCustomOpsMultidtype, kCoalesced };
 
 struct InductorKnobs {
   // Of what collectives in flight take and give: at most so much is started ahead, and at so much

@@ -15,13 +15,17 @@ struct CollectiveRow {
 
 constexpr CollectiveRow kCollectives[] = {
     {"_c10d_functional.all_gather_into_tensor.default", CollectiveKind::kAllGather},
+    {"_c10d_functional.all_gather_into_tensor_coalesced.default", CollectiveKind::kAllGather},
     {"_c10d_functional.all_gather_into_tensor_out.default", CollectiveKind::kAllGather},
     {"_c10d_functional.all_reduce.default", CollectiveKind::kAllReduce},
     {"_c10d_functional.all_reduce_.default", CollectiveKind::kAllReduce},
+    {"_c10d_functional.all_reduce_coalesced.default", CollectiveKind::kAllReduce},
+    {"_c10d_functional.all_reduce_coalesced_.default", CollectiveKind::kAllReduce},
     {"_c10d_functional.all_to_all_single.default", CollectiveKind::kAllToAll},
     {"_c10d_functional.broadcast.default", CollectiveKind::kBroadcast},
     {"_c10d_functional.broadcast_.default", CollectiveKind::kBroadcast},
     {"_c10d_functional.reduce_scatter_tensor.default", CollectiveKind::kReduceScatter},
+    {"_c10d_functional.reduce_scatter_tensor_coalesced.default", CollectiveKind::kReduceScatter},
     {"_c10d_functional.reduce_scatter_tensor_out.default", CollectiveKind::kReduceScatter},
     {"_c10d_functional_autograd.all_gather_into_tensor.default", CollectiveKind::kAllGather},
     {"_c10d_functional_autograd.all_to_all_single.default", CollectiveKind::kAllToAll},
@@ -37,16 +41,25 @@ std::optional<CollectiveKind> find_collective(std::string_view target) {
   return row->kind;
 }
 
+std::vector<Tensor> list_operands(const BoundCall& bound) {
+  const Value& sent = bound.args[0];
+  if (!sent.is<List>()) return {sent.tensor()};
+  std::vector<Tensor> operands;
+  for (const Value& item : sent.items()) operands.push_back(item.tensor());
+  if (operands.empty()) throw KernelError("the list of operands is empty");
+  return operands;
+}
+
 const std::string& group_of(const OpInfo& op, const BoundCall& bound) {
   const Value* group = find_argument(op, bound, "group_name");
   if (group == nullptr || !group->is<Text>()) throw KernelError("the process group is not known by name");
   return group->as<Text>().text;
 }
 
-Contribution read_contribution(const OpInfo& op, const BoundCall& bound, std::size_t members) {
+Contribution read_contribution(const OpInfo& op, const BoundCall& bound, const Tensor& operand,
+                               std::size_t members) {
   const std::optional<CollectiveKind> kind = find_collective(op.target);
   EPWEAVE_CHECK(kind);
-  const Tensor& operand = bound.args[0].tensor();
   Contribution part;
   part.kind = *kind;
   part.dtype = operand.dtype;

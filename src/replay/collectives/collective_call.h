@@ -3,12 +3,13 @@
 //   %a = _c10d_functional.reduce_scatter_tensor.default(%g, "avg", 4, "33")   %g: f32[1024, 8]
 //
 // on a group of 4 members is a reduce_scatter by "avg" of [1024, 8] in group "33", with result
-// [256, 8].
+// [256, 8]. A coalesced call is one such collective for each tensor of its list, in that order.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ops/op.h"
 #include "replay/collectives/transport.h"
@@ -19,11 +20,14 @@ namespace epweave::replay {
 // What the op does among ranks; none of an op that is no collective, or one that nothing executes.
 std::optional<CollectiveKind> find_collective(std::string_view target);
 
+// What it sends: one tensor, or those of its list. Throws KernelError if it has none.
+std::vector<Tensor> list_operands(const BoundCall& bound);
 // Throws KernelError if the group is not known by name.
 const std::string& group_of(const OpInfo& op, const BoundCall& bound);
-// What this rank contributes, but for its data and its name; `members`: of the group. Throws
-// KernelError if the call gives another number of members.
-Contribution read_contribution(const OpInfo& op, const BoundCall& bound, std::size_t members);
+// What this rank contributes of an operand, but for its data and its name; `members`: of the group.
+// Throws KernelError if the call gives another number of members.
+Contribution read_contribution(const OpInfo& op, const BoundCall& bound, const Tensor& operand,
+                               std::size_t members);
 // Throws KernelError if the operand cannot be divided, or a split is negative.
 Extents result_sizes(const Contribution& part, std::size_t members);
 

@@ -112,10 +112,10 @@ class Walk {
 
   bool add_collective(NodeId id) {
     const Node& node = body_.nodes[id];
-    std::uint64_t operand = 0;
-    for_each_input(*graph_.context, node, [&](NodeId input) {
-      if (operand == 0) operand = count_bytes(body_.nodes[input].type);
-    });
+    std::uint64_t operand = 0;  // of a coalesced call, all of them
+    const Arg sent = graph_.context->args[node.args].front();
+    graph_.context->args.for_each_node(
+        sent, [&](NodeId input) { operand += count_bytes(body_.nodes[input].type); });
     copies_[effects_.storage_of(id).index()] += operand;
     held_ += operand;
     blocks_ += block_of(operand);

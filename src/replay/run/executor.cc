@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <unordered_map>
 
@@ -370,14 +372,19 @@ class RankRunner {
 
   // --- collectives ---
 
+  // A launch whose results are not there yet: one, or of a coalesced call one for each operand. Who
+  // waits for one of them waits for all, as for the kernel that a library makes of them.
   struct Pending {
-    Transport::Ticket ticket;
-    Tensor result;
+    struct Part {
+      Transport::Ticket ticket;
+      Tensor operand, result;
+      HostExchange::Underway exchanged = {};
+    };
+    std::vector<Part> parts;
     NodeId node;
     std::uint32_t stream = 0;
     bool is_bounded = false;
     bool is_sum = false;
-    HostExchange::Underway exchanged = {};
   };
 
   // The operand's elements, row-major, in memory of their own.
@@ -389,46 +396,87 @@ class RankRunner {
 
   void launch_collective(const Step& step, const Node& node) {
     const NodeId id = step.node;
-    BoundCall bound = bind_values(environment_, node);
+    const BoundCall bound = bind_values(environment_, node);
     for (const Value& arg : bound.args) check_not_pending(arg);
     if (device_ != nullptr) forget_written(*node.op, bound.args);
-    const Tensor& operand = bound.args[0].tensor();
+    const std::vector<Tensor> operands = list_operands(bound);
+    if (takes_spans()) result_.measured[id] = describe_sent(*node.op, bound, operands);
+    auto pending = std::make_shared<Pending>();
+    pending->node = id;
+    pending->stream = step.stream;
+    pending->is_bounded = is_bounded(id);
+    List results;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      Pending::Part& part = pending->parts.emplace_back();
+      part.operand = operands[i];
+      launch_part(node, bound, *pending);
+      results.items.push_back(part.result);
+    }
+    if (local_ == nullptr) start_exchange(*pending);
+    for (Pending::Part& part : pending->parts) {
+      part.operand = {};
+      pending_.insert_or_assign(part.result.storage.get(), pending);
+    }
+    define(id, bound.args[0].is<List>() ? Value(std::move(results)) : std::move(results.items[0]));
+  }
+
+  MeasuredNode describe_sent(const OpInfo& op, const BoundCall& bound,
+                             std::span<const Tensor> operands) const {
+    MeasuredNode sent{{}, 0, transport_.member_count(rank_, group_of(op, bound))};
+    for (const Tensor& operand : operands) {
+      sent.operands += (sent.operands.empty() ? "" : ", ") + describe_operand(operand);
+      sent.bytes += static_cast<std::uint64_t>(operand.numel()) * operand.element_bytes();
+    }
+    return sent;
+  }
+
+  // Posts the last of the parts so far.
+  void launch_part(const Node& node, const BoundCall& bound, Pending& pending) {
+    Pending::Part& launched = pending.parts.back();
+    const Tensor& operand = launched.operand;
     const std::string& group = group_of(*node.op, bound);
     const std::size_t members = transport_.member_count(rank_, group);
-    if (takes_spans())
-      result_.measured[id] = {describe_operand(operand),
-                              static_cast<std::uint64_t>(operand.numel()) * operand.element_bytes(), members};
-    Contribution part = read_contribution(*node.op, bound, members);
+    Contribution part = read_contribution(*node.op, bound, operand, members);
     part.what = fmt::format("%{} = {}", graph_.text(node.name), node.op->target);
     const Extents sizes = result_sizes(part, members);
     const Value* out = find_argument(*node.op, bound, "out");
     const bool in_place = node.op->writes && out == nullptr;
-    Tensor result = out != nullptr ? out->tensor()
-                    : in_place     ? operand
-                                   : make_tensor(memory_, operand.dtype, sizes);
-    if (result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
+    launched.result = out != nullptr ? out->tensor()
+                      : in_place     ? operand
+                                     : make_tensor(memory_, operand.dtype, sizes);
+    if (launched.result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
     if (device_ != nullptr)
-      device_->post(operand, step.stream, part);
+      device_->post(operand, pending.stream, part);
     else if (local_ != nullptr)
       part.data = copy_operand(operand);
-    const bool is_sum = !part.reduction.empty();
-    if (is_bounded(id)) part.bound = result_.bounds->bound_operand(operand, is_sum ? members : 0).storage;
-    if (is_bounded(id) && local_ != nullptr && has_ideals(operand.dtype))
-      part.ideal = result_.bounds->ideals().find(operand).storage;
-    Pending pending{
-        transport_.post(rank_, group, std::move(part)), result, id, step.stream, is_bounded(id), is_sum};
-    if (local_ == nullptr) start_exchange(pending, operand);
-    pending_.insert_or_assign(result.storage.get(), std::move(pending));
-    define(id, std::move(result));
+    pending.is_sum = !part.reduction.empty();
+    if (pending.is_bounded) {
+      part.bound = result_.bounds->bound_operand(operand, pending.is_sum ? members : 0).storage;
+      if (local_ != nullptr && has_ideals(operand.dtype))
+        part.ideal = result_.bounds->ideals().find(operand).storage;
+    }
+    launched.ticket = transport_.post(rank_, group, std::move(part));
   }
 
   // Where the other members are processes of their own it starts once all have launched.
-  void start_exchange(Pending& pending, const Tensor& operand) {
-    const Meeting meeting = meet(pending.ticket);
+  void start_exchange(Pending& pending) {
+    const std::vector<Meeting> meetings = meet_all(pending);
     measure(pending.node, pending.stream, [&] {
-      if (device_ != nullptr) return device_->start(meeting, pending.stream, pending.result);
-      pending.exchanged = host_exchange_->start({meeting, operand, pending.result.sizes, pending.stream});
+      for (std::size_t i = 0; i < meetings.size(); ++i) {
+        Pending::Part& part = pending.parts[i];
+        if (device_ != nullptr)
+          device_->start(meetings[i], pending.stream, part.result);
+        else
+          part.exchanged =
+              host_exchange_->start({meetings[i], part.operand, part.result.sizes, pending.stream});
+      }
     });
+  }
+
+  std::vector<Meeting> meet_all(const Pending& pending) {
+    std::vector<Meeting> meetings;
+    for (const Pending::Part& part : pending.parts) meetings.push_back(meet(part.ticket));
+    return meetings;
   }
 
   // Once all members have launched. The other ranks have their turns meanwhile, and of this one
@@ -445,49 +493,59 @@ class RankRunner {
   void complete(const Storage* storage) {
     const auto found = pending_.find(storage);
     if (found == pending_.end()) return;
-    const Pending pending = std::move(found->second);
-    pending_.erase(found);
-    if (host_exchange_ != nullptr) return take_exchanged(pending);
-    if (local_ == nullptr) {  // started at its launch; the step before a wait joins its stream
-      if (!is_joined_) device_->join_all(pending.stream);
+    const std::shared_ptr<Pending> pending = found->second;
+    for (const Pending::Part& part : pending->parts) pending_.erase(part.result.storage.get());
+    if (host_exchange_ != nullptr) {
+      for (const Pending::Part& part : pending->parts) take_exchanged(*pending, part);
       return;
     }
-    if (device_ != nullptr) {
-      const Meeting meeting = meet(pending.ticket);
-      return measure(pending.node, pending.stream,
-                     [&] { device_->complete(meeting, pending.stream, pending.result); });
+    if (local_ == nullptr) {  // started at its launch; the step before a wait joins its stream
+      if (!is_joined_) device_->join_all(pending->stream);
+      return;
     }
-    meet(pending.ticket);
-    measure(pending.node, pending.stream, [&] { local_->complete(rank_, pending.ticket, pending.result); });
-    if (!pending.is_bounded) return;
-    const Tensor bound = make_tensor(memory_, DType::kFloat32, pending.result.sizes);
-    const bool has_bound = local_->complete_bound(pending.ticket, bound);
-    set_bound(pending, has_bound ? std::optional(bound) : std::nullopt);
-    if (has_bound) set_ideal(pending);
+    const std::vector<Meeting> meetings = meet_all(*pending);
+    measure(pending->node, pending->stream, [&] {
+      for (std::size_t i = 0; i < meetings.size(); ++i) {
+        const Pending::Part& part = pending->parts[i];
+        if (device_ != nullptr)
+          device_->complete(meetings[i], pending->stream, part.result);
+        else
+          local_->complete(rank_, part.ticket, part.result);
+      }
+    });
+    if (device_ != nullptr || !pending->is_bounded) return;
+    for (const Pending::Part& part : pending->parts) bound_part(*pending, part);
+  }
+
+  void bound_part(const Pending& pending, const Pending::Part& part) {
+    const Tensor bound = make_tensor(memory_, DType::kFloat32, part.result.sizes);
+    const bool has_bound = local_->complete_bound(part.ticket, bound);
+    set_bound(pending, part.result, has_bound ? std::optional(bound) : std::nullopt);
+    if (has_bound) set_ideal(part);
   }
 
   // Where no process lies between the ranks: what they hand over carries no ideals there.
-  void set_ideal(const Pending& pending) {
-    if (!is_floating(pending.result.dtype)) return;
-    const Tensor ideal = make_tensor(memory_, DType::kFloat64, pending.result.sizes);
-    if (has_ideals(pending.result.dtype) && local_->complete_ideal(pending.ticket, ideal))
-      result_.bounds->ideals().set(pending.result, ideal);
+  void set_ideal(const Pending::Part& part) {
+    if (!is_floating(part.result.dtype)) return;
+    const Tensor ideal = make_tensor(memory_, DType::kFloat64, part.result.sizes);
+    if (has_ideals(part.result.dtype) && local_->complete_ideal(part.ticket, ideal))
+      result_.bounds->ideals().set(part.result, ideal);
     else
-      result_.bounds->ideals().set_unknown(pending.result);
+      result_.bounds->ideals().set_unknown(part.result);
   }
 
-  void take_exchanged(const Pending& pending) {
-    host_exchange_->take_result(pending.exchanged, pending.result);
+  void take_exchanged(const Pending& pending, const Pending::Part& part) {
+    host_exchange_->take_result(part.exchanged, part.result);
     if (!pending.is_bounded) return;
-    set_bound(pending, host_exchange_->take_bound(pending.exchanged, {pending.result.sizes, memory_}));
-    result_.bounds->ideals().set_unknown(pending.result);
+    set_bound(pending, part.result, host_exchange_->take_bound(part.exchanged, {part.result.sizes, memory_}));
+    result_.bounds->ideals().set_unknown(part.result);
   }
 
   // None: nothing bounds it.
-  void set_bound(const Pending& pending, const std::optional<Tensor>& bound) {
-    if (!bound) return result_.bounds->set_unknown(pending.result);
-    if (pending.is_sum) return result_.bounds->set_reduced(pending.result, *bound);
-    result_.bounds->set(pending.result, *bound);
+  void set_bound(const Pending& pending, const Tensor& result, const std::optional<Tensor>& bound) {
+    if (!bound) return result_.bounds->set_unknown(result);
+    if (pending.is_sum) return result_.bounds->set_reduced(result, *bound);
+    result_.bounds->set(result, *bound);
   }
 
   Value wait(const Node& node) {
@@ -516,6 +574,8 @@ class RankRunner {
   }
 
   bool is_pending(const Value& value) const {
+    if (value.is<List>())
+      return std::ranges::any_of(value.items(), [&](const Value& item) { return is_pending(item); });
     return value.is_tensor() && pending_.contains(value.tensor().storage.get());
   }
 
@@ -544,7 +604,7 @@ class RankRunner {
   RecordedValues recorded_;
   std::vector<Value> values_;
   Environment environment_;
-  std::unordered_map<const Storage*, Pending> pending_;
+  std::unordered_map<const Storage*, std::shared_ptr<Pending>> pending_;
   std::unordered_map<StringId, OpTime> times_;
   Clock::time_point start_, work_start_;
   bool is_working_ = false;

@@ -68,14 +68,9 @@ Tensor rows(const Tensor& t, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 TEST_CASE("every op of the op table has a kernel but these") {
-  // Random numbers are torch's generators' own; float8 has no type here; the executor has no such
-  // collectives; products that are fused with collectives are written out before a graph is
-  // executed.
+  // Random numbers are torch's generators' own; float8 has no type here; nothing executes
+  // collectives of symmetric memory, and products that are fused with them.
   const std::set<std::string_view> without = {
-      "_c10d_functional.all_gather_into_tensor_coalesced.default",
-      "_c10d_functional.all_reduce_coalesced.default",
-      "_c10d_functional.all_reduce_coalesced_.default",
-      "_c10d_functional.reduce_scatter_tensor_coalesced.default",
       "aten._scaled_grouped_mm.default",
       "aten._scaled_mm.default",
       "aten.bernoulli.p",
