@@ -1,5 +1,5 @@
-// Metadata `fused_from` of a call, which says what the call was written for, as it is read back. Its
-// form: analysis/fused_products.h.
+// Metadata `fused_from` of a call, which says what the call was written for, as it is read back.
+// Its form: analysis/fused_products.h.
 #pragma once
 
 #include <optional>
