@@ -1,10 +1,9 @@
-// All passes and presets. Adding a pass is one file and one row here.
+// All passes and presets. A pass with options has its row in pipeline/rows.
 #pragma once
 
 #include <string_view>
 #include <vector>
 
-#include "passes/chunk/chunk.h"
 #include "passes/pass.h"
 
 namespace epweave {
@@ -16,9 +15,6 @@ struct Registry {
   const PassInfo* find_pass(std::string_view name) const;
   const PresetInfo* find_preset(std::string_view name) const;
 };
-
-// What the options of a call of chunk mean.
-ChunkOptions read_chunk_options(const Options& options);
 
 // The tool's own, in the order in which listings show them.
 const Registry& registry();

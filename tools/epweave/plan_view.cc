@@ -13,6 +13,7 @@
 #include "passes/chunk/chunk_report.h"
 #include "pipeline/bind.h"
 #include "pipeline/registry.h"
+#include "pipeline/rows/chunk_row.h"
 
 namespace epweave::cli {
 namespace {
