@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -13,10 +11,11 @@
 
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "replay/collectives/collective_call.h"
 #include "replay/collectives/mesh_ops.h"
 #include "replay/run/call_values.h"
 #include "replay/run/host_exchange.h"
+#include "replay/run/rank_clock.h"
+#include "replay/run/rank_collectives.h"
 #include "replay/run/rank_runner.h"
 #include "replay/run/recorded_values.h"
 #include "replay/run/written_inputs.h"
@@ -25,19 +24,6 @@
 
 namespace epweave::replay {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// Seconds that this thread has computed; another thread on its core does not count.
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 // The op reads an element of a tensor on the host.
 bool reads_element(const OpInfo& op) {
@@ -53,13 +39,15 @@ class RankRunner {
         body_(program.body),
         rank_(setup.rank),
         counter_(setup.counter),
-        transport_(setup.transport),
-        local_(setup.local),
         host_exchange_(setup.host_exchange),
         memory_(setup.memory),
         device_(setup.device),
         turn_(setup.turn),
         options_(options),
+        bounds_(options.bounded == nullptr ? nullptr
+                                           : std::make_shared<ErrorBounds>(program.kernels, setup.memory)),
+        clock_(options, setup.rank, setup.device),
+        collectives_(program.graph, setup, options, clock_, bounds_.get()),
         symbols_(program.graph),
         recorded_(context_, symbols_),
         values_(program.body.nodes.size()),
@@ -76,16 +64,14 @@ class RankRunner {
 
  private:
   RankResult run_steps(const RankInputs& inputs) {
-    start_ = Clock::now();
-    if (options_.bounded != nullptr)
-      result_.bounds = std::make_shared<ErrorBounds>(program_.kernels, memory_);
-    if (takes_spans()) note_start();
+    result_.bounds = bounds_;
+    clock_.start();
     std::size_t next_input = 0;
     for (std::uint32_t i = 0; i < program_.steps.list.size(); ++i) {
       const Step& step = program_.steps.list[i];
       begun_ = i + 1;
       counter_.advance();
-      if (step.kind != StepKind::kInput) start_working();
+      if (step.kind != StepKind::kInput) clock_.start_working();
       enter_stretch(i);
       if (!step.node) {
         is_joined_ = step.kind == StepKind::kJoin && step.stream == 0;
@@ -124,11 +110,11 @@ class RankRunner {
       }
     }
     if (device_ != nullptr) device_->synchronize();
-    if (options_.measuring != nullptr && !has_turns()) result_.step_seconds = {seconds_since(work_start_)};
+    if (options_.measuring != nullptr && !has_turns()) result_.step_seconds = {clock_.working_seconds()};
     if (device_ != nullptr) bring_back(inputs);
     if (device_ != nullptr && options_.graphs != Graphs::kNone) result_.graphs = device_->find_graph_use();
     if (device_ != nullptr) result_.products = device_->take_products();
-    if (device_ != nullptr && takes_spans()) take_spans();
+    if (clock_.takes_spans()) clock_.hand_over(result_);
     for (const auto& [target, time] : times_) result_.times[std::string(graph_.text(target))] = time;
     if (has_turns() && device_ != nullptr) device_->drain();
     return std::move(result_);
@@ -179,57 +165,8 @@ class RankRunner {
 
   bool has_turns() const { return turn_ != nullptr; }
 
-  // --- measuring ---
-
-  void start_working() {
-    if (is_working_) return;
-    is_working_ = true;
-    work_start_ = Clock::now();
-  }
-  bool takes_spans() const {
-    const Measuring* measuring = options_.measuring;
-    return measuring != nullptr && measuring->spans == Spans::kOfNodes &&
-           measuring->alone.value_or(rank_) == rank_;
-  }
-
   bool has_ranges(const Step& step) const {
     return options_.names_ranges && device_ != nullptr && step.kind != StepKind::kFree;
-  }
-
-  static double seconds_of(Clock::time_point time) {
-    return std::chrono::duration<double>(time.time_since_epoch()).count();
-  }
-
-  // On a device a span of nothing comes first: it lies between the clock's readings around it.
-  void note_start() {
-    result_.began = seconds_of(start_);
-    if (device_ == nullptr) return;
-    const Clock::time_point before = Clock::now();
-    device_->begin_span(NodeId(), 0);
-    device_->end_span();
-    device_->synchronize();
-    result_.began_within = seconds_since(before) / 2;
-    result_.began = seconds_of(before) + result_.began_within;
-  }
-  void take_spans() {
-    std::vector<StepSpan> spans = device_->take_spans();
-    spans.erase(spans.begin());  // that of note_start()
-    result_.spans = {std::move(spans)};
-  }
-
-  // Work of the node that `run` queues on the stream, or does.
-  template <class Run>
-  void measure(NodeId id, std::uint32_t stream, const Run& run) {
-    if (!takes_spans()) return run();
-    if (device_ != nullptr) {
-      device_->begin_span(id, stream);
-      run();
-      return device_->end_span();
-    }
-    const double begin = seconds_since(start_);
-    run();
-    if (result_.spans.empty()) result_.spans.emplace_back();
-    result_.spans[0].push_back({id, stream, begin, seconds_since(start_)});
   }
 
   // --- devices ---
@@ -290,7 +227,7 @@ class RankRunner {
       return;
     }
     if (step.kind == StepKind::kOutput) return take_outputs(node);
-    const double start = host_seconds();
+    const double start = clock_.host_seconds();
     switch (step.kind) {
       case StepKind::kComm:
         launch_collective(step, node);
@@ -299,20 +236,16 @@ class RankRunner {
         define(step.node, wait(node));
         break;
       case StepKind::kLaunch:
-        measure(step.node, step.stream, [&] { define(step.node, call(step.node, node)); });
+        clock_.measure(step.node, step.stream, [&] { define(step.node, call(step.node, node)); });
         break;
       default:
         define(step.node, node.kind == NodeKind::kGetAttr ? read_attribute(node) : call(step.node, node));
         break;
     }
     OpTime& time = times_[node.target];
-    time.seconds += host_seconds() - start;
+    time.seconds += clock_.host_seconds() - start;
     ++time.calls;
   }
-
-  // To ask how long a thread has computed is a call of the system, as long as a launch: where
-  // kernels run elsewhere it is not worth it.
-  double host_seconds() const { return device_ == nullptr ? thread_seconds() : seconds_since(start_); }
 
   Value read_attribute(const Node& node) {
     if (node.attr.is(ArgKind::kTensor)) return place_constant(graph_, symbols_, node.attr, memory_);
@@ -327,16 +260,16 @@ class RankRunner {
     if (is_mesh_op(*node.op))
       return evaluate_mesh_op(graph_, program_.world,
                               {node, rank_, bound.args.empty() ? Value() : bound.args[0]});
-    if (node.op->cost != CostClass::kFree && !pending_.empty())
-      for (const Value& arg : bound.args) check_not_pending(arg);
+    if (node.op->cost != CostClass::kFree)
+      for (const Value& arg : bound.args) collectives_.require_complete(arg);
     if (device_ != nullptr) forget_written(*node.op, bound.args);
     if (device_ != nullptr && reads_element(*node.op))
       for (Value& arg : bound.args) arg = on_host(arg);
-    if (takes_spans()) result_.measured[id].operands = describe_operands(bound.args);
+    if (clock_.takes_spans()) result_.measured[id].operands = describe_operands(bound.args);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
     kernel.set_results(evaluate_results(graph_, symbols_, node.type));
     Value result = program_.kernels.find(*node.op)(kernel);
-    if (is_bounded(id)) follow_bounds(id, kernel, result);
+    if (is_bounded(options_, id)) follow_bounds(id, kernel, result);
     return result;
   }
 
@@ -351,10 +284,6 @@ class RankRunner {
     }
   }
 
-  bool is_bounded(NodeId id) const {
-    return options_.bounded != nullptr && options_.bounded->nodes.contains(id);
-  }
-
   void follow_bounds(NodeId id, const KernelCall& kernel, const Value& result) {
     const std::span<const Value> args = kernel.args();
     const auto has_bound = [&](const Value& arg) { return result_.bounds->has_any(arg); };
@@ -362,195 +291,19 @@ class RankRunner {
     result_.bounds->follow({kernel.op(), args, result});
   }
 
-  void check_not_pending(const Value& value) const {
-    if (value.is<List>()) {
-      for (const Value& item : value.items()) check_not_pending(item);
-    } else if (value.is_tensor() && pending_.contains(value.tensor().storage.get())) {
-      throw KernelError("reads or writes the result of a collective that nobody waited for yet");
-    }
-  }
-
   // --- collectives ---
 
-  // A launch whose results are not there yet: one, or of a coalesced call one for each operand. Who
-  // waits for one of them waits for all, as for the kernel that a library makes of them.
-  struct Pending {
-    struct Part {
-      Transport::Ticket ticket;
-      Tensor operand, result;
-      HostExchange::Underway exchanged = {};
-    };
-    std::vector<Part> parts;
-    NodeId node;
-    std::uint32_t stream = 0;
-    bool is_bounded = false;
-    bool is_sum = false;
-  };
-
-  // The operand's elements, row-major, in memory of their own.
-  std::shared_ptr<Storage> copy_operand(const Tensor& operand) {
-    auto copy = memory_.allocate(static_cast<std::size_t>(operand.numel()) * operand.element_bytes());
-    gather_elements(operand, copy->data());
-    return copy;
-  }
-
   void launch_collective(const Step& step, const Node& node) {
-    const NodeId id = step.node;
     const BoundCall bound = bind_values(environment_, node);
-    for (const Value& arg : bound.args) check_not_pending(arg);
+    for (const Value& arg : bound.args) collectives_.require_complete(arg);
     if (device_ != nullptr) forget_written(*node.op, bound.args);
-    const std::vector<Tensor> operands = list_operands(bound);
-    if (takes_spans()) result_.measured[id] = describe_sent(*node.op, bound, operands);
-    auto pending = std::make_shared<Pending>();
-    pending->node = id;
-    pending->stream = step.stream;
-    pending->is_bounded = is_bounded(id);
-    List results;
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-      Pending::Part& part = pending->parts.emplace_back();
-      part.operand = operands[i];
-      launch_part(node, bound, *pending);
-      results.items.push_back(part.result);
-    }
-    if (local_ == nullptr) start_exchange(*pending);
-    for (Pending::Part& part : pending->parts) {
-      part.operand = {};
-      pending_.insert_or_assign(part.result.storage.get(), pending);
-    }
-    define(id, bound.args[0].is<List>() ? Value(std::move(results)) : std::move(results.items[0]));
-  }
-
-  MeasuredNode describe_sent(const OpInfo& op, const BoundCall& bound,
-                             std::span<const Tensor> operands) const {
-    MeasuredNode sent{{}, 0, transport_.member_count(rank_, group_of(op, bound))};
-    for (const Tensor& operand : operands) {
-      sent.operands += (sent.operands.empty() ? "" : ", ") + describe_operand(operand);
-      sent.bytes += static_cast<std::uint64_t>(operand.numel()) * operand.element_bytes();
-    }
-    return sent;
-  }
-
-  // Posts the last of the parts so far.
-  void launch_part(const Node& node, const BoundCall& bound, Pending& pending) {
-    Pending::Part& launched = pending.parts.back();
-    const Tensor& operand = launched.operand;
-    const std::string& group = group_of(*node.op, bound);
-    const std::size_t members = transport_.member_count(rank_, group);
-    Contribution part = read_contribution(*node.op, bound, operand, members);
-    part.what = fmt::format("%{} = {}", graph_.text(node.name), node.op->target);
-    const Extents sizes = result_sizes(part, members);
-    const Value* out = find_argument(*node.op, bound, "out");
-    const bool in_place = node.op->writes && out == nullptr;
-    launched.result = out != nullptr ? out->tensor()
-                      : in_place     ? operand
-                                     : make_tensor(memory_, operand.dtype, sizes);
-    if (launched.result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
-    if (device_ != nullptr)
-      device_->post(operand, pending.stream, part);
-    else if (local_ != nullptr)
-      part.data = copy_operand(operand);
-    pending.is_sum = !part.reduction.empty();
-    if (pending.is_bounded) {
-      part.bound = result_.bounds->bound_operand(operand, pending.is_sum ? members : 0).storage;
-      if (local_ != nullptr && has_ideals(operand.dtype))
-        part.ideal = result_.bounds->ideals().find(operand).storage;
-    }
-    launched.ticket = transport_.post(rank_, group, std::move(part));
-  }
-
-  // Where the other members are processes of their own it starts once all have launched.
-  void start_exchange(Pending& pending) {
-    const std::vector<Meeting> meetings = meet_all(pending);
-    measure(pending.node, pending.stream, [&] {
-      for (std::size_t i = 0; i < meetings.size(); ++i) {
-        Pending::Part& part = pending.parts[i];
-        if (device_ != nullptr)
-          device_->start(meetings[i], pending.stream, part.result);
-        else
-          part.exchanged =
-              host_exchange_->start({meetings[i], part.operand, part.result.sizes, pending.stream});
-      }
-    });
-  }
-
-  std::vector<Meeting> meet_all(const Pending& pending) {
-    std::vector<Meeting> meetings;
-    for (const Pending::Part& part : pending.parts) meetings.push_back(meet(part.ticket));
-    return meetings;
-  }
-
-  // Once all members have launched. The other ranks have their turns meanwhile, and of this one
-  // nothing is underway.
-  Meeting meet(const Transport::Ticket& ticket) {
-    if (!has_turns()) return transport_.meet(rank_, ticket);
-    if (device_ != nullptr) device_->drain();
-    turn_->unlock();
-    const Meeting meeting = transport_.meet(rank_, ticket);
-    turn_->lock();
-    return meeting;
-  }
-
-  void complete(const Storage* storage) {
-    const auto found = pending_.find(storage);
-    if (found == pending_.end()) return;
-    const std::shared_ptr<Pending> pending = found->second;
-    for (const Pending::Part& part : pending->parts) pending_.erase(part.result.storage.get());
-    if (host_exchange_ != nullptr) {
-      for (const Pending::Part& part : pending->parts) take_exchanged(*pending, part);
-      return;
-    }
-    if (local_ == nullptr) {  // started at its launch; the step before a wait joins its stream
-      if (!is_joined_) device_->join_all(pending->stream);
-      return;
-    }
-    const std::vector<Meeting> meetings = meet_all(*pending);
-    measure(pending->node, pending->stream, [&] {
-      for (std::size_t i = 0; i < meetings.size(); ++i) {
-        const Pending::Part& part = pending->parts[i];
-        if (device_ != nullptr)
-          device_->complete(meetings[i], pending->stream, part.result);
-        else
-          local_->complete(rank_, part.ticket, part.result);
-      }
-    });
-    if (device_ != nullptr || !pending->is_bounded) return;
-    for (const Pending::Part& part : pending->parts) bound_part(*pending, part);
-  }
-
-  void bound_part(const Pending& pending, const Pending::Part& part) {
-    const Tensor bound = make_tensor(memory_, DType::kFloat32, part.result.sizes);
-    const bool has_bound = local_->complete_bound(part.ticket, bound);
-    set_bound(pending, part.result, has_bound ? std::optional(bound) : std::nullopt);
-    if (has_bound) set_ideal(part);
-  }
-
-  // Where no process lies between the ranks: what they hand over carries no ideals there.
-  void set_ideal(const Pending::Part& part) {
-    if (!is_floating(part.result.dtype)) return;
-    const Tensor ideal = make_tensor(memory_, DType::kFloat64, part.result.sizes);
-    if (has_ideals(part.result.dtype) && local_->complete_ideal(part.ticket, ideal))
-      result_.bounds->ideals().set(part.result, ideal);
-    else
-      result_.bounds->ideals().set_unknown(part.result);
-  }
-
-  void take_exchanged(const Pending& pending, const Pending::Part& part) {
-    host_exchange_->take_result(part.exchanged, part.result);
-    if (!pending.is_bounded) return;
-    set_bound(pending, part.result, host_exchange_->take_bound(part.exchanged, {part.result.sizes, memory_}));
-    result_.bounds->ideals().set_unknown(part.result);
-  }
-
-  // None: nothing bounds it.
-  void set_bound(const Pending& pending, const Tensor& result, const std::optional<Tensor>& bound) {
-    if (!bound) return result_.bounds->set_unknown(result);
-    if (pending.is_sum) return result_.bounds->set_reduced(result, *bound);
-    result_.bounds->set(result, *bound);
+    if (clock_.takes_spans()) result_.measured[step.node] = collectives_.describe(*node.op, bound);
+    define(step.node, collectives_.launch(step, node, bound));
   }
 
   Value wait(const Node& node) {
     const Value operand = evaluate(environment_, arg_of(context_, node, 0));
-    complete(operand.tensor().storage.get());
+    collectives_.complete(operand.tensor().storage.get(), is_joined_ ? Joined::kYes : Joined::kNo);
     return operand;
   }
 
@@ -558,8 +311,8 @@ class RankRunner {
 
   void define(NodeId id, Value value) {
     check_recorded(body_.nodes[id], value);
-    if (options_.observer && !is_pending(value)) options_.observer(rank_, id, on_host(value));
-    if (is_bounded(id) && options_.bounded->observer && !is_pending(value))
+    if (options_.observer && !collectives_.is_pending(value)) options_.observer(rank_, id, on_host(value));
+    if (is_bounded(options_, id) && options_.bounded->observer && !collectives_.is_pending(value))
       options_.bounded->observer(rank_, id, value, *result_.bounds);
     values_[id.index()] = std::move(value);
   }
@@ -573,15 +326,9 @@ class RankRunner {
     }
   }
 
-  bool is_pending(const Value& value) const {
-    if (value.is<List>())
-      return std::ranges::any_of(value.items(), [&](const Value& item) { return is_pending(item); });
-    return value.is_tensor() && pending_.contains(value.tensor().storage.get());
-  }
-
   void take_outputs(const Node& node) {
     is_joined_ = false;
-    while (!pending_.empty()) complete(pending_.begin()->first);
+    collectives_.complete_all();
     const Value all = evaluate(environment_, context_.args[node.args][0]);
     result_.outputs = all.is<List>() ? all.items() : std::vector<Value>{all};
   }
@@ -592,22 +339,20 @@ class RankRunner {
   const Body& body_;
   Rank rank_;
   StepCounter& counter_;
-  Transport& transport_;
-  LocalTransport* local_;
   HostExchange* host_exchange_;
   Memory& memory_;
   RankDevice* device_;
   Turn* turn_;
   const RunOptions& options_;
+  const std::shared_ptr<ErrorBounds> bounds_;  // or null
+  RankClock clock_;
+  RankCollectives collectives_;
   std::vector<Value> kept_;  // inputs on the device
   Symbols symbols_;
   RecordedValues recorded_;
   std::vector<Value> values_;
   Environment environment_;
-  std::unordered_map<const Storage*, std::shared_ptr<Pending>> pending_;
   std::unordered_map<StringId, OpTime> times_;
-  Clock::time_point start_, work_start_;
-  bool is_working_ = false;
   std::uint32_t next_stretch_ = 0;
   std::uint32_t begun_ = 0;  // steps, the one that is carried out included
   bool is_joined_ = false;   // the step before made the compute stream wait

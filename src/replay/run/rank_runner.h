@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "replay/bounds/error_bounds.h"
 #include "replay/collectives/transport.h"
 #include "replay/run/executor.h"
 #include "replay/run/host_exchange.h"
@@ -37,6 +38,10 @@ struct RankSetup {
   HostExchange* host_exchange;
   Turn* turn;
 };
+
+inline bool is_bounded(const RunOptions& options, NodeId id) {
+  return options.bounded != nullptr && options.bounded->nodes.contains(id);
+}
 
 // Runs one rank as often as it is to be measured, else once. The last run's results are kept.
 RankResult run_rank(const Program& program, const RankSetup& setup, const RankInputs& inputs,

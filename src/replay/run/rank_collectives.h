@@ -1,0 +1,84 @@
+// Collectives of one rank's run: launched, completed where their result is waited for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "replay/bounds/error_bounds.h"
+#include "replay/run/call_values.h"
+#include "replay/run/executor.h"
+#include "replay/run/rank_clock.h"
+#include "replay/run/rank_runner.h"
+
+namespace epweave::replay {
+
+// Whether the step before made the compute stream wait for the collective's.
+enum class Joined : std::uint8_t { kNo, kYes };
+
+class RankCollectives {
+ public:
+  // `bounds`: null where nothing is bounded.
+  RankCollectives(const Graph& graph, const RankSetup& setup, const RunOptions& options, RankClock& clock,
+                  ErrorBounds* bounds)
+      : graph_(graph), setup_(setup), options_(options), clock_(clock), bounds_(bounds) {}
+
+  // The result, or of a coalesced call the list of them, to be read only once it is complete.
+  // Throws KernelError where the call is not legal, CollectiveError where the ranks disagree.
+  Value launch(const Step& step, const Node& node, const BoundCall& bound);
+  // What a launch sends.
+  MeasuredNode describe(const OpInfo& op, const BoundCall& bound) const;
+
+  // The collective, if one is pending, that makes this storage; all results of a coalesced one.
+  void complete(const Storage* storage, Joined joined);
+  void complete_all();
+
+  bool is_pending(const Value& value) const;
+  // Throws KernelError where the value, or one in its list, is pending.
+  void require_complete(const Value& value) const;
+
+ private:
+  // A launch whose results are not there yet: one, or of a coalesced call one for each operand. Who
+  // waits for one of them waits for all, as for the kernel that a library makes of them.
+  struct Pending {
+    struct Part {
+      Transport::Ticket ticket;
+      Tensor operand, result;
+      HostExchange::Underway exchanged = {};
+    };
+    std::vector<Part> parts;
+    NodeId node;
+    std::uint32_t stream = 0;
+    bool is_bounded = false;
+    bool is_sum = false;
+  };
+
+  // The operand's elements, row-major, in memory of their own.
+  std::shared_ptr<Storage> copy_operand(const Tensor& operand);
+  // Posts the last of the parts so far.
+  void launch_part(const Node& node, const BoundCall& bound, Pending& pending);
+  // Where the other members are processes of their own it starts once all have launched.
+  void start_exchange(Pending& pending);
+  std::vector<Meeting> meet_all(const Pending& pending);
+  // Once all members have launched. The other ranks have their turns meanwhile, and of this one
+  // nothing is underway.
+  Meeting meet(const Transport::Ticket& ticket);
+
+  void bound_part(const Pending& pending, const Pending::Part& part);
+  // Where no process lies between the ranks: what they hand over carries no ideals there.
+  void set_ideal(const Pending::Part& part);
+  void take_exchanged(const Pending& pending, const Pending::Part& part);
+  // No bound: nothing bounds the result.
+  void set_bound(const Pending& pending, const Tensor& result, const std::optional<Tensor>& bound);
+
+  const Graph& graph_;
+  const RankSetup& setup_;
+  const RunOptions& options_;
+  RankClock& clock_;
+  ErrorBounds* bounds_;
+  std::unordered_map<const Storage*, std::shared_ptr<Pending>> pending_;  // by the storage of a result
+};
+
+}  // namespace epweave::replay
