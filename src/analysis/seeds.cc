@@ -1,7 +1,13 @@
 #include "analysis/seeds.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -19,6 +25,30 @@ bool is_one_for_loss(const Graph& graph, const NodeLists& inputs, const NodeList
 }
 
 }  // namespace
+
+void mark_tangents(Graph& graph, std::span<const std::string> names) {
+  std::vector<StringId> inputs;
+  std::vector<std::string_view> known;
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.kind != NodeKind::kPlaceholder) continue;
+    inputs.push_back(node.name);
+    known.push_back(graph.text(node.name));
+  }
+  for (std::size_t i = graph.inputs.size(); i < inputs.size() && !names.empty(); ++i)
+    graph.inputs.push_back({.name = inputs[i], .role = graph.intern("user")});
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) != name)
+      throw UsageError(fmt::format("--tangents: '{}' is given twice\n  expected each input once", *name));
+    const auto at = std::ranges::find(known, *name);
+    if (at == known.end()) {
+      const std::string_view near = nearest_name(*name, known);
+      throw UsageError(fmt::format("--tangents: the graph has no input '{}'{}\n  expected names of inputs",
+                                   *name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+    }
+    graph.inputs[static_cast<std::size_t>(at - known.begin())].role = graph.intern("tangent");
+  }
+}
 
 std::vector<NodeId> find_seeds(const Graph& graph, const NodeLists& inputs, const NodeLists& users) {
   IdSet<StringId> tangents;

@@ -25,8 +25,9 @@ bool is_needed(const Graph& graph, const Joint& joint, const Cut& cut, NodeId id
 
 bool can_save(const Context& context, const Node& node) {
   if (!node.type || node.kind == NodeKind::kGetAttr) return false;
-  const TypeKind kind = context.types[node.type].kind;
-  return kind == TypeKind::kTensor || kind == TypeKind::kScalar;
+  const Type& type = context.types[node.type];
+  if (type.kind != TypeKind::kScalar) return type.kind == TypeKind::kTensor;
+  return context.text(type.py_type) != "SymFloat" || !can_run_twice(context, node);
 }
 
 bool can_run_twice(const Context& context, const Node& node) {
@@ -85,7 +86,8 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
           site_of(graph, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
-    return ValueChoice{.is_recomputed = tags.is_recomputed(node),
+    const bool is_of_backward = node.is_backward() && !joint.forward(id);
+    return ValueChoice{.is_recomputed = tags.is_recomputed(node) || is_of_backward,
                        .can_save = can_save(*graph.context, node),
                        .can_recompute = can_run_twice(*graph.context, node)};
   });

@@ -33,13 +33,15 @@ Cut make_cut(const Graph& graph, const Joint& joint, const Choose& choose);
 // The same; none where there is no such cut.
 bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& cut, NodeId& problem);
 
-// Tensors and numbers can be saved; other values are found again where they are needed.
+// Tensors and numbers can be saved, but for a symbolic float that follows from other numbers, which
+// no half of PyTorch's may return; other values are found again where they are needed.
 bool can_save(const Context& context, const Node& node);
 // Whether the call may run twice: it is known, draws and writes nothing, and has no effect but to
 // wait.
 bool can_run_twice(const Context& context, const Node& node);
 
-// By the `recompute` fields: what is tagged is computed again, all else is saved.
+// By the `recompute` fields: what is tagged is computed again, all else that forward computes is
+// saved. What is marked as backward's is, though it follows from no seed, unless forward needs it.
 Cut cut_by_tags(const Graph& graph, const Joint& joint);
 
 // PyTorch's min_cut_rematerialization_partition at memory budget 1: its lists of ops, bans and

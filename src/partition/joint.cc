@@ -1,5 +1,7 @@
 #include "partition/joint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -68,6 +70,50 @@ void divide_outputs(const Graph& graph, Joint& joint) {
   }
 }
 
+bool is_tangent(const Joint& joint, const Body& body, NodeId id) {
+  return joint.seed(id) && body.nodes[id].kind == NodeKind::kPlaceholder;
+}
+
+// An output that is said to be forward's must not need a gradient that only backward is given.
+void refuse_read_tangents(const Graph& graph, const Joint& joint) {
+  const Body& body = graph.step();
+  std::vector<NodeId> tangent_behind(body.nodes.size());  // the first, by node
+  for (NodeId id : body.order) {
+    if (is_tangent(joint, body, id)) tangent_behind[id.index()] = id;
+    for (NodeId input : joint.inputs[id])
+      if (!tangent_behind[id.index()]) tangent_behind[id.index()] = tangent_behind[input.index()];
+  }
+  for (std::uint32_t i = 0; i < joint.outputs.size() && i < graph.outputs.size(); ++i) {
+    const NodeId id = joint.outputs[i];
+    const std::string_view role = graph.text(graph.outputs[i].role);
+    if (!id || role.empty() || role == "grad" || role == "other" || !tangent_behind[id.index()]) continue;
+    throw PassError(
+        "partition.tangent-read",
+        fmt::format("output {} is forward's, of role '{}', and needs %{}, which only backward is given", i,
+                    role, graph.text(body.nodes[tangent_behind[id.index()]].name)),
+        site_of(graph, body.nodes[id]), "give the output role `grad`, or the input another than `tangent`");
+  }
+}
+
+// What forward writes, it must have.
+void refuse_written_tangents(const Graph& graph, const Joint& joint) {
+  const Body& body = graph.step();
+  const Effects effects(*graph.context, body);
+  IdSet<NodeId> tangents(body.nodes.size());
+  for (NodeId id : joint.seeds)
+    if (is_tangent(joint, body, id)) tangents.insert(effects.storage_of(id));
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (node.kind != NodeKind::kCall || node.is_backward() || is_wait(node)) continue;
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes && tangents.contains(access.storage))
+        throw PassError("partition.tangent-written",
+                        fmt::format("a call of forward writes %{}, which only backward is given",
+                                    graph.text(body.nodes[access.storage].name)),
+                        site_of(graph, node), "write a copy of it, or mark the call as backward's");
+  }
+}
+
 }  // namespace
 
 Joint read_joint(const Graph& graph) {
@@ -86,6 +132,10 @@ Joint read_joint(const Graph& graph) {
         "the graph has no backward: no placeholder is a tangent, and no gradient of a loss begins in it", {},
         "give the joint graph of forward, loss and backward");
   divide_outputs(graph, joint);
+  if (std::ranges::any_of(joint.seeds, [&](NodeId id) { return is_tangent(joint, body, id); })) {
+    refuse_read_tangents(graph, joint);
+    refuse_written_tangents(graph, joint);
+  }
   find_forward(graph, joint);
   return joint;
 }

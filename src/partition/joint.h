@@ -31,7 +31,9 @@ struct Joint {
   bool forward(NodeId id) const { return is_forward[id.index()] != 0; }
 };
 
-// Throws PassError partition.backward where nothing follows from a seed.
+// Throws PassError partition.backward (the graph has no seed), partition.tangent-read (an output of
+// forward needs a gradient that the caller gives to backward) and partition.tangent-written (a call
+// of forward writes one).
 Joint read_joint(const Graph& graph);
 
 // Nodes that compute alike become the first of them, as PyTorch's partitioner has it before it

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
 
+#include "analysis/seeds.h"
 #include "compare/rewrite/verify_halves.h"
 #include "cost/memory.h"
 #include "ir/text/text.h"
@@ -284,6 +286,139 @@ TEST_CASE("tags: what is tagged is computed again", "[J37]") {
   CHECK(recomputed_of(graph, cut) == "mm relu");
   const Halves halves = split_joint(graph, joint, cut);
   CHECK(verify_halves(graph, halves.forward, halves.backward).violations.empty());
+}
+
+// Names, targets and arguments of a half.
+std::string print_half(Graph half) {
+  Body& body = half.step();
+  std::string text = "\n";
+  for (NodeId id : body.order) {
+    Node& node = body.nodes[id];
+    node.provenance = {};
+    node.type = {};
+    node.backward = {};
+    std::string line = print_node(half, body, id, TextMode::kFull);
+    while (!line.empty() && line.back() == '\n') line.pop_back();
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string split_by_tags(const Graph& graph) {
+  const Joint joint = read_joint(graph);
+  const Halves halves = split_joint(graph, joint, cut_by_tags(graph, joint));
+  const RewriteReport report = verify_halves(graph, halves.forward, halves.backward);
+  if (!report.violations.empty()) return report.violations.front().message;
+  return print_half(halves.forward) + print_half(halves.backward);
+}
+
+TEST_CASE("symbolic integers are saved, symbolic floats computed again", "[J39]") {
+  const std::string forward = R"(
+  %mm = aten.mm.default(%x, %w) : f32[64, 64]
+  %n = aten.sym_size.int(%mm, 0) : SymInt(s0)
+  %m = operator.add(%n, 1) : SymInt(s0 + 1)
+  %f = operator.truediv(%m, 3) : SymFloat(IntTrueDiv(s0 + 1, 3))
+  %h = operator.truediv(%f, 2.0) : SymFloat(FloatTrueDiv(IntTrueDiv(s0 + 1, 3), 2.0))
+  %last = aten.mul.Tensor(%mm, %h) : f32[64, 64])",
+                    backward = R"(
+  %d = aten.expand.default(%one, [%n, 64]) : f32[64, 64]{0, 0} bwd
+  %grad = aten.mul.Tensor(%d, %h) : f32[64, 64] bwd)";
+  CHECK(cuts_of(joint_text(forward, backward)) == "n | m f h, 0 B\nn m | f h, 0 B\n");
+  const Graph graph = parse(joint_text(forward, backward));
+  const Cut cut = cut_by_tags(graph, read_joint(graph));
+  CHECK(names_of(graph, cut.saved) == "n m");
+  CHECK(recomputed_of(graph, cut) == "f h");
+}
+
+TEST_CASE("where no gradient is computed all is forward's", "[J44]") {
+  CHECK(split_by_tags(parse(R"(
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[8]
+  %tangents_1 = placeholder : f32[8]
+  %a = aten.neg.default(%x) : f32[8]
+  %b = aten.exp.default(%a) : f32[8]
+  output((%b, None))
+)")) == R"(
+%x = placeholder
+%a = aten.neg.default(%x)
+%b = aten.exp.default(%a)
+output((%b,))
+
+%tangents_1 = placeholder
+output((None,))
+)");
+}
+
+TEST_CASE("a pipeline stage is split as it stands", "[J52]") {
+  Graph graph = parse(R"(
+output activation
+output grad fqn=w
+output grad fqn=x
+output grad fqn=x
+
+graph
+  %w = placeholder : f32[8, 8] role=parameter fqn=w
+  %count = placeholder : f32[8] role=buffer fqn=count
+  %x = placeholder : f32[8, 8] role=user which=x
+  %mesh = placeholder role=user which=mesh
+  %output_grad = placeholder : f32[8, 8] role=user which=output_grad
+  %mm = aten.mm.default(%x, %w) : f32[8, 8]
+  %sums = aten.sum.dim_IntList(%mm, [0]) : f32[8]
+  %counted = aten.add_.Tensor(%count, %sums) : f32[8]
+  %sort = aten.sort.default(%mm) : (f32[8, 8], i64[8, 8])
+  %values = operator.getitem(%sort, 0) : f32[8, 8]
+  %indices = operator.getitem(%sort, 1) : i64[8, 8]
+  %kept = aten.zeros.default([8, 8], dtype=f32, device=@cuda:0, pin_memory=False) : f32[8, 8]
+  %half = aten.slice.Tensor(%kept, 0, 0, 4) : f32[4, 8]
+  %top = aten.slice.Tensor(%values, 0, 0, 4) : f32[4, 8]
+  %filled = aten.copy_.default(%half, %top) : f32[4, 8]
+  %y = aten.relu.default(%values) : f32[8, 8]
+  %scaled = aten.mul.Tensor(%output_grad, %kept) : f32[8, 8] bwd
+  %d = aten.gather.default(%scaled, 1, %indices) : f32[8, 8] bwd
+  %xt = aten.t.default(%x) : f32[8, 8]{1, 8} bwd
+  %dw = aten.mm.default(%xt, %d) : f32[8, 8] bwd
+  %wt = aten.t.default(%w) : f32[8, 8]{1, 8} bwd
+  %dx = aten.mm.default(%d, %wt) : f32[8, 8] bwd
+  output((%y, %dw, %dx, %mesh))
+)");
+  const std::array<std::string, 1> tangents = {"output_grad"};
+  mark_tangents(graph, tangents);
+  // What is written in place stays in forward, though backward reads none of it.
+  CHECK(split_by_tags(graph) == R"(
+%w = placeholder
+%count = placeholder
+%x = placeholder
+%mesh = placeholder
+%mm = aten.mm.default(%x, %w)
+%sums = aten.sum.dim_IntList(%mm, [0])
+%counted = aten.add_.Tensor(%count, %sums)
+%sort = aten.sort.default(%mm)
+%values = operator.getitem(%sort, 0)
+%indices = operator.getitem(%sort, 1)
+%kept = aten.zeros.default([8, 8], dtype=f32, device=@cuda:0, pin_memory=False)
+%half = aten.slice.Tensor(%kept, 0, 0, 4)
+%top = aten.slice.Tensor(%values, 0, 0, 4)
+%filled = aten.copy_.default(%half, %top)
+%y = aten.relu.default(%values)
+output((%y, %indices, %kept))
+
+%w = placeholder
+%x = placeholder
+%mesh = placeholder
+%indices = placeholder
+%kept = placeholder
+%output_grad = placeholder
+%scaled = aten.mul.Tensor(%output_grad, %kept)
+%d = aten.gather.default(%scaled, 1, %indices)
+%xt = aten.t.default(%x)
+%dw = aten.mm.default(%xt, %d)
+%wt = aten.t.default(%w)
+%dx = aten.mm.default(%d, %wt)
+output((%dw, %dx, %mesh))
+)");
 }
 
 TEST_CASE("a graph without backward is refused") {

@@ -58,7 +58,7 @@ class Recomputer {
     users_ = invert(inputs_, body_.order);
     positions_ = find_positions(body_, body_.order);
     const std::optional<Region> region = find_region();
-    if (!region) return {"unused: backward of the layers reads no value that is tagged to be computed again"};
+    if (!region) return {describe_unused()};
     choose(*region);
     if (copied_.empty()) return notes();
     insert();
@@ -69,6 +69,14 @@ class Recomputer {
   struct Region {
     std::uint32_t begin = 0, end = 0;
   };
+
+  std::string describe_unused() const {
+    const bool has_backward =
+        std::ranges::any_of(body_.order, [&](NodeId id) { return body_.nodes[id].is_backward(); });
+    return has_backward ? "unused: backward of the layers reads no value that is tagged to be computed again"
+                        : "unused: the graph has no backward call, so nothing is computed again";
+  }
+
   struct Insertion {
     std::uint32_t place;  // in front of the node that was there
     NodeId node;

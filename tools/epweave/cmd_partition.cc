@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "analysis/recompute_tags.h"
+#include "analysis/seeds.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -114,6 +115,7 @@ class Partition {
           fmt::format("--budget: policy '{}' takes no budget\n  expected --policy exact beside --budget",
                       options_.policy));
     Graph graph = read_sound_input(options_.input);
+    mark_tangents(graph, options_.tangents);
     return options_.policy == "tags" ? graph : merge_equal_calls(graph);
   }
 

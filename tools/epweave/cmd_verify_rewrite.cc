@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "analysis/seeds.h"
 #include "assumption_kinds.h"
 #include "commands.h"
 #include "common/graphs.h"
@@ -165,7 +166,8 @@ int verify_rewrite(const VerifyOptions& options, Console& console) {
 }
 
 int verify_halves(const VerifyHalvesOptions& options, Console& console) {
-  const Graph joint = read_sound_input(options.input, nullptr, Soundness::kStructure);
+  Graph joint = read_sound_input(options.input, nullptr, Soundness::kStructure);
+  mark_tangents(joint, options.tangents);
   const Graph forward = read_sound_input(options.forward, joint.context, Soundness::kStructure);
   const Graph backward = read_sound_input(options.backward, joint.context, Soundness::kStructure);
   RewriteReport report = epweave::verify_halves(joint, forward, backward);

@@ -38,7 +38,8 @@ struct Choices {
   SimulateOptions simulate;
   ReportCommand report;
   PartitionOptions partition;
-  InputOptions forward, backward;  // halves, of verify
+  InputOptions forward, backward;     // halves, of verify
+  std::vector<std::string> tangents;  // of the graph that they are halves of
   DiffCommand diff;
   ReduceOptions reduce;
   BisectCommand bisect;
@@ -142,6 +143,18 @@ void add_rewrite_options(CLI::App& command, Choices& choices) {
       ->type_name("FILE");
 }
 
+void add_tangents(CLI::App& command, std::vector<std::string>& names) {
+  command
+      .add_option(
+          "--tangents", names,
+          "Inputs that only backward is given, as the gradients of a pipeline stage's outputs, beside "
+          "those of role tangent")
+      ->type_name("NAMES")
+      ->delimiter(',')
+      ->take_all()
+      ->expected(1);
+}
+
 void add_partition_options(CLI::App& command, Choices& choices) {
   PartitionOptions& options = choices.partition;
   add_input(command, choices.input, "Joint graph of forward, loss and backward, - for standard input");
@@ -165,6 +178,7 @@ void add_partition_options(CLI::App& command, Choices& choices) {
           "of 0.05, not where that would raise the peak) or in bytes (26000MiB), or the most to spend on "
           "recomputation (23.5ms)")
       ->type_name("B");
+  add_tangents(command, options.tangents);
   choose(command
              .add_option(
                  "--reshard", options.reshard,
@@ -501,6 +515,7 @@ void add_verify_options(CLI::App& command, Choices& choices) {
                   "Check that this graph, then that of --bwd, compute what G computes (partition)")
       ->type_name("F");
   command.add_option("--bwd", choices.backward.path, "The backward half")->type_name("B");
+  add_tangents(command, choices.tangents);
 }
 
 // Examples, for --help and the manual page.
@@ -714,9 +729,10 @@ std::function<int(Console&)> bind_verify(const Choices& choices) {
       throw UsageError("give both halves: --fwd F and --bwd B");
     if (!choices.more.empty() || choices.ranks || choices.assume_none)
       throw UsageError("verify G --fwd F --bwd B takes one graph, and neither --ranks nor --assume-none");
-    return [halves = VerifyHalvesOptions{choices.input, choices.forward, choices.backward}](
+    return [halves = VerifyHalvesOptions{choices.input, choices.forward, choices.backward, choices.tangents}](
                Console& console) { return verify_halves(halves, console); };
   }
+  if (!choices.tangents.empty()) throw UsageError("--tangents is for verify G --fwd F --bwd B");
   const std::vector<InputOptions> inputs = all_inputs(choices);
   if (choices.assume_none && (choices.ranks || inputs.size() != 2))
     throw UsageError("--assume-none is for verify A B, of which it refuses what the proof takes for granted");

@@ -54,12 +54,14 @@ struct PartitionOptions {
                // or attention again, and a second is worth the bytes that the host's link moves in
                // it
   std::string reshard = "always";
-  std::string report;  // file for the JSON report; empty: none
+  std::vector<std::string> tangents;  // names of inputs that only backward is given, beside those that say so
+  std::string report;                 // file for the JSON report; empty: none
 };
 
 struct VerifyHalvesOptions {
   InputOptions input;
   InputOptions forward, backward;
+  std::vector<std::string> tangents;  // as in PartitionOptions
 };
 
 struct ExplainOptions {
