@@ -17,12 +17,23 @@
 namespace epweave::cli {
 namespace {
 
-// Invariant and node; "" where it is at none. How often each is broken.
-using Faults = std::map<std::pair<std::string, std::string>, std::size_t>;
+// What is broken, and where: a node of the step or of nested graphs. Of what is at no node, what it
+// says stands for the node.
+struct FaultKey {
+  std::string invariant, at;
+  bool is_nested = false;
+
+  friend auto operator<=>(const FaultKey&, const FaultKey&) = default;
+};
+using Faults = std::map<FaultKey, std::size_t>;  // how often
+
+FaultKey key_of(const Violation& violation, std::string_view node) {
+  return {violation.invariant, std::string(node.empty() ? violation.message : node), violation.body.valid()};
+}
 
 Faults count_faults(const std::vector<Violation>& violations) {
   Faults faults;
-  for (const Violation& violation : violations) ++faults[{violation.invariant, violation.site.node}];
+  for (const Violation& violation : violations) ++faults[key_of(violation, violation.site.node)];
   return faults;
 }
 
@@ -35,19 +46,16 @@ void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& 
   std::vector<Violation> own = verify_graph(b);
   if (own.empty()) return;
   const Faults of_a = count_faults(verify_graph(a)), of_b = count_faults(own);
-  const auto count_in_a = [&](const std::string& invariant, std::string_view node) {
-    const auto found = of_a.find({invariant, std::string(node)});
-    return found == of_a.end() ? 0 : found->second;
-  };
   std::map<std::string_view, NodeId> nodes;
   for (NodeId id : b.step().order) nodes[b.text(b.step().nodes[id].name)] = id;
   std::erase_if(own, [&](const Violation& v) {
     std::set<std::string_view> names = {v.site.node};
-    if (const auto node = nodes.find(v.site.node); node != nodes.end())
+    if (const auto node = nodes.find(v.site.node); node != nodes.end() && !v.body)
       for (StringId origin : origins_of(b.step().nodes[node->second])) names.insert(b.text(origin));
     std::size_t known = 0;
-    for (std::string_view name : names) known += count_in_a(v.invariant, name);
-    return known > 0 && (v.site.node.empty() || known >= of_b.at({v.invariant, v.site.node}));
+    for (std::string_view name : names)
+      if (const auto found = of_a.find(key_of(v, name)); found != of_a.end()) known += found->second;
+    return known >= of_b.at(key_of(v, v.site.node));
   });
   out.insert(out.end(), own.begin(), own.end());
 }

@@ -435,7 +435,9 @@ void CallCheck::check_group(NodeId id, Arg x, Arg y) {
   // A group split from the one it was, with the same ranks.
   const ProcessGroup* was = graph_a_.find_group(before);
   const ProcessGroup* is = graph_b_.find_group(after);
-  if (was == nullptr || is == nullptr || is->split_from != before || was->ranks != is->ranks)
+  const bool is_split = was != nullptr && is != nullptr && is->split_from == before &&
+                        was->ranks == is->ranks && (!is->axes || is->axes == was->axes);
+  if (!is_split)
     claims_.fail(
         id, "rewrite-group",
         fmt::format("runs on group '{}', its origin on '{}'", graph_b_.text(after), graph_a_.text(before)));

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 
+#include "analysis/rank_view.h"
 #include "analysis/world.h"
 
 namespace epweave {
 namespace {
 
-// Whether nested graphs compute the same: node by node in the same order, but for numbers that
-// became constants.
+// Whether nested graphs compute the same: node by node in the same order, types included, but for
+// numbers that became constants.
 class NestedComparison {
  public:
   NestedComparison(Context& context, Numbers& numbers) : context_(context), numbers_(numbers) {}
@@ -35,7 +36,16 @@ class NestedComparison {
   bool is_same_node(const Node& x, const Node& y) {
     return x.kind == y.kind && (x.kind != NodeKind::kCall || x.target == y.target) &&
            is_same_list(x.args, y.args) && is_same_list(x.kwargs, y.kwargs) &&
-           context_.args.equal(x.attr, y.attr);
+           context_.args.equal(x.attr, y.attr) && is_same_tensor(x.type, y.type);
+  }
+
+  bool is_same_tensor(TypeId x, TypeId y) {
+    const TensorType *before = tensor_of(context_, x), *after = tensor_of(context_, y);
+    if (before == nullptr || after == nullptr) return (before == nullptr) == (after == nullptr);
+    return before->dtype == after->dtype && before->device == after->device &&
+           std::ranges::equal(before->sizes, after->sizes, [&](ExprId p, ExprId q) {
+             return numbers_.match(p, q, {}) != Fraction::kNone;
+           });
   }
 
   bool is_same_list(ArgRange x, ArgRange y) {
@@ -161,7 +171,27 @@ void check_world(RewriteClaims& claims) {
   }
 }
 
+// What both list of the names and members of groups on other ranks, of groups that both have.
+void check_listed_groups(RewriteClaims& claims) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  const Context& context = *graph_a.context;
+  const Arg* before = find_entry(context, graph_a.info, kRankGroupsKey);
+  const Arg* after = find_entry(context, graph_b.info, kRankGroupsKey);
+  if (before == nullptr || after == nullptr) return;
+  for (const ProcessGroup& group : graph_a.groups) {
+    if (graph_b.find_group(group.name) == nullptr || graph_a.find_group(group.name) != &group) continue;
+    const Arg* x = find_entry(context, *before, graph_a.text(group.name));
+    const Arg* y = find_entry(context, *after, graph_a.text(group.name));
+    const bool is_same = x == nullptr || y == nullptr ? x == y : context.args.equal(*x, *y);
+    if (!is_same)
+      claims.fail_graph("rewrite-group",
+                        fmt::format("what group '{}' is on other ranks is not what the first graph says",
+                                    graph_a.text(group.name)));
+  }
+}
+
 void check_groups(RewriteClaims& claims) {
+  check_listed_groups(claims);
   const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
   for (const ProcessGroup& group : graph_a.groups) {
     const ProcessGroup* after = graph_b.find_group(group.name);

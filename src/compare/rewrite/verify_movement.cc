@@ -260,6 +260,12 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
   if (!sizes) return false;
   std::optional<Read> value;
   if (node.op->family == OpFamily::kFactory) {
+    // Memory of the host alone can be pinned: elsewhere the call fails.
+    const auto pinned = node.op->find_param("pin_memory");
+    const Arg* is_pinned = pinned ? find_arg(context_, node, *pinned, "pin_memory") : nullptr;
+    const bool is_host = context_.text(type->device).starts_with("cpu");
+    if (is_pinned != nullptr && is_pinned->is(ArgKind::kBool) && is_pinned->as_bool() && !is_host)
+      return false;
     value.emplace();
     value->elements.append(
         {terms_.intern({.kind = TermKind::kUnknown, .what = b.index()}), 0, 0, *count_of(*sizes)});
