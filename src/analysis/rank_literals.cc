@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <span>
+#include <tuple>
 
 #include "analysis/returned_values.h"
 #include "analysis/users.h"
@@ -141,7 +143,8 @@ class ShardFinder {
     }
   }
 
-  // Those of all its operands, and its own.
+  // Those of all its operands, and its own. A reduce-scatter gives each rank of its group another
+  // share.
   Rules rules_of_result(const Node& node, const std::map<NodeId, Rules>& reduced) {
     std::optional<Rules> common;
     for_each_input(context_, node, [&](NodeId input) {
@@ -153,9 +156,17 @@ class ShardFinder {
       common = std::move(rules);
     });
     Rules rules = common.value_or(Rules());
+    if (node.op->family == OpFamily::kReduceScatter) {
+      const auto own = rule_of_call(node);
+      std::erase_if(rules, [&](const GroupRule& rule) { return !own || !is_apart(rule, *own); });
+    }
     if (node.op->family == OpFamily::kAllReduce)
       if (const auto own = rule_of_call(node)) rules.push_back(*own);
     return rules;
+  }
+  // Whether ranks that differ along the one have one place along the other.
+  static bool is_apart(const GroupRule& x, const GroupRule& y) {
+    return x.stride % (y.stride * y.extent) == 0 || y.stride % (x.stride * x.extent) == 0;
   }
   static bool has_rule(const Rules& rules, const GroupRule& wanted) {
     return std::ranges::any_of(
@@ -413,10 +424,11 @@ class LiteralFinder {
       if (axes.empty() || !comes_from_inputs(shifted)) continue;
       const bool is_added = number_use_of(*body_.nodes[shift].op) == NumberUse::kAdded;
       const std::int64_t rows = lookup.shard.local;
-      add_proved(shift, axes, {0, is_added ? -rows : rows});
+      add_proved(shift, numbers[shifted], axes, {0, is_added ? -rows : rows});
       auto& known = ids[numbers[shifted]];
-      if (std::ranges::none_of(known,
-                               [&](const auto& k) { return k.first.front().name == axes.front().name; }))
+      if (std::ranges::none_of(known, [&](const auto& k) {
+            return k.first.front().name == axes.front().name && k.second == rows;
+          }))
         known.emplace_back(axes, rows);
     }
     const NodeLists users = list_users(context_, body_);
@@ -429,7 +441,7 @@ class LiteralFinder {
       const NumberUse use = number_use_of(*node.op);
       const std::int64_t last =
           use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;  // ids <= last of them
-      add_proved(id, axes, {(is_upper(id, axes, rows, users) ? rows : 0) - last, rows});
+      add_proved(id, found->first, axes, {(is_upper(id, axes, rows, users) ? rows : 0) - last, rows});
     }
   }
 
@@ -517,11 +529,15 @@ class LiteralFinder {
     return std::ranges::none_of(axes, is_lower);
   }
 
-  void add_proved(NodeId id, const std::vector<Axis>& axes,
+  // `ids`: the value number of what is looked up.
+  void add_proved(NodeId id, NodeId ids, const std::vector<Axis>& axes,
                   std::pair<std::int64_t, std::int64_t> expression) {
     if (!is_known_.insert(id)) return;
     found_.push_back(make(id, axes, expression));
     found_.back().is_proved = true;
+    const auto next = static_cast<std::uint32_t>(lookups_of_.size());
+    const std::tuple key(ids, body_.nodes[id].module, std::abs(expression.second));
+    found_.back().lookup = lookups_of_.try_emplace(key, next).first->second;
   }
 
   RankLiteral make(NodeId id, std::vector<Axis> axes,
@@ -576,6 +592,8 @@ class LiteralFinder {
   LookupFinder lookups_;
   IdSet<NodeId> is_known_;
   std::vector<RankLiteral> found_;
+  // By ids, module and rows: numbers of code that looks ids up in one shard.
+  std::map<std::tuple<NodeId, StringId, std::int64_t>, std::uint32_t> lookups_of_;
 };
 
 }  // namespace

@@ -55,14 +55,18 @@ Reading read_shared(const Graph& graph) {
     reading.programs = spread_over_ranks(list_rank_program(graph));
     return reading;
   }
+  NumbersOfRanks numbers;
   for (std::uint32_t rank = 0; rank < world.size; ++rank) {
     const Graph own = epweave::specialize(graph, {.rank = rank, .baked = BakedNumbers::kKeep}).graph;
     reading.programs.push_back(list_rank_program(own));
     reading.programs.back().rank = rank;
     if (!reading.baked.empty()) continue;  // said already
-    reading.add_baked(find_foreign(own, find_rank_literals(own, rank), rank));
+    const RankLiterals of_rank = find_rank_literals(own, rank);
+    reading.add_baked(find_foreign(own, of_rank, rank));
     reading.add_baked(find_foreign_slots(own, rank));
+    numbers.add(own, of_rank, rank);
   }
+  if (reading.baked.empty()) reading.add_baked(numbers.find_contradictions());
   return reading;
 }
 
@@ -75,6 +79,7 @@ Reading read_ranks(const std::vector<InputOptions>& inputs, Console& console) {
   Reading reading;
   std::vector<RankProgram>& programs = reading.programs;
   std::map<std::uint32_t, std::string> files;  // of each rank
+  NumbersOfRanks numbers;
   for (const InputOptions& input : inputs) {
     console.progress(fmt::format("reading {}", display_name(input)));
     const Graph graph = read_sound_input(input, nullptr, Soundness::kStructure);
@@ -84,6 +89,7 @@ Reading read_ranks(const std::vector<InputOptions>& inputs, Console& console) {
     const RankLiterals literals = find_rank_literals(graph, rank);
     reading.add_baked(find_foreign(graph, literals, rank));
     reading.add_baked(find_foreign_slots(graph, rank));
+    numbers.add(graph, literals, rank);
     explain_similar(graph, literals, reading);
     const auto [other, is_new] = files.try_emplace(rank, display_name(input));
     if (!is_new)
@@ -98,6 +104,7 @@ Reading read_ranks(const std::vector<InputOptions>& inputs, Console& console) {
   } else if (files.size() < programs.size()) {
     throw InputError(fmt::format("{} says its rank (`info rank`), and others do not", files.begin()->second));
   }
+  reading.add_baked(numbers.find_contradictions());
   return reading;
 }
 
