@@ -654,37 +654,48 @@ class Merger {
     body_ = 0;  // the step, of which these are
     const RankLiterals literals = find_rank_literals(made_, ranks_[0]);
     bool is_changed = false;
-    for (const RankLiteral& literal : literals.proved) {
-      if (!literal.value.is_int() || refused_.contains(literal.node)) continue;
-      const Place place{literal.node, "other", false};
-      const Leaves leaves(ranks_.size(), literal.value);
-      const auto axis = find_axis(literal);
-      if (literal.axes.size() > 1) {
-        refuse(
-            place, leaves,
-            fmt::format("it must be {}: nothing in the graph says which", print_expression(made_, literal)),
-            axis ? axes_.all()[*axis].next : std::nullopt);
-      } else if (literal.value.as_int() != literal.at(ranks_[0]) || !axis) {
-        refuse(place, leaves,
-               fmt::format("it must be {}, which is {} on rank {}", print_expression(made_, literal),
-                           literal.at(ranks_[0]), ranks_[0]));
-      } else if (repair_ == Repair::kNo) {
-        const GeneralizeAxis& unseen = axes_.all()[*axis];
-        refuse(place, leaves,
-               fmt::format("it must be {}; --repair writes that", print_expression(made_, literal)),
-               unseen.next);
-      } else {
-        const Affine function{literal.offset, {{*axis, literal.scale}}};
-        repaired_.emplace_back(literal, function);
-        explain(place, "coordinate", function.print(axes_));
-        is_changed = true;
-      }
-    }
+    for (const RankLiteral& literal : literals.proved)
+      if (literal.value.is_int() && !refused_.contains(literal.node)) is_changed |= repair_number(literal);
     for (const RankLiteral& literal : literals.similar)
       result_.unproved.push_back(fmt::format("%{}: {} looks like {}",
                                              made_.text(made_.step().nodes[literal.node].name),
                                              literal.value.as_int(), print_expression(made_, literal)));
     if (is_changed) write_repairs();
+  }
+
+  // Whether the number is to be replaced.
+  bool repair_number(RankLiteral literal) {
+    const Place place{literal.node, "other", false};
+    const Leaves leaves(ranks_.size(), literal.value);
+    const std::string all = print_expression(made_, literal);
+    for (Rank rank : ranks_) {
+      const std::string here = print_values(literal, rank);
+      std::erase_if(literal.axes, [&](const RankAxis& axis) {
+        return literal.offset + literal.scale * axis.coordinate(rank) != literal.value.as_int();
+      });
+      if (!literal.axes.empty()) continue;
+      refuse(place, leaves, fmt::format("it must be {}, which is {} on rank {}", all, here, rank));
+      return false;
+    }
+    const auto axis = find_axis(literal);
+    if (!axis) {
+      refuse(place, leaves, fmt::format("it must be {}, of an axis that no mesh of the job has", all));
+    } else if (literal.axes.size() > 1) {
+      refuse(
+          place, leaves,
+          fmt::format("it must be {}; the given ranks do not show which", print_expression(made_, literal)),
+          axes_.all()[*axis].next);
+    } else if (repair_ == Repair::kNo) {
+      refuse(place, leaves,
+             fmt::format("it must be {}; --repair writes that", print_expression(made_, literal)),
+             axes_.all()[*axis].next);
+    } else {
+      const Affine function{literal.offset, {{*axis, literal.scale}}};
+      explain(place, "coordinate", function.print(axes_));
+      repaired_.emplace_back(std::move(literal), function);
+      return true;
+    }
+    return false;
   }
 
   std::optional<std::size_t> find_axis(const RankLiteral& literal) const {

@@ -9,6 +9,7 @@
 #include "common/graphs.h"
 #include "common/report.h"
 #include "compare/ranks/fingerprint.h"
+#include "compare/ranks/one_rank_calls.h"
 #include "output_names.h"
 
 namespace epweave::cli {
@@ -39,7 +40,7 @@ Json field_or_null(const std::optional<std::string>& text) {
   return text ? Json(*text) : Json(nullptr);
 }
 
-// A graph that all ranks run has no number of one rank.
+// A graph that all ranks run has no number of one rank, and no call that is right on one alone.
 void require_for_all_ranks(const Graph& graph) {
   if (!is_rank_agnostic(graph)) return;
   const Rank rank = read_world(graph).file_rank;
@@ -49,7 +50,13 @@ void require_for_all_ranks(const Graph& graph) {
                       fmt::format("{} is rank {}'s alone; it must be {}", literal.value.as_int(), rank,
                                   print_expression(graph, literal)),
                       site_of(graph, graph.step().nodes[literal.node]),
-                      "replace such numbers first: epweave generalize G --repair -o OUT");
+                      literal.axes.size() > 1
+                          ? "a trace of another rank shows which: epweave generalize R0 R1 .. -o OUT"
+                          : "replace such numbers first: epweave generalize G --repair -o OUT");
+  for (const OneRankCall& call : find_one_rank_calls(graph))
+    throw PassError("artifact.one-rank", fmt::format("{} is rank {}'s alone: {}", call.value, rank, call.why),
+                    site_of(graph, graph.step().nodes[call.node]),
+                    "trace such a model on each rank: no one graph is right for all");
 }
 
 int make(const ArtifactCommand& command, Console& console) {

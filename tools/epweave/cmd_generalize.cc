@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
+#include "compare/ranks/one_rank_calls.h"
 #include "output_names.h"
 #include "passes/generalize.h"
 
@@ -47,7 +48,7 @@ std::string print_unexplained(const Unexplained& row) {
   std::string place;
   for (const std::string& part : {row.site.op, row.site.module, row.site.source})
     if (!part.empty()) place += (place.empty() ? "" : ", ") + part;
-  std::string text = fmt::format("%{} ({}): {}: {}: {}", row.site.node, place, row.argument,
+  std::string text = fmt::format("%{} ({}): {} is {}: {}", row.site.node, place, row.argument,
                                  fmt::join(row.values, " | "), row.why);
   if (row.next) text += fmt::format("; trace rank {} next", *row.next);
   return text;
@@ -83,6 +84,17 @@ std::string verdict_text(const Generalization& made, std::string_view output) {
                      blind.size() == 1 ? "is" : "are", blind.size() == 1 ? "it" : "them");
 }
 
+// What no difference between the given ranks shows, and is wrong on others.
+void refuse_one_rank_calls(Generalization& made) {
+  if (!made.graph) return;
+  for (const OneRankCall& call : find_one_rank_calls(*made.graph))
+    made.unexplained.push_back({.site = site_of(*made.graph, made.graph->step().nodes[call.node]),
+                                .argument = "call",
+                                .why = call.why,
+                                .values = std::vector<std::string>(made.ranks.size(), call.value)});
+  if (!made.unexplained.empty()) made.graph.reset();
+}
+
 // What is written is a sound graph, or there is a bug.
 void require_sound(const Graph& graph, const std::vector<Graph>& inputs) {
   const std::vector<Violation> before = verify_graph(inputs[0]);
@@ -105,7 +117,8 @@ int generalize(const GeneralizeCommand& command, Console& console) {
     graphs.push_back(
         read_sound_input(input, graphs.empty() ? nullptr : graphs[0].context, Soundness::kStructure));
   }
-  const Generalization made = epweave::generalize(graphs, command.repair ? Repair::kYes : Repair::kNo);
+  Generalization made = epweave::generalize(graphs, command.repair ? Repair::kYes : Repair::kNo);
+  refuse_one_rank_calls(made);
   if (made.graph) {
     require_sound(*made.graph, graphs);
     write_output(*made.graph, command.output);
