@@ -77,6 +77,7 @@ MovementCheck::MovementCheck(RewriteClaims& claims, const Effects& effects_a, co
       context_(*graph_a_.context),
       a_(graph_a_.step()),
       b_(graph_b_.step()),
+      effects_a_(effects_a),
       later_in_a_(effects_a),
       later_in_b_(effects_b) {
   has_moved_ =
@@ -154,9 +155,25 @@ NodeId MovementCheck::moved_operand(NodeId a) const {
                      node.op->family == OpFamily::kCast || is_functional_launch(node);
   const Arg first = arg_of(context_, node, 0);
   const TensorType* type = claims_.tensor_a(a);
-  if (!moves || !first.is_node() || type == nullptr || later_in_a_.any(first.as_node())) return {};
+  if (!moves || !first.is_node() || type == nullptr || is_written_before(first.as_node(), a)) return {};
   const TensorType* from = claims_.tensor_a(first.as_node());
   return sizes_of(type) && sizes_of(from) ? first.as_node() : NodeId();
+}
+
+// Whether a value of A may have been written when a call reads it. What is written behind a wait is
+// the wait's result, which that is not yet; other values may be read later, through views.
+bool MovementCheck::is_written_before(NodeId value, NodeId reader) const {
+  if (!later_in_a_.any(value)) return false;
+  if (!is_wait(a_.nodes[reader])) return true;
+  const NodeId storage = effects_a_.storage_of(value);
+  const auto begin = std::ranges::find(a_.order, value);
+  const auto end = std::find(begin, a_.order.end(), reader);
+  return std::any_of(begin, end, [&](NodeId between) {
+    return between != value && !is_wait(a_.nodes[between]) &&
+           std::ranges::any_of(effects_a_.accesses_of(between), [&](const StorageAccess& access) {
+             return access.writes && access.storage == storage;
+           });
+  });
 }
 
 // None: it computes.

@@ -78,6 +78,7 @@ class MovementCheck {
   bool is_new(NodeId b) const;
   const Sequence& of_a(NodeId a);
   NodeId moved_operand(NodeId a) const;
+  bool is_written_before(NodeId value, NodeId reader) const;
   std::optional<Sequence> move_in_a(NodeId a);
   Sequence leaf(NodeId a);
   std::optional<Sequence> send(const Node& node, const Sequence& sent, bool of_b);
@@ -139,6 +140,7 @@ class MovementCheck {
   Context& context_;
   const Body& a_;
   const Body& b_;
+  const Effects& effects_a_;
   LaterWrites later_in_a_, later_in_b_;
   // Of B as it is: a moved value is no storage of its own there.
   std::optional<Effects> memory_;
