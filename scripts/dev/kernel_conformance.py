@@ -1117,6 +1117,89 @@ def edge_sizes():
 # ---- the same calls of other layouts, sizes and dtypes -----------------------------------------
 
 
+def written_in_place():
+    for op, ulps in (("abs", 0), ("ceil", 0), ("floor", 0), ("round", 0), ("cos", 2), ("sin", 2), ("tanh", 3), ("reciprocal", 0)):
+        case(f"aten.{op}_.default", rand(4, 5, scale=2), ulps=ulps)
+    for op in ("log", "rsqrt"):
+        case(f"aten.{op}_.default", rand(4, 5).abs(), ulps=2)
+    case("aten.abs_.default", ints(-9, 9, 5))
+    for op in ("clamp_min_", "clamp_max_"):
+        case(f"aten.{op}.default", rand(3, 4), 0.25)
+        case(f"aten.{op}.default", ints(-9, 9, 5), 2)
+    case("aten.clamp_min_.Tensor", rand(3, 4), rand(4))
+    case("aten.logical_or_.default", rand(3, 4, dtype=torch.bool), rand(4, dtype=torch.bool))
+    case("aten.lerp_.Tensor", rand(3, 4), rand(3, 4), rand(4), ulps=1, atol=1e-6)
+    case("aten.hardtanh_.default", rand(3, 4, scale=2), -0.5, 1.5)
+    case("aten.leaky_relu_.default", rand(3, 4), 0.25)
+
+
+def more_functions():
+    edge = torch.tensor(EDGES)
+    case("aten.sgn.default", edge)
+    case("aten.sgn.default", ints(-3, 4, 6))
+    products = torch.tensor([0.0, -0.0, 2.0, -1.5, INF, NAN])
+    case("aten.xlogy.Tensor", products[:, None].contiguous(), edge, ulps=4)
+    for dtype in FLOATS:
+        case("aten.xlogy.Tensor", rand(3, 5, dtype=dtype), rand(5, dtype=dtype).abs(), ulps=8 if dtype == torch.float64 else 4)
+    case("aten.xlogy.Tensor", ints(0, 4, 6), ints(1, 9, 6), ulps=4)
+    case("aten.polar.default", rand(3, 5).abs(), rand(5, scale=3), atol=1e-6)
+    case("aten.polar.default", torch.ones(4, 3), rand(4, 3, scale=9), atol=1e-6)
+    for t in (rand(3, 4), ints(-9, 9, 3, 4), torch.tensor([1.0, NAN, -2.0])):
+        case("aten.min.default", t)
+    refuse("aten.min.default", rand(0))
+    masked = torch.tensor([[0.5, -INF, 2.0], [-INF, -INF, -INF], [-INF, NAN, 1.0], [INF, 0.0, 1.0]])
+    for dim in (-1, 0):
+        case("aten._safe_softmax.default", masked, dim, ulps=4, atol=1e-6)
+    for dtype in FLOATS:
+        x = rand(4, 3, 5, dtype=dtype, scale=4).masked_fill(rand(3, 1, dtype=torch.bool), -INF)
+        case("aten._safe_softmax.default", x, 2, ulps=8 if dtype == torch.float64 else 4, atol=1e-6)
+        case("aten._safe_softmax.default", x, 1, dtype=torch.float32, ulps=4, atol=1e-6)
+    case("aten._safe_softmax.default", torch.tensor(-INF), 0)
+    for sizes, layout in (([2, 3, 4], [2, 0, 1]), ([2, 0, 3], [1, 2, 0]), ([], [])):
+        case("aten.empty_permuted.default", sizes, layout, has_values=False)
+    case("aten.empty_permuted.default", [3, 2], [1, 0], dtype=torch.bfloat16, has_values=False)
+
+
+def convolutions():
+    # input, weight, (stride, padding, dilation, transposed, output_padding, groups)
+    plain, wide = ([1], [0], [1], False, [0], 1), ([2], [1], [2], False, [0], 1)
+    calls = [((2, 3, 7), (4, 3, 3), plain), ((2, 3, 9), (4, 3, 3), wide), ((2, 6, 8), (6, 1, 4), ([1], [3], [1], False, [0], 6)),
+             ((2, 4, 5), (6, 2, 2), ([1], [1], [1], False, [0], 2)), ((2, 4, 5), (4, 3, 3), ([2], [1], [1], True, [1], 1)),
+             ((2, 4, 5), (4, 3, 3), ([3], [0], [2], True, [0], 2)),
+             ((2, 3, 8, 8), (5, 3, 4, 4), ([4, 4], [0, 0], [1, 1], False, [0, 0], 1)),
+             ((3, 2, 5, 4), (4, 2, 3, 3), ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)),
+             ((1, 2, 6, 5), (4, 2, 3, 2), ([2, 1], [1, 0], [1, 2], False, [0, 0], 1)),
+             ((1, 4, 3, 2), (4, 2, 2, 2), ([2, 2], [0, 0], [1, 1], True, [0, 0], 1)),
+             ((2, 2, 2, 4, 4), (3, 2, 2, 2, 2), ([2, 2, 2], [0, 0, 0], [1, 1, 1], False, [0, 0, 0], 1))]
+    for (size, kernel, numbers) in calls:
+        x, w = rand(*size), rand(*kernel)
+        made = torch.ops.aten.convolution.default(x, w, None, *numbers)
+        case("aten.convolution.default", x, w, None, *numbers, ulps=16, atol=4e-6)
+        case("aten.convolution.default", x, w, rand(made.shape[1]), *numbers, ulps=16, atol=4e-6)
+        g = rand(*made.shape)
+        for mask in ([True, True, True], [True, True, False], [False, True, False], [True, False, True]):
+            grads = torch.ops.aten.convolution_backward.default(g, x, w, [made.shape[1]], *numbers, mask)
+            case("aten.convolution_backward.default", g, x, w, [made.shape[1]], *numbers, mask,
+                 expect=tuple(t if m else None for t, m in zip(grads, mask)), ulps=16, atol=2e-5)
+    x, w, b = rand(2, 3, 7), rand(4, 3, 3), rand(4)
+    for dtype, ulps, atol in ((torch.bfloat16, 2, 4e-2), (torch.float64, 16, 1e-13)):
+        sides = [t.to(dtype) for t in (x, w, b)]
+        case("aten.convolution.default", *sides, *wide, ulps=ulps, atol=atol)
+        g = rand(2, 4, 3, dtype=dtype)
+        case("aten.convolution_backward.default", g, *sides[:2], [4], *wide, [True, True, True], ulps=ulps, atol=4 * atol)
+    case("aten.convolution.default", strided(x), strided(w), strided(b), *wide, ulps=16, atol=4e-6)
+    case("aten.convolution_backward.default", strided(rand(2, 4, 3)), strided(x), strided(w), [4], *wide, [True] * 3, ulps=16, atol=2e-5)
+    case("aten.convolution.default", rand(0, 3, 7), w, b, *wide)
+    case("aten.convolution_backward.default", rand(0, 4, 3), rand(0, 3, 7), w, [4], *wide, [True] * 3)
+    case("aten.convolution.default", rand(1, 1, 1), rand(1, 1, 1), rand(1), *plain, ulps=1, atol=1e-7)
+    case("aten.convolution_backward.default", rand(1, 1, 1), rand(1, 1, 1), rand(1, 1, 1), [1], *plain, [True] * 3, ulps=1, atol=1e-7)
+    refuse("aten.convolution.default", x, rand(4, 2, 3), None, *plain)
+    refuse("aten.convolution.default", x, rand(4, 3, 9), None, *plain)
+    refuse("aten.convolution.default", x, w, rand(3), *plain)
+    refuse("aten.convolution.default", x, w, None, [0], [0], [1], False, [0], 1)
+    refuse("aten.convolution_backward.default", rand(2, 4, 4), x, w, [4], *plain, [True] * 3)
+
+
 def has_gaps(t):
     return t.numel() > 1 and not t.is_contiguous()
 
@@ -1212,7 +1295,7 @@ def write():
     for family in (pointwise, movement, views, reductions, normalising, products, indexing, buckets, attention,
                    activations, statistics, rearranging, more_activations, gates, losses,
                    biased_attention, number_forms, copies_and_views, more_reductions, more_indexing, edge_sizes,
-                   vary):
+                   written_in_place, more_functions, convolutions, vary):
         family()
     kernel_edge_cases.add(sys.modules[__name__])
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"

@@ -5,6 +5,7 @@
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "ops/bind.h"
+#include "ops/named_arg.h"
 
 namespace epweave {
 
@@ -72,6 +73,8 @@ Count CostModel::operand_bytes(const Node& node) {
 
 Count CostModel::flops_of(const Node& node) {
   if (node.op->family == OpFamily::kGatherMatmul) return gather_matmul_flops(node);
+  if (node.op->family == OpFamily::kConvolution || node.op->family == OpFamily::kConvolutionBackward)
+    return convolution_flops(node);
   if (node.op->cost == CostClass::kMatmul) return matmul_flops(node);
   if (node.op->cost == CostClass::kAttention) return attention_flops(node);
   return 0;
@@ -105,6 +108,27 @@ Count CostModel::matmul_flops(const Node& node) {
   if (!is_cut) return flops;
   const Count groups = extents_.number(left->sizes[0]);
   return flops && groups && *groups > 0 ? Count(*flops / *groups) : std::nullopt;
+}
+
+// Each window meets every element of the weight; of a transposed one, each element of the input
+// does.
+Count CostModel::convolution_flops(const Node& node) {
+  const bool is_backward = node.op->family == OpFamily::kConvolutionBackward;
+  const bool is_transposed = named_arg(context_, node, "transposed") == Arg::boolean(true);
+  const TensorType* weight = operand(node, "weight");
+  const TensorType* made = is_transposed ? operand(node, "input")
+                           : is_backward ? operand(node, "grad_output")
+                                         : tensor_of(context_, node.type);
+  if (weight == nullptr || made == nullptr || made->rank() < 3) return std::nullopt;
+  Count windows = extents_.number(made->sizes[0]);
+  for (std::size_t d = 2; d < made->rank(); ++d) windows = times(windows, extents_.number(made->sizes[d]));
+  const Count flops = times(times(2, windows), extents_.elements(*weight));
+  if (!is_backward) return flops;
+  const Arg mask = named_arg(context_, node, "output_mask");
+  std::int64_t products = 0;  // of the bias there is none
+  if (mask.is_list())
+    for (const Arg wanted : context_.args.children(mask).first(2)) products += wanted == Arg::boolean(true);
+  return times(flops, products);
 }
 
 // Each element of a product is a sum over the rows of its right factor.

@@ -54,6 +54,26 @@ TEST_CASE("grouped products count each row once") {
                 "  %c = aten._grouped_mm.default(%a, %b, %o) : bf16[4, 16]\n") == "1024 588 0");
 }
 
+TEST_CASE("convolutions: each window meets the whole weight; two such products backward") {
+  const std::string operands = "  %x = placeholder : f32[u, 6, 10]\n  %w = placeholder : f32[4, 3, 5]\n",
+                    made = "[1], [0], [1], False, [0], 2";
+  // 4 rows of 6 windows, 60 weights.
+  CHECK(cost_of(operands + "  %y = aten.convolution.default(%x, %w, None, " + made + ") : f32[u, 4, 6]\n") ==
+        "2880 1584 0");
+  const std::string gradient = operands +
+                               "  %g = placeholder : f32[u, 4, 6]\n  %y = "
+                               "aten.convolution_backward.default(%g, %x, %w, [4], " +
+                               made;
+  CHECK(cost_of(gradient + ", [True, True, True]) : (f32[u, 6, 10], f32[4, 3, 5], f32[4])\n") ==
+        "5760 2800 0");
+  CHECK(cost_of(gradient + ", [False, True, False]) : (None, f32[4, 3, 5], None)\n") == "2880 1824 0");
+  // Transposed: each of 4 rows of 10 elements meets 6 * 2 * 5 weights.
+  CHECK(cost_of(
+            "  %x = placeholder : f32[u, 6, 10]\n  %w = placeholder : f32[6, 2, 5]\n"
+            "  %y = aten.convolution.default(%x, %w, None, [2], [0], [1], True, [0], 1) : f32[u, 2, 23]\n") ==
+        "4800 1936 0");
+}
+
 TEST_CASE("attention: scores of queries and keys, and their sums of values; 2.5 times that backward") {
   const std::string qkv =
       "  %q = placeholder : bf16[2, 3, 8, 6]\n  %k = placeholder : bf16[2, 3, 16, 6]\n"

@@ -819,6 +819,67 @@ void grouped_matmul(B& b) {
   if (const auto ends = b.tensor("offs")) b.operand(*ends) = b.fresh(b.sizes(*ends), FactorUse::kWhole);
 }
 
+// ---- convolutions: [batch, channels, extents..]
+
+// The factors of a weight; which of its dimensions have those of the windowed value's channels, and
+// of what the windows make. Groups of channels have their own matrices: none can be left out.
+struct WeightDims {
+  Dims dims;
+  std::size_t windowed, made;
+  bool is_cut;
+};
+WeightDims weight_dims(B& b) {
+  const bool is_transposed = b.number("transposed", 0) != 0;
+  return {b.fresh(b.sizes(b.tensor("weight").value_or(0)), FactorUse::kWhole), is_transposed ? 0U : 1U,
+          is_transposed ? 1U : 0U, b.number("groups", 0) == 1};
+}
+
+void convolution(B& b) {
+  const std::size_t weight = b.tensor("weight").value_or(0);
+  Dims in = b.fresh(b.sizes(0), FactorUse::kWhole), out = b.fresh(b.result_sizes(0), FactorUse::kWhole);
+  const WeightDims w = weight_dims(b);
+  const auto bias = b.tensor("bias");
+  b.mark(in[0], FactorUse::kPassed);
+  out[0] = in[0];
+  if (w.is_cut) {
+    b.mark(w.dims[w.windowed], bias ? FactorUse::kReduced : FactorUse::kSummed);
+    in[1] = w.dims[w.windowed];
+    b.mark(w.dims[w.made], FactorUse::kPassed);
+    out[1] = w.dims[w.made];
+  }
+  b.operand(0) = in;
+  b.operand(weight) = w.dims;
+  b.result(0) = out;
+  if (bias) b.operand(*bias) = {out[1]};
+}
+
+// Gradients of weight and bias are sums over the batch.
+void convolution_backward(B& b) {
+  const std::size_t input = b.tensor("input").value_or(0), weight = b.tensor("weight").value_or(0);
+  const auto wanted = b.numbers("output_mask");
+  const bool wants_input = wanted.size() == 3 && wanted[0] == 1,
+             wants_weight = wanted.size() == 3 && wanted[1] == 1,
+             wants_bias = wanted.size() == 3 && wanted[2] == 1;
+  if (wants_input + wants_weight + wants_bias != static_cast<int>(b.result_count())) return index_all(b);
+  Dims in = b.fresh(b.sizes(input), FactorUse::kWhole), grad = b.fresh(b.sizes(0), FactorUse::kWhole);
+  const WeightDims w = weight_dims(b);
+  b.mark(in[0], FactorUse::kSummed);
+  grad[0] = in[0];
+  if (w.is_cut) {
+    b.mark(w.dims[w.made], FactorUse::kSummed);
+    grad[1] = w.dims[w.made];
+    b.mark(w.dims[w.windowed], wants_bias ? FactorUse::kWhole : FactorUse::kPassed);
+    in[1] = w.dims[w.windowed];
+  }
+  b.operand(0) = grad;
+  b.operand(input) = in;
+  b.operand(weight) = w.dims;
+  std::size_t next = 0;
+  if (wants_input) b.result(next++) = in;
+  if (wants_weight) b.result(next++) = w.dims;
+  if (wants_bias) b.result(next) = {grad[1]};
+}
+
 // ---- losses: `reduction` is 0 none, 1 mean, 2 sum
 
 FactorUse use_of_reduction(const B& b) {
@@ -1053,6 +1114,10 @@ FamilyMapping mapping_of(OpFamily family) {
       return {add_matmul};
     case OpFamily::kGroupedMatmul:
       return {grouped_matmul};
+    case OpFamily::kConvolution:
+      return {convolution};
+    case OpFamily::kConvolutionBackward:
+      return {convolution_backward};
     case OpFamily::kLoss:
       return {loss};
     case OpFamily::kLossBackward:
@@ -1188,13 +1253,15 @@ class NodeMapper {
       if (is_tensors)
         add_tensor(item, place);
       else
-        call.numbers.push_back(item.is_int() ? item.as_int() : number_of(item));
+        call.numbers.push_back(number_of(item));
       ++place;
     }
     argument.end = static_cast<std::uint32_t>(is_tensors ? call.tensors.size() : call.numbers.size());
     return argument;
   }
   std::int64_t number_of(Arg item) {
+    if (item.is_int()) return item.as_int();
+    if (item.is(ArgKind::kBool)) return item.as_bool() ? 1 : 0;
     if (!item.is_node()) return -1;
     const TypeId type = body_.nodes[item.as_node()].type;
     if (!type || context_.types[type].kind != TypeKind::kScalar || !context_.types[type].expr) return -1;

@@ -230,6 +230,10 @@ std::string_view name_of(OpFamily family) {
       return "add-matmul";
     case OpFamily::kGroupedMatmul:
       return "grouped-matmul";
+    case OpFamily::kConvolution:
+      return "convolution";
+    case OpFamily::kConvolutionBackward:
+      return "convolution-backward";
     case OpFamily::kAttention:
       return "attention";
     case OpFamily::kFlexAttention:

@@ -102,6 +102,8 @@ enum class OpFamily : std::uint8_t {
   kMatmul,
   kAddMatmul,      // a product added to the first operand
   kGroupedMatmul,  // groups of rows by a matrix each, or of columns by rows
+  kConvolution,    // windows by a matrix
+  kConvolutionBackward,
   kAttention,
   kFlexAttention,
   kLoss,  // the elements' losses, or all of them added or averaged

@@ -37,10 +37,17 @@ TypeId bucket_reduce_scatter(TypeRuleCall& call);
 TypeId offload(TypeRuleCall& call);
 TypeId reload(TypeRuleCall& call);
 
+// type_rules_convolution.cc
+TypeId convolution(TypeRuleCall& call);
+TypeId convolution_backward(TypeRuleCall& call);
+
 // type_rules_factory.cc
 TypeId factory(TypeRuleCall& call);
 TypeId full(TypeRuleCall& call);
 TypeId empty_strided(TypeRuleCall& call);
+TypeId empty_permuted(TypeRuleCall& call);
+TypeId sized_floats(TypeRuleCall& call);
+TypeId multinomial(TypeRuleCall& call);
 TypeId scalar_tensor(TypeRuleCall& call);
 TypeId arange(TypeRuleCall& call);
 TypeId arange_start(TypeRuleCall& call);
@@ -140,6 +147,7 @@ TypeId vector_norm(TypeRuleCall& call);
 TypeId scan(TypeRuleCall& call);
 TypeId scan_extreme(TypeRuleCall& call);
 TypeId softmax(TypeRuleCall& call);
+TypeId safe_softmax(TypeRuleCall& call);
 TypeId softmax_backward(TypeRuleCall& call);
 TypeId topk(TypeRuleCall& call);
 TypeId sort(TypeRuleCall& call);

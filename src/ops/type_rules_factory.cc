@@ -1,4 +1,6 @@
 // Ops that make tensors from sizes.
+#include <algorithm>
+
 #include "ir/types/promotion.h"
 #include "ops/rules.h"
 
@@ -96,6 +98,22 @@ TypeId empty_strided(TypeRuleCall& call) {
                      std::move(strides), factory_device(call));
 }
 
+// empty_permuted(size, physical_layout, ...): the dimensions' order in memory, outermost first.
+TypeId empty_permuted(TypeRuleCall& call) {
+  const Dims sizes = call.extents(0);
+  const std::vector<std::int64_t> layout = call.integers(1);
+  std::vector<std::size_t> fill;  // innermost first
+  for (std::size_t i = layout.size(); i-- > 0;) {
+    const auto dim = static_cast<std::size_t>(layout[i]);
+    if (dim >= sizes.size() || std::find(fill.begin(), fill.end(), dim) != fill.end())
+      call.mismatch("the layout is no order of {} dimensions", sizes.size());
+    fill.push_back(dim);
+  }
+  if (fill.size() != sizes.size()) call.mismatch("the layout is no order of {} dimensions", sizes.size());
+  return call.result(call.dtype_or(param_of(call, "dtype"), kDefaultFloat), sizes,
+                     filled_strides(call.facts, sizes, fill), factory_device(call));
+}
+
 TypeId scalar_tensor(TypeRuleCall& call) {
   return made(call, {}, kDefaultFloat);
 }
@@ -116,6 +134,19 @@ TypeId randint(TypeRuleCall& call) {
 }
 TypeId randperm(TypeRuleCall& call) {
   return made(call, {call.extent(0)}, DType::kInt64);
+}
+
+// normal(mean, std, size, ...): two numbers.
+TypeId sized_floats(TypeRuleCall& call) {
+  return made(call, call.extents(param_of(call, "size")), kDefaultFloat);
+}
+// multinomial(self, num_samples, ...): of each row of weights as many places.
+TypeId multinomial(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  if (self.rank() == 0 || self.rank() > 2) call.mismatch("{} dimensions, 1 or 2 are wanted", self.rank());
+  Dims sizes = self.sizes;
+  sizes.back() = call.extent(1);
+  return call.contiguous(DType::kInt64, std::move(sizes), self.device);
 }
 
 TypeId eye(TypeRuleCall& call) {

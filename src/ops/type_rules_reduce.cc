@@ -162,6 +162,13 @@ TypeId softmax(TypeRuleCall& call) {
   return call.contiguous(DType::kFloat32, self.sizes, self.device);
 }
 
+// _safe_softmax(self, dim, dtype).
+TypeId safe_softmax(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  call.dim_or_scalar(1, self.rank());
+  return call.contiguous(call.dtype_or(2, self.dtype), self.sizes, self.device);
+}
+
 // _softmax_backward_data, _log_softmax_backward_data (grad_output, output, dim, input_dtype).
 TypeId softmax_backward(TypeRuleCall& call) {
   const TensorType &grad = call.tensor(std::size_t{0}), &output = call.tensor(std::size_t{1});

@@ -172,6 +172,62 @@ TEST_CASE("what log_sigmoid saves for its derivative is empty but on the CPU") {
   CHECK(c.type("aten.log_sigmoid_forward.default", {cpu}) == "(f32[4, 3]{1, 4}@cpu, f32[4, 3]{3, 1}@cpu)");
 }
 
+TEST_CASE("softmax that masks whole rows, and random numbers of a tensor's sizes, are laid out as in torch") {
+  Calls c;
+  const Arg turned = n(c.tensor("bf16", {"4", "3"}, {"1", "4"}));
+  CHECK(c.type("aten._safe_softmax.default", {turned, i(-1)}) == "bf16[4, 3]{3, 1}@cuda:0");
+  for (const char* target :
+       {"aten.exponential.default", "aten.uniform.default", "aten.normal_functional.default"})
+    CHECK(c.type(target, {turned}) == "bf16[4, 3]{1, 4}@cuda:0");
+  CHECK(c.type("aten.exponential_.default", {turned}) == "bf16[4, 3]{1, 4}@cuda:0");
+  CHECK(c.type("aten.bernoulli.default", {turned}) == "bf16[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.bernoulli.p", {turned, Arg::real(0.5)}) == "bf16[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.normal.Tensor_float", {turned}) == "bf16[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.multinomial.default", {turned, i(2)}) == "i64[4, 2]{2, 1}@cuda:0");
+  CHECK(c.type("aten.empty_permuted.default", {c.list({i(2), i(3), i(4)}), c.list({i(2), i(0), i(1)})}) ==
+        "f32[2, 3, 4]{3, 1, 6}@cpu");
+  CHECK(c.type("aten.empty_permuted.default", {c.list({i(2), i(3)}), c.list({i(0), i(0)})}) ==
+        "empty_permuted: the layout is no order of 2 dimensions");
+}
+
+TEST_CASE("polar makes complex numbers of two real ones") {
+  Calls c;
+  const Arg size = n(c.tensor("f32", {"4", "1"}, {"1", "1"})),
+            angle = n(c.tensor("f32", {"4", "3"}, {"3", "1"}));
+  CHECK(c.type("aten.polar.default", {size, angle}) == "c64[4, 3]{3, 1}@cuda:0");
+}
+
+TEST_CASE("convolutions count windows, and lay channels innermost where an operand does") {
+  Calls c;
+  const Arg none = Arg::none(), no = Arg::boolean(false), yes = Arg::boolean(true);
+  const Arg x = n(c.tensor("f32", {"u0", "6", "9"}, {"54", "9", "1"})),
+            w = n(c.tensor("f32", {"4", "3", "5"}, {"15", "5", "1"})),
+            bias = n(c.tensor("f32", {"4"}, {"1"}));
+  const auto made = [&](Arg input, Arg weight, Arg stride, Arg padding) {
+    return c.type("aten.convolution.default",
+                  {input, weight, bias, stride, padding, c.list({i(1)}), no, c.list({i(0)}), i(2)});
+  };
+  CHECK(made(x, w, c.list({i(2)}), c.list({i(1)})) == "f32[u0, 4, 4]{16, 4, 1}@cuda:0");
+  CHECK(c.type("aten.convolution.default", {x, w, none, c.list({i(1)}), c.list({i(0)}), c.list({i(1)}), no,
+                                            c.list({i(0)}), i(1)}) == "convolution: channels 6 and 3 differ");
+  const Arg image = n(c.tensor("f32", {"2", "6", "8", "8"}, {"384", "1", "48", "6"})),
+            patch = n(c.tensor("f32", {"4", "3", "4", "4"}, {"48", "16", "4", "1"}));
+  CHECK(made(image, patch, c.list({i(4), i(4)}), c.list({i(0), i(0)})) ==
+        "f32[2, 4, 2, 2]{16, 1, 8, 4}@cuda:0");
+  const Arg up = n(c.tensor("f32", {"6", "2", "5"}, {"10", "5", "1"}));
+  CHECK(c.type("aten.convolution.default", {x, up, none, c.list({i(2)}), c.list({i(1)}), c.list({i(1)}), yes,
+                                            c.list({i(1)}), i(1)}) == "f32[u0, 2, 20]{40, 20, 1}@cuda:0");
+  const Arg grad = n(c.tensor("f32", {"u0", "4", "4"}, {"16", "4", "1"}));
+  const auto gradients = [&](Arg mask) {
+    return c.type("aten.convolution_backward.default",
+                  {grad, x, w, c.list({i(4)}), c.list({i(2)}), c.list({i(1)}), c.list({i(1)}), no,
+                   c.list({i(0)}), i(2), mask});
+  };
+  CHECK(gradients(c.list({yes, yes, yes})) ==
+        "(f32[u0, 6, 9]{54, 9, 1}@cuda:0, f32[4, 3, 5]{15, 5, 1}@cuda:0, f32[4]{1}@cuda:0)");
+  CHECK(gradients(c.list({no, yes, no})) == "(None, f32[4, 3, 5]{15, 5, 1}@cuda:0, None)");
+}
+
 TEST_CASE("keys and values have the query's batch, or one row for all of it") {
   Calls c;
   const Arg q = n(c.tensor("f32", {"2", "4", "7", "8"}, {"224", "56", "8", "1"})),

@@ -268,6 +268,7 @@ bool PartFacts::adds_rows(const Node& node) const {
     case OpFamily::kGroupedMatmul:
     case OpFamily::kCount:
     case OpFamily::kNormaliseLastBackward:
+    case OpFamily::kConvolutionBackward:
     case OpFamily::kIndexAdd:
     case OpFamily::kScatterAdd:
     case OpFamily::kRowScatter:

@@ -63,6 +63,7 @@ RowOrder row_order(OpFamily family) {
     case OpFamily::kMatmul:
     case OpFamily::kAddMatmul:
     case OpFamily::kGroupedMatmul:
+    case OpFamily::kConvolutionBackward:
     case OpFamily::kLoss:
     case OpFamily::kLossBackward:
     case OpFamily::kClassLoss:
@@ -72,6 +73,7 @@ RowOrder row_order(OpFamily family) {
     case OpFamily::kRandom:
       return RowOrder::kPaired;
     case OpFamily::kNormaliseLast:
+    case OpFamily::kConvolution:
     case OpFamily::kSum:
     case OpFamily::kReduce:
     case OpFamily::kTruth:

@@ -93,6 +93,8 @@ CountOp find_count_op(const OpInfo& op) {
     case OpFamily::kAddMatmul:
     case OpFamily::kGroupedMatmul:
     case OpFamily::kAttention:
+    case OpFamily::kConvolution:
+    case OpFamily::kConvolutionBackward:
     case OpFamily::kFlexAttention:
     case OpFamily::kLoss:
     case OpFamily::kLossBackward:

@@ -122,6 +122,8 @@ NumberOp find_number_op(const OpInfo& op) {
     case OpFamily::kAddMatmul:
     case OpFamily::kGroupedMatmul:
     case OpFamily::kAttention:
+    case OpFamily::kConvolution:
+    case OpFamily::kConvolutionBackward:
     case OpFamily::kFlexAttention:
     case OpFamily::kLoss:
     case OpFamily::kLossBackward:

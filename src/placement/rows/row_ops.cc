@@ -80,6 +80,8 @@ RowOp find_row_op(const OpInfo& op) {
     case OpFamily::kTopK:
     case OpFamily::kAddMatmul:
     case OpFamily::kAttention:
+    case OpFamily::kConvolution:
+    case OpFamily::kConvolutionBackward:
     case OpFamily::kFlexAttention:
     case OpFamily::kLoss:
     case OpFamily::kLossBackward:

@@ -538,6 +538,8 @@ bool is_covered(const OpInfo& op) {
     case OpFamily::kTopK:
     case OpFamily::kSort:
     case OpFamily::kAddMatmul:
+    case OpFamily::kConvolution:
+    case OpFamily::kConvolutionBackward:
     case OpFamily::kFlexAttention:
     case OpFamily::kLoss:
     case OpFamily::kLossBackward:

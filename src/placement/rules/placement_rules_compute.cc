@@ -163,6 +163,25 @@ Placement norm_backward(PlacementCall& call) {
   return Placement::tuple(std::move(elements));
 }
 
+// Of operands (input, weight): each row of the batch by itself, or products of a sum.
+Placement convolution(PlacementCall& call) {
+  const Placement input = call.of(call.named("input")), weight = call.of(call.named("weight"));
+  if (input.is_whole() && weight.is_whole()) return input;
+  if ((input.is_partial() && weight.is_whole()) || (input.is_whole() && weight.is_partial()))
+    return Placement::partial();
+  if (!input.is_rows() || !weight.is_whole()) refuse_pair(call, input, weight);
+  if (input.dim != 0) call.refuse("chunk.along-divided", "its windows reach over the divided dimension");
+  return input;
+}
+
+// The gradient of the input by rows, sums for weight and bias.
+Placement convolution_backward(PlacementCall& call) {
+  for (const std::string_view param : {"grad_output", "input"})
+    if (const Placement p = call.of(call.named(param)); p.is_rows() && p.dim != 0)
+      call.refuse("chunk.along-divided", "its windows reach over the divided dimension");
+  return norm_backward(call);
+}
+
 Placement embedding(PlacementCall& call) {
   const Placement weight = call.of(call.arg(0)), indices = call.of(call.arg(1));
   if (!weight.is_whole()) refuse_pair(call, weight, indices);
@@ -267,6 +286,8 @@ constexpr PlacementRow kComputeRows[] = {
     {OpFamily::kMatmul, matmul},
     {OpFamily::kAddMatmul, add_matmul},
     {OpFamily::kGroupedMatmul, grouped_mm},
+    {OpFamily::kConvolution, convolution},
+    {OpFamily::kConvolutionBackward, convolution_backward},
     {OpFamily::kNormalise, normalise},
     {OpFamily::kHalve, halve},
     {OpFamily::kHalveBackward, halve},

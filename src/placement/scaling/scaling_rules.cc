@@ -402,6 +402,11 @@ void factory(ScalingCall& call) {
 void sized_by_name(ScalingCall& call) {
   if (const auto size = call.find_param("size")) call.literals(*size, call.out());
 }
+// A row of draws for each row of weights.
+void drawn_of_rows(ScalingCall& call) {
+  const Span in = call.in(std::size_t{0}), out = call.out();
+  if (in.size() == 2 && out.size() == 2) call.unite(out[0], in[0]);
+}
 void new_factory(ScalingCall& call) {
   call.literals(1, call.out());
 }
@@ -643,6 +648,34 @@ void like_second(ScalingCall& call) {
   call.align(call.out(), call.in(1));
 }
 
+// ---- convolutions: [batch, channels, extents..]
+
+// An extent that a step of 1 and as much padding as the windows reach leave as it is.
+void keep_extents(ScalingCall& call, Span in, Span made) {
+  const auto stride = call.find_param("stride");
+  const auto steps = stride ? call.items(call.arg(*stride)) : std::vector<Arg>();
+  for (std::size_t i = 2; i < in.size() && i < made.size(); ++i) {
+    const std::size_t at = std::min(i - 2, steps.empty() ? 0 : steps.size() - 1);
+    const bool is_each = at < steps.size() && steps[at].is_int() && steps[at].as_int() == 1;
+    if (is_each && in[i] && made[i] && call.solver.number(in[i]) == call.solver.number(made[i]))
+      call.unite(in[i], made[i]);
+  }
+}
+void convolution(ScalingCall& call) {
+  const Span in = call.in(std::size_t{0}), out = call.out();
+  if (in.empty() || out.size() != in.size()) return;
+  call.unite(out[0], in[0]);
+  keep_extents(call, in, out);
+}
+void convolution_backward(ScalingCall& call) {
+  const Span grad = call.in(std::size_t{0}), in = call.in(1);
+  if (grad.empty() || in.size() != grad.size()) return;
+  call.unite(grad[0], in[0]);
+  keep_extents(call, in, grad);
+  for (std::size_t p = 1; p <= 2; ++p)
+    if (call.out(p - 1).size() == call.in(p).size()) call.align(call.out(p - 1), call.in(p));
+}
+
 // ---- attention: [batch, heads, length, head dimension]
 
 void attend(ScalingCall& call, Span q, Span k, Span v) {
@@ -830,6 +863,7 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::scan, like_self},
     {rules::scan_extreme, like_self},
     {rules::softmax, like_self},
+    {rules::safe_softmax, like_self},
     {rules::sort, like_self},
     {rules::argsort, like_self},
     {rules::bucketize, like_self},
@@ -873,7 +907,10 @@ constexpr ScalingRow kScalingRows[] = {
      [](ScalingCall& call) { call.align(call.out(), without(call.in(std::size_t{0}), call.out().size())); }},
     {rules::factory, factory},
     {rules::full, factory},
+    {rules::empty_permuted, factory},
     {rules::randint, sized_by_name},
+    {rules::sized_floats, sized_by_name},
+    {rules::multinomial, drawn_of_rows},
     {rules::new_factory, new_factory},
     {rules::arange, counted_by_first},
     {rules::randperm, counted_by_first},
@@ -908,6 +945,8 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::mv, mv},
     {rules::dot, dot},
     {rules::grouped_mm, grouped_mm},
+    {rules::convolution, convolution},
+    {rules::convolution_backward, convolution_backward},
     {rules::scaled_grouped_mm, grouped_mm},
     {rules::index, index},
     {rules::index_put, index_put},

@@ -9,6 +9,7 @@
 #include "replay/kernels/device/product.h"
 #include "replay/kernels/host/elements.h"
 #include "replay/kernels/ops/matrix_calls.h"
+#include "replay/kernels/shared/convolution.h"
 
 namespace epweave::replay::device {
 
@@ -210,6 +211,13 @@ Value dot(KernelCall& call) {
   return cpu::dot_by(call, multiply_for(call));
 }
 
+Value convolution(KernelCall& call) {
+  return shared::convolution(call, multiply_for(call));
+}
+Value convolution_backward(KernelCall& call) {
+  return shared::convolution_backward(call, multiply_for(call));
+}
+
 // beta * self + alpha * (a b): the product is finished first.
 Value add_product(KernelCall& call, const Extents& sizes) {
   const Tensor &self = call.tensor(0), &a = call.tensor(1), &b = call.tensor(2);
@@ -347,6 +355,8 @@ constexpr KernelRow kRows[] = {
     {"aten.addmm.default", addmm},
     {"aten.baddbmm.default", baddbmm},
     {"aten.bmm.default", bmm},
+    {"aten.convolution.default", convolution},
+    {"aten.convolution_backward.default", convolution_backward},
     {"aten.dot.default", dot},
     {"aten.mm.default", mm},
     {"aten.mv.default", mv},

@@ -189,10 +189,10 @@ inline std::vector<ResultType> recorded_results(CaseReader& reader, const Json& 
 // Whether the results are new storage with the recorded strides. The ops named give rows in order,
 // as PyTorch does whatever their operands' strides are.
 inline bool makes_results(const Json& json) {
-  static const std::set<std::string> kRowMajor = {"aten._reshape_copy.default",    "aten.view_copy.default",
-                                                  "aten.reshape.default",          "aten.repeat.default",
-                                                  "aten.argsort.default",          "aten.argsort.stable",
-                                                  "aten.new_empty_strided.default"};
+  static const std::set<std::string> kRowMajor = {
+      "aten._reshape_copy.default",  "aten.view_copy.default",        "aten.reshape.default",
+      "aten.repeat.default",         "aten.argsort.default",          "aten.argsort.stable",
+      "aten.empty_permuted.default", "aten.new_empty_strided.default"};
   if (kRowMajor.contains(json.at("op").get<std::string>())) return false;
   for (const char* other : {"after", "strides", "out", "only"})
     if (json.contains(other)) return false;

@@ -9,7 +9,7 @@ namespace epweave::replay::cpu {
 namespace {
 
 // An op of the argument and of the numbers at `params`, in the dtype of the argument.
-template <class Op, std::size_t N>
+template <class Op, std::size_t N, class Where = Fresh>
 Value of_numbers(KernelCall& call, const std::array<std::size_t, N>& params, const Value& number = Value()) {
   const Tensor& self = call.tensor(0);
   std::array<Tensor, N> numbers;
@@ -18,7 +18,7 @@ Value of_numbers(KernelCall& call, const std::array<std::size_t, N>& params, con
     numbers[i] = operand(call, params[i], self.dtype);
     in[i + 1] = &numbers[i];
   }
-  const Tensor out = result_like(call, self.dtype, {&self});
+  const Tensor out = Where::target(call, self.dtype, {&self});
   map_op<Op, N + 1>(call, self.dtype, out, in, number);
   return out;
 }
@@ -76,11 +76,13 @@ Value log_sigmoid_backward(KernelCall& call) {
 Value softplus(KernelCall& call) {
   return of_numbers<Softplus, 2>(call, {1, 2});
 }
+template <class Where>
 Value hardtanh(KernelCall& call) {
-  return of_numbers<Clamp, 2>(call, {1, 2});
+  return of_numbers<Clamp, 2, Where>(call, {1, 2});
 }
+template <class Where>
 Value leaky_relu(KernelCall& call) {
-  return of_numbers<LeakyRelu, 0>(call, {}, call[1]);
+  return of_numbers<LeakyRelu, 0, Where>(call, {}, call[1]);
 }
 
 // elu(self, alpha, scale, input_scale).
@@ -178,6 +180,20 @@ Value make_complex(KernelCall& call) {
   return binary_as<MakeComplex, Fresh>(call, DType::kComplex64);
 }
 
+// abs (cos(angle) + i sin(angle)).
+Value polar(KernelCall& call) {
+  const Tensor magnitude = operand(call, 0, DType::kFloat32), angle = operand(call, 1, DType::kFloat32);
+  const Tensor out = result_like(call, DType::kComplex64, {&magnitude, &angle});
+  const Tensor real = call.make(DType::kFloat32, out.sizes),
+               imaginary = call.make(DType::kFloat32, out.sizes);
+  map_op<Cos, 1>(call, DType::kFloat32, real, {&angle});
+  map_op<Mul, 2>(call, DType::kFloat32, real, {&magnitude, &real});
+  map_op<Sin, 1>(call, DType::kFloat32, imaginary, {&angle});
+  map_op<Mul, 2>(call, DType::kFloat32, imaginary, {&magnitude, &imaginary});
+  map_op<MakeComplex, 2>(call, DType::kComplex64, out, {&real, &imaginary});
+  return out;
+}
+
 // (grad * mask) * scale.
 Value dropout_backward(KernelCall& call) {
   const Tensor &grad = call.tensor(0), &mask = call.tensor(1);
@@ -205,9 +221,11 @@ constexpr KernelRow kRows[] = {
     {"aten.hardswish.default", unary<Hardswish>},
     {"aten.hardswish_.default", unary<Hardswish, InPlace>},
     {"aten.hardswish_backward.default", of_two<HardswishBackward>},
-    {"aten.hardtanh.default", hardtanh},
+    {"aten.hardtanh.default", hardtanh<Fresh>},
+    {"aten.hardtanh_.default", hardtanh<InPlace>},
     {"aten.hardtanh_backward.default", backward_of_numbers<HardtanhBackward>},
-    {"aten.leaky_relu.default", leaky_relu},
+    {"aten.leaky_relu.default", leaky_relu<Fresh>},
+    {"aten.leaky_relu_.default", leaky_relu<InPlace>},
     {"aten.leaky_relu_backward.default", leaky_relu_backward},
     {"aten.log1p.default", unary_float<Log1p>},
     {"aten.log2.default", unary_float<Log2>},
@@ -219,6 +237,7 @@ constexpr KernelRow kRows[] = {
     {"aten.mish_backward.default", of_two<MishBackward>},
     {"aten.nan_to_num.default", nan_to_num},
     {"aten.native_dropout_backward.default", dropout_backward},
+    {"aten.polar.default", polar},
     {"aten.softplus.default", softplus},
     {"aten.softplus_backward.default", backward_of_numbers<SoftplusBackward>},
 };

@@ -1,6 +1,7 @@
 // Ops that make tensors from nothing: empty, zeros, full, arange.
 //
 // empty is left uninitialised: what is in it shows as poison where the executor poisons memory.
+#include <algorithm>
 #include <cmath>
 
 #include "replay/kernels/host/elements.h"
@@ -36,6 +37,21 @@ Value empty(KernelCall& call) {
 Value empty_strided(KernelCall& call) {
   return make_tensor(call.memory(), asked_dtype(call, 2, DType::kFloat32), call[0].integers(),
                      call[1].integers());
+}
+// Strides by the order of the dimensions in memory, which the second argument lists from the
+// outermost on.
+Value empty_permuted(KernelCall& call) {
+  const Extents sizes = call[0].integers(), layout = call[1].integers();
+  if (layout.size() != sizes.size()) throw KernelError("empty_permuted: a layout of other dimensions");
+  Extents strides(sizes.size(), 0);
+  std::int64_t stride = 1;
+  for (std::size_t i = layout.size(); i-- > 0;) {
+    const std::size_t dim = checked_dim(layout[i], sizes.size());
+    if (strides[dim] != 0) throw KernelError("empty_permuted: a layout names a dimension twice");
+    strides[dim] = stride;
+    stride *= std::max<std::int64_t>(sizes[dim], 1);
+  }
+  return make_tensor(call.memory(), asked_dtype(call, 2, DType::kFloat32), sizes, strides);
 }
 Value zeros(KernelCall& call) {
   return filled(call, asked_dtype(call, 1, DType::kFloat32), call[0].integers(), zero());
@@ -153,6 +169,7 @@ constexpr KernelRow kRows[] = {
     {"aten.arange.start_step", arange_step},
     {"aten.empty.memory_format", empty},
     {"aten.empty_like.default", empty_like},
+    {"aten.empty_permuted.default", empty_permuted},
     {"aten.empty_strided.default", empty_strided},
     {"aten.eye.default", eye},
     {"aten.eye.m", eye_m},

@@ -5,6 +5,7 @@
 #include "replay/kernels/host/operands.h"
 #include "replay/kernels/host/product.h"
 #include "replay/kernels/ops/matrix_calls.h"
+#include "replay/kernels/shared/convolution.h"
 
 namespace epweave::replay::cpu {
 namespace {
@@ -209,11 +210,20 @@ Value grouped_mm(KernelCall& call) {
   return out;
 }
 
+Value convolution(KernelCall& call) {
+  return shared::convolution(call, multiply_batches);
+}
+Value convolution_backward(KernelCall& call) {
+  return shared::convolution_backward(call, multiply_batches);
+}
+
 constexpr KernelRow kRows[] = {
     {"aten._grouped_mm.default", grouped_mm},
     {"aten.addmm.default", addmm},
     {"aten.baddbmm.default", baddbmm},
     {"aten.bmm.default", bmm},
+    {"aten.convolution.default", convolution},
+    {"aten.convolution_backward.default", convolution_backward},
     {"aten.dot.default", dot},
     {"aten.mm.default", mm},
     {"aten.mv.default", mv},

@@ -138,6 +138,22 @@ Value pow_number(KernelCall& call) {
   return out;
 }
 
+// x log(y), not rounded in between. A NaN of y stays; else it is 0 where x is.
+Value times_logarithm(KernelCall& call) {
+  const DType common = to_float(promoted_dtype(call, {0, 1}));
+  const Tensor x = operand(call, 0, common), y = operand(call, 1, common);
+  const Tensor out = result_like(call, common, {&x, &y});
+  const DType computed = compute_of(common) == Compute::kDouble ? DType::kFloat64 : DType::kFloat32;
+  const Tensor product = call.make(computed, out.sizes), test = call.make(DType::kBool, out.sizes),
+               zero = number_tensor(call, Value(0.0), computed);
+  map_op<LogOf, 1>(call, computed, product, {&y});
+  map_op<Mul, 2>(call, computed, product, {&x, &product});
+  map_op<Equal, 2>(call, computed, test, {&x, &zero});
+  select_elements(call, {&test, &zero, &product}, product);
+  map_op<IsNan, 1>(call, computed, test, {&y});
+  return select_elements(call, {&test, &y, &product}, out);
+}
+
 constexpr KernelRow kRows[] = {
     {"aten.__and__.Tensor", binary<BitAnd>},
     {"aten.__lshift__.Scalar", binary<ShiftLeft>},
@@ -145,6 +161,7 @@ constexpr KernelRow kRows[] = {
     {"aten.__rshift__.Scalar", binary<ShiftRight>},
     {"aten._conj.default", unary<Conjugate>},  // a copy: tensors here have no lazy conjugation
     {"aten.abs.default", unary<Abs>},
+    {"aten.abs_.default", unary<Abs, InPlace>},
     {"aten.add.Scalar", scaled<AddScaled, Fresh>},
     {"aten.add.Tensor", scaled<AddScaled, Fresh>},
     {"aten.add_.Scalar", scaled<AddScaled, InPlace>},
@@ -164,15 +181,20 @@ constexpr KernelRow kRows[] = {
     {"aten.bitwise_right_shift.Tensor", binary<ShiftRight>},
     {"aten.bitwise_xor.Tensor", binary<BitXor>},
     {"aten.ceil.default", unary<Ceil>},
+    {"aten.ceil_.default", unary<Ceil, InPlace>},
     {"aten.clamp.Tensor", clamp<Fresh>},
     {"aten.clamp.default", clamp<Fresh>},
     {"aten.clamp_.default", clamp<InPlace>},
     {"aten.clamp_max.Tensor", binary<Minimum>},
     {"aten.clamp_max.default", binary<Minimum>},
+    {"aten.clamp_max_.default", binary<Minimum, InPlace>},
     {"aten.clamp_min.Tensor", binary<Maximum>},
     {"aten.clamp_min.default", binary<Maximum>},
+    {"aten.clamp_min_.Tensor", binary<Maximum, InPlace>},
+    {"aten.clamp_min_.default", binary<Maximum, InPlace>},
     {"aten.conj_physical.default", unary<Conjugate>},
     {"aten.cos.default", unary_float<Cos>},
+    {"aten.cos_.default", unary_float<Cos, InPlace>},
     {"aten.div.Scalar", divide<>},
     {"aten.div.Scalar_mode", divide_with_mode},
     {"aten.div.Tensor", divide<>},
@@ -184,6 +206,7 @@ constexpr KernelRow kRows[] = {
     {"aten.exp.default", unary_float<Exp>},
     {"aten.exp_.default", unary_float<Exp, InPlace>},
     {"aten.floor.default", unary<Floor>},
+    {"aten.floor_.default", unary<Floor, InPlace>},
     {"aten.floor_divide.Scalar", binary<FloorDiv>},
     {"aten.floor_divide.default", binary<FloorDiv>},
     {"aten.fmod.Scalar", binary<Fmod>},
@@ -199,12 +222,15 @@ constexpr KernelRow kRows[] = {
     {"aten.lerp.Scalar", lerp<Fresh>},
     {"aten.lerp.Tensor", lerp<Fresh>},
     {"aten.lerp_.Scalar", lerp<InPlace>},
+    {"aten.lerp_.Tensor", lerp<InPlace>},
     {"aten.log.default", unary_float<LogOf>},
+    {"aten.log_.default", unary_float<LogOf, InPlace>},
     {"aten.logical_and.default", compare<LogicalAnd>},
     {"aten.logical_and_.default", compare<LogicalAnd, InPlace>},
     {"aten.logical_not.default", test_each<LogicalNot>},
     {"aten.logical_not_.default", logical_not_in_place},
     {"aten.logical_or.default", compare<LogicalOr>},
+    {"aten.logical_or_.default", compare<LogicalOr, InPlace>},
     {"aten.logical_xor.default", compare<LogicalXor>},
     {"aten.lt.Scalar", compare<Less>},
     {"aten.lt.Tensor", compare<Less>},
@@ -227,14 +253,18 @@ constexpr KernelRow kRows[] = {
     {"aten.pow.Tensor_Tensor", binary<PowerOf>},
     {"aten.pow_.Scalar", pow_number<InPlace>},
     {"aten.reciprocal.default", unary_float<Reciprocal>},
+    {"aten.reciprocal_.default", unary_float<Reciprocal, InPlace>},
     {"aten.relu.default", unary<Relu>},
     {"aten.relu_.default", unary<Relu, InPlace>},
     {"aten.remainder.Scalar", binary<Remainder>},
     {"aten.remainder.Tensor", binary<Remainder>},
     {"aten.round.default", unary<Round>},
+    {"aten.round_.default", unary<Round, InPlace>},
     {"aten.rsqrt.default", unary_float<Rsqrt>},
+    {"aten.rsqrt_.default", unary_float<Rsqrt, InPlace>},
     {"aten.rsub.Scalar", scaled<ReverseSub>},
     {"aten.rsub.Tensor", scaled<ReverseSub>},
+    {"aten.sgn.default", unary<SignOf>},
     {"aten.sigmoid.default", unary_float<Sigmoid>},
     {"aten.sigmoid_.default", unary_float<Sigmoid, InPlace>},
     {"aten.sigmoid_backward.default", backward_of<SigmoidBackward>},
@@ -243,6 +273,7 @@ constexpr KernelRow kRows[] = {
     {"aten.silu_.default", unary_float<Silu, InPlace>},
     {"aten.silu_backward.default", backward_of<SiluBackward>},
     {"aten.sin.default", unary_float<Sin>},
+    {"aten.sin_.default", unary_float<Sin, InPlace>},
     {"aten.sqrt.default", unary_float<Sqrt>},
     {"aten.sqrt_.default", unary_float<Sqrt, InPlace>},
     {"aten.square.default", unary<Square>},
@@ -251,6 +282,7 @@ constexpr KernelRow kRows[] = {
     {"aten.sub_.Scalar", scaled<SubScaled, InPlace>},
     {"aten.sub_.Tensor", scaled<SubScaled, InPlace>},
     {"aten.tanh.default", unary_float<Tanh>},
+    {"aten.tanh_.default", unary_float<Tanh, InPlace>},
     {"aten.tanh_backward.default", backward_of<TanhBackward>},
     {"aten.threshold_backward.default", backward_of<ThresholdBackward>},
     {"aten.trunc.default", unary<Trunc>},
@@ -258,6 +290,7 @@ constexpr KernelRow kRows[] = {
     {"aten.where.ScalarOther", where},
     {"aten.where.ScalarSelf", where},
     {"aten.where.self", where},
+    {"aten.xlogy.Tensor", times_logarithm},
 };
 
 }  // namespace

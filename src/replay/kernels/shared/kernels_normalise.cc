@@ -57,6 +57,23 @@ Value log_softmax(KernelCall& call) {
       });
 }
 
+// Zeros, where a row is all -inf.
+Value safe_softmax(KernelCall& call) {
+  const DType dtype = call[2].is<DType>() ? call[2].as<DType>() : call.tensor(0).dtype;
+  Scratch scratch(call);
+  const Tensor self = call.tensor(0).dtype == dtype ? call.tensor(0) : scratch.dense(call.tensor(0), dtype);
+  const std::size_t dim = cpu::checked_dim(call.integer(1), self.rank());
+  const Tensor out = call.make_result(0, dtype, self.sizes);
+  const Rows in = scratch.rows_along(self, dim), rows = scratch.rows_for_along(out, dim);
+  scratch.for_each_block(in, {&rows}, [&](const Block& block) {
+    const Tensor x = block.load(in, floating_dtype(dtype));
+    const Tensor maximum = scratch.maximum_of_rows(x, NanRule::kWins);
+    const Tensor e = scratch.map<ShiftedExp>(x, maximum);
+    block.map_into<DivideRow>(rows, e, scratch.sum_rows(e), maximum);
+  });
+  return out;
+}
+
 // Of a derivative: an operand that has the sizes of another.
 void require_sizes(const Tensor& tensor, const Tensor& like, const char* what) {
   if (tensor.sizes != like.sizes) throw KernelError(what);
@@ -406,6 +423,7 @@ constexpr KernelRow kRows[] = {
     {"aten._fused_rms_norm_backward.default", rms_norm_backward},
     {"aten._log_softmax.default", log_softmax},
     {"aten._log_softmax_backward_data.default", log_softmax_backward},
+    {"aten._safe_softmax.default", safe_softmax},
     {"aten._softmax.default", softmax},
     {"aten._softmax_backward_data.default", softmax_backward},
     {"aten.native_layer_norm.default", layer_norm},

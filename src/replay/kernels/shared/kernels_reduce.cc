@@ -121,6 +121,7 @@ constexpr KernelRow kRows[] = {
     {"aten.max.dim", extreme_and_position<RowOp::kLargest>},
     {"aten.mean.default", mean},
     {"aten.mean.dim", mean_dims},
+    {"aten.min.default", extreme<RowOp::kSmallest, all_of>},
     {"aten.min.dim", extreme_and_position<RowOp::kSmallest>},
     {"aten.sum.default", sum},
     {"aten.sum.dim_IntList", sum_dims},
