@@ -853,6 +853,13 @@ void convolution(B& b) {
   if (bias) b.operand(*bias) = {out[1]};
 }
 
+// Which gradient is which is not known.
+void mix_all(B& b) {
+  for (std::size_t i = 0; i < b.operand_count(); ++i) b.operand(i) = b.fresh(b.sizes(i), FactorUse::kWhole);
+  for (std::size_t r = 0; r < b.result_count(); ++r)
+    b.result(r) = b.fresh(b.result_sizes(r), FactorUse::kWhole);
+}
+
 // Gradients of weight and bias are sums over the batch.
 void convolution_backward(B& b) {
   const std::size_t input = b.tensor("input").value_or(0), weight = b.tensor("weight").value_or(0);
@@ -860,7 +867,7 @@ void convolution_backward(B& b) {
   const bool wants_input = wanted.size() == 3 && wanted[0] == 1,
              wants_weight = wanted.size() == 3 && wanted[1] == 1,
              wants_bias = wanted.size() == 3 && wanted[2] == 1;
-  if (wants_input + wants_weight + wants_bias != static_cast<int>(b.result_count())) return index_all(b);
+  if (wants_input + wants_weight + wants_bias != static_cast<int>(b.result_count())) return mix_all(b);
   Dims in = b.fresh(b.sizes(input), FactorUse::kWhole), grad = b.fresh(b.sizes(0), FactorUse::kWhole);
   const WeightDims w = weight_dims(b);
   b.mark(in[0], FactorUse::kSummed);
