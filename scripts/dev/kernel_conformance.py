@@ -1160,6 +1160,26 @@ def more_functions():
     case("aten.empty_permuted.default", [3, 2], [1, 0], dtype=torch.bfloat16, has_values=False)
 
 
+def scattered_by_mask():
+    op, back = "aten.masked_scatter.default", "aten.masked_scatter_backward.default"
+    x, mask = rand(3, 5), rand(3, 5, dtype=torch.bool)
+    for dtype in (*FLOATS, torch.int64):
+        case(op, rand(3, 5, dtype=dtype), mask, rand(4, 4, dtype=dtype))
+    case(op, rand(3), mask[:, :3].clone(), rand(9))
+    case(op, x.t(), mask.t(), strided(rand(2, 8)))
+    case(op, x, torch.zeros(3, 5, dtype=torch.bool), rand(0))
+    case(op, rand(0, 3), rand(0, 3, dtype=torch.bool), rand(2))
+    case(op, rand(2, 3, 4), rand(2, 3, 1, dtype=torch.bool), rand(24))
+    refuse(op, x, torch.ones(3, 5, dtype=torch.bool), rand(14))
+    refuse(op, x, mask, rand(15, dtype=torch.float64))
+    for sizes in ([15], [4, 5]):
+        case(back, x, mask, sizes)
+    case(back, strided(x), strided(mask), [3, 5])
+    case(back, x, rand(5, dtype=torch.bool), [20])
+    case(back, rand(0, 5), rand(0, 5, dtype=torch.bool), [3])
+    case(back, rand(1), torch.tensor([True]), [1])
+
+
 def convolutions():
     # input, weight, (stride, padding, dilation, transposed, output_padding, groups)
     plain, wide = ([1], [0], [1], False, [0], 1), ([2], [1], [2], False, [0], 1)
@@ -1295,7 +1315,7 @@ def write():
     for family in (pointwise, movement, views, reductions, normalising, products, indexing, buckets, attention,
                    activations, statistics, rearranging, more_activations, gates, losses,
                    biased_attention, number_forms, copies_and_views, more_reductions, more_indexing, edge_sizes,
-                   written_in_place, more_functions, convolutions, vary):
+                   written_in_place, more_functions, convolutions, scattered_by_mask, vary):
         family()
     kernel_edge_cases.add(sys.modules[__name__])
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"

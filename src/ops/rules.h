@@ -78,6 +78,7 @@ TypeId repeat_interleave(TypeRuleCall& call);
 TypeId cat(TypeRuleCall& call);
 TypeId stack(TypeRuleCall& call);
 TypeId pad(TypeRuleCall& call);
+TypeId masked_scatter_backward(TypeRuleCall& call);
 TypeId zeros_of_input(TypeRuleCall& call);
 TypeId copy_of_self(TypeRuleCall& call);
 TypeId scatter_view(TypeRuleCall& call);

@@ -338,6 +338,12 @@ TypeId scatter_view(TypeRuleCall& call) {
       return call.fresh_like(self);
   return call.same(self);
 }
+// masked_scatter_backward(grad_output, mask, sizes).
+TypeId masked_scatter_backward(TypeRuleCall& call) {
+  const TensorType &grad = call.tensor(std::size_t{0}), &mask = call.tensor(1);
+  if (mask.dtype != DType::kBool) call.mismatch("the mask is {}, not bool", info(mask.dtype).short_name);
+  return call.contiguous(grad.dtype, call.extents(2), grad.device);
+}
 TypeId flip(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   return call.laid_out_like(self, self.dtype);

@@ -190,6 +190,18 @@ TEST_CASE("softmax that masks whole rows, and random numbers of a tensor's sizes
         "empty_permuted: the layout is no order of 2 dimensions");
 }
 
+TEST_CASE("what a mask scatters is laid out by rows, and its gradient has the sizes of the source") {
+  Calls c;
+  const Arg self = n(c.tensor("f32", {"4", "3"}, {"1", "4"})),
+            mask = n(c.tensor("b8", {"4", "1"}, {"1", "1"})),
+            source = n(c.tensor("f32", {"2", "5"}, {"5", "1"}));
+  CHECK(c.type("aten.masked_scatter.default", {self, mask, source}) == "f32[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.masked_scatter_backward.default", {self, mask, c.list({i(2), i(5)})}) ==
+        "f32[2, 5]{5, 1}@cuda:0");
+  CHECK(c.type("aten.masked_scatter_backward.default", {self, self, c.list({i(2), i(5)})}) ==
+        "masked_scatter_backward: the mask is f32, not bool");
+}
+
 TEST_CASE("polar makes complex numbers of two real ones") {
   Calls c;
   const Arg size = n(c.tensor("f32", {"4", "1"}, {"1", "1"})),

@@ -402,6 +402,9 @@ void factory(ScalingCall& call) {
 void sized_by_name(ScalingCall& call) {
   if (const auto size = call.find_param("size")) call.literals(*size, call.out());
 }
+void sized_by_third(ScalingCall& call) {
+  call.literals(2, call.out());
+}
 // A row of draws for each row of weights.
 void drawn_of_rows(ScalingCall& call) {
   const Span in = call.in(std::size_t{0}), out = call.out();
@@ -909,6 +912,7 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::full, factory},
     {rules::empty_permuted, factory},
     {rules::randint, sized_by_name},
+    {rules::masked_scatter_backward, sized_by_third},
     {rules::sized_floats, sized_by_name},
     {rules::multinomial, drawn_of_rows},
     {rules::new_factory, new_factory},

@@ -57,12 +57,17 @@ bool finds_size(const Graph& graph, const Node& node) {
   return classes.is(ArgKind::kNone) || (classes.is_int() && classes.as_int() < 0);
 }
 
+bool counts_mask(const Node& node) {
+  return node.op->target == "aten.masked_scatter.default" ||
+         node.op->target == "aten.masked_scatter_backward.default";
+}
+
 }  // namespace
 
 std::string_view find_host_wait(const Graph& graph, const Node& node, Math math) {
   if (node.op == nullptr) return {};
   if (finds_size(graph, node)) return kFindsSize;
-  if (has_bool_index(graph, node)) return kReadsMask;
+  if (has_bool_index(graph, node) || counts_mask(node)) return kReadsMask;
   if (runs_constants(graph, node)) return kCopiesConstant;
   if (math == Math::kNative && node.op->target == "aten._grouped_mm.default" &&
       !find_arg(graph, node, "offs").is(ArgKind::kNone))

@@ -1,5 +1,6 @@
 // Ops that find, place or count elements. Where the size of the result is what was found, the host
 // waits for the device.
+#include "replay/kernels/host/broadcast.h"
 #include "replay/kernels/ops/search_call.h"
 #include "replay/kernels/shared/blocks.h"
 #include "replay/kernels/shared/kernels.h"
@@ -73,6 +74,43 @@ Value masked_select(KernelCall& call) {
                                  out.bytes(), out.strides[0], bytes_of_element(self)},
                  found.numel(), {&self, &found, &out});
   return out;
+}
+
+Tensor spread(const Tensor& tensor, const Extents& sizes) {
+  Extents strides(sizes.size(), 0);
+  cpu::broadcast_strides(tensor, sizes, strides);
+  return tensor.view(sizes, std::move(strides), tensor.offset);
+}
+// Where the mask is true, the first elements of `source`, in order.
+Value masked_scatter(KernelCall& call) {
+  const Tensor &self = call.tensor(0), &mask = call.tensor(1), &source = call.tensor(2);
+  if (mask.dtype != DType::kBool || source.dtype != self.dtype)
+    throw KernelError("masked_scatter: a mask of bools, and two tensors of one dtype");
+  const Extents sizes = cpu::broadcast_sizes(std::vector<const Tensor*>{&self, &mask});
+  Scratch scratch(call);
+  const Tensor found = find_true(scratch, mask, sizes), out = scratch.copied(spread(self, sizes), self.dtype);
+  const std::int64_t count = found.numel();
+  if (count > source.numel()) throw KernelError("masked_scatter: fewer elements than the mask has places");
+  if (count != 0) {
+    const Tensor flat = out.view({out.numel()}, {1}, out.offset), from = scratch.dense(source, source.dtype);
+    write_blocks(scratch, flat, resolve(scratch, flat, {found}, Negative::kRefused),
+                 from.view({count}, {1}, from.offset));
+  }
+  return store_result(call, 0, self.dtype, sizes, out);
+}
+// The gradient's elements where the mask is true, in front of zeros.
+Value masked_scatter_backward(KernelCall& call) {
+  const Tensor &grad = call.tensor(0), &mask = call.tensor(1);
+  const Extents sizes = cpu::broadcast_sizes(std::vector<const Tensor*>{&grad, &mask});
+  Scratch scratch(call);
+  const Tensor found = find_true(scratch, mask, sizes),
+               picked = scratch.filled(grad.dtype, call[2].integers(), Value(std::int64_t{0}));
+  if (found.numel() > picked.numel())
+    throw KernelError("masked_scatter_backward: fewer elements than the mask has places");
+  scratch.launch(tasks::PickTask{shape_of(sizes), strided(grad, sizes), found.data<std::int64_t>(),
+                                 picked.bytes(), 1, bytes_of_element(grad)},
+                 found.numel(), {&grad, &found, &picked});
+  return store_result(call, 0, grad.dtype, picked.sizes, picked);
 }
 
 // ---- how many -----------------------------------------------------------------------------
@@ -222,6 +260,8 @@ constexpr KernelRow kRows[] = {
     {"aten.bucketize.Tensor", bucketize},
     {"aten.histc.default", histc},
     {"aten.linspace.default", linspace},
+    {"aten.masked_scatter.default", masked_scatter},
+    {"aten.masked_scatter_backward.default", masked_scatter_backward},
     {"aten.masked_select.default", masked_select},
     {"aten.nonzero.default", nonzero},
     {"aten.one_hot.default", one_hot},
