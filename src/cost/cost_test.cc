@@ -66,7 +66,7 @@ TEST_CASE("convolutions: each window meets the whole weight; two such products b
                                made;
   CHECK(cost_of(gradient + ", [True, True, True]) : (f32[u, 6, 10], f32[4, 3, 5], f32[4])\n") ==
         "5760 2800 0");
-  CHECK(cost_of(gradient + ", [False, True, False]) : (None, f32[4, 3, 5], None)\n") == "2880 1824 0");
+  CHECK(cost_of(gradient + ", [False, True, False]) : (=None, f32[4, 3, 5], =None)\n") == "2880 1824 0");
   // Transposed: each of 4 rows of 10 elements meets 6 * 2 * 5 weights.
   CHECK(cost_of(
             "  %x = placeholder : f32[u, 6, 10]\n  %w = placeholder : f32[6, 2, 5]\n"

@@ -239,6 +239,23 @@ void bound_product(ErrorBounds& bounds, const BoundedCall& call) {
   set_rounded(bounds, result, bound);
 }
 
+// Of (grad, input, weight, ..), with input and weight exact: sums of the gradient's products with
+// the weight, with the input, and of the gradient itself.
+void bound_convolution_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &grad = tensor_at(call, 0), &input = tensor_at(call, 1), &weight = tensor_at(call, 2);
+  if (bounds.find(input) || bounds.find(weight)) throw NoBound();
+  const std::int64_t windows = std::max(grad.numel() / std::max<std::int64_t>(grad.sizes[1], 1),
+                                        input.numel() / std::max<std::int64_t>(input.sizes[1], 1));
+  const double g = sum_error(std::max(windows, weight.numel()), grad.dtype);
+  std::vector<Value> args = replace_all(call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); });
+  args.at(0) =
+      bounds.add(bounds.scale(bounds.magnitude(grad), g), bounds.scale(bounds.find_or_zero(grad), 1 + g));
+  const Value bound = run_op(bounds, call.op, std::move(args));
+  for (std::size_t i = 0; i < call.result.items().size(); ++i)
+    if (const Value& result = call.result.items()[i]; result.is_tensor())
+      set_rounded(bounds, result.tensor(), bound.items().at(i).tensor());
+}
+
 struct RuleRow {
   std::string_view target;
   BoundRule rule;
@@ -337,6 +354,7 @@ constexpr RuleRow kRules[] = {
 }  // namespace
 
 BoundRule find_bound_rule(const OpInfo& op) {
+  if (op.family == OpFamily::kConvolutionBackward) return bound_convolution_backward;
   const auto* row = std::find_if(std::begin(kRules), std::end(kRules),
                                  [&](const RuleRow& rule) { return rule.target == op.target; });
   return row == std::end(kRules) ? nullptr : row->rule;

@@ -200,6 +200,16 @@ TEST_CASE("what a gradient within its bound gives lies within the result's bound
   }
   {
     Case c;
+    const auto ones = [](std::int64_t number) { return Value::list({number}); };
+    const std::int64_t groups = 2;
+    check("convolution",
+          c.largest_share("aten.convolution_backward.default",
+                          {c.random({3, 4, 7}), c.random({3, 6, 9}), c.random({4, 3, 3}), ones(4), ones(1),
+                           ones(0), ones(1), false, ones(0), groups, Value::list({true, true, true})},
+                          0));
+  }
+  {
+    Case c;
     Attention attention{c};
     const Tensor grad = c.random({1, 4, 12, 6});
     check("flex_attention", c.largest_share(kFlexBackward, attention.backward(grad, 0, 12), 5));
