@@ -159,6 +159,8 @@ struct Offloaded {
   std::vector<NodeId> views;    // done again in backward, in order
   std::vector<NodeId> readers;  // in backward, of the value or of those views
   NodeId first_reader;
+  NodeId last_use;    // in forward, a tensor: named by the wait, which frees the storage; or none
+  NodeId last_touch;  // the last place of forward that needs the storage
 };
 
 class Offloader {
@@ -179,14 +181,13 @@ class Offloader {
         cpu_(graph.intern("cpu")) {}
 
   std::vector<std::string> run(const CpuOffloadOptions& options) {
-    find_backward_begin();
     const std::vector<Offloaded> all = find_all();
     if (all.empty() && kept_.empty())
       return {
           "unused: no value that backward reads is tagged MUST_CPU_OFFLOAD: run "
           "memory-policy{policy=sac-and-offload} first"};
     for (const Offloaded& offloaded : all) insert(offloaded);
-    if (options.defer > 0) defer_waits(options.defer);
+    place_waits(options.defer);
     if (options.prefetch > 0) prefetch_reloads(options.prefetch);
     body_.order = list_.list();
     return notes(all);
@@ -196,20 +197,15 @@ class Offloader {
   bool is_alias(NodeId id) { return traits_.has(body_.nodes[id], kIsAliasOp); }
   bool is_call(NodeId id) const { return body_.nodes[id].kind == NodeKind::kCall; }
 
-  // The place of the first backward call; none: behind all.
-  void find_backward_begin() {
-    backward_begin_ = static_cast<std::uint32_t>(body_.order.size());
-    for (NodeId id : body_.order)
-      if (is_call(id) && body_.nodes[id].is_backward())
-        backward_begin_ = std::min(backward_begin_, positions_[id]);
-  }
-  bool is_in_forward(NodeId id) const {
-    return !body_.nodes[id].is_backward() && positions_[id] < backward_begin_;
-  }
+  bool is_forward_call(NodeId id) const { return is_call(id) && !body_.nodes[id].is_backward(); }
 
   std::vector<Offloaded> find_all() {
     const WritePlaces writes(context_, body_);
-    for (NodeId id : body_.order) shown_by_.at(writes.effects().storage_of(id)).push_back(id);
+    for (NodeId id : body_.order) {
+      shown_by_.at(writes.effects().storage_of(id)).push_back(id);
+      if (!is_wait(body_.nodes[id])) continue;
+      if (const NodeId launch = find_waited_launch(context_, body_, id)) completed_by_.at(launch) = id;
+    }
     std::vector<Offloaded> all;
     for (NodeId id : body_.order)
       if (body_.nodes[id].recompute == tags_.must_offload && !body_.nodes[id].is_backward())
@@ -251,8 +247,46 @@ class Offloader {
       kept_.emplace_back(id, "backward reads its storage through another value, too");
       return;
     }
+    if (is_returned(id, writes.effects())) {
+      kept_.emplace_back(id, "the step returns it");
+      return;
+    }
+    found.last_use = find_last_use(id);
+    found.last_touch = find_last_touch(id, writes.effects());
+    if (found.last_use) found.last_touch = later(found.last_touch, found.last_use);
+    if (positions_[found.last_touch] > positions_[found.first_reader]) {
+      kept_.emplace_back(id, "forward reads it behind the first read of backward");
+      return;
+    }
     std::ranges::sort(found.views, {}, [&](NodeId view) { return positions_[view]; });
     all.push_back(std::move(found));
+  }
+
+  NodeId later(NodeId a, NodeId b) const { return positions_[a] < positions_[b] ? b : a; }
+
+  // Calls visit(user) for what reads the storage and is not given the copy from the host.
+  template <class Visit>
+  void visit_forward_users(NodeId value, const Effects& effects, const Visit& visit) const {
+    for (NodeId id : shown_by_[effects.storage_of(value)])
+      if (!body_.nodes[id].is_backward())
+        for (NodeId user : users_[id])
+          if (!is_call(user) || is_forward_call(user)) visit(user);
+  }
+
+  bool is_returned(NodeId value, const Effects& effects) const {
+    bool is_returned = false;
+    visit_forward_users(value, effects, [&](NodeId user) { is_returned |= !is_call(user); });
+    return is_returned;
+  }
+
+  // The last call that forward makes of the storage, or the wait for a collective that sends it.
+  NodeId find_last_touch(NodeId value, const Effects& effects) const {
+    NodeId last = value;
+    visit_forward_users(value, effects, [&](NodeId user) {
+      last = later(last, user);
+      if (completed_by_[user]) last = later(last, completed_by_[user]);
+    });
+    return last;
   }
 
   // The copy has what the storage holds right behind the value, and writes to either do not reach
@@ -271,7 +305,7 @@ class Offloader {
     const NodeId storage = effects.storage_of(found.value);
     for (NodeId id : shown_by_[storage]) {
       for (NodeId user : users_[id]) {
-        if (is_in_forward(user)) continue;
+        if (is_forward_call(user)) continue;
         if (!redirected.contains(id)) return true;
         if (effects.storage_of(user) == storage) redirected.insert(user);
       }
@@ -300,19 +334,18 @@ class Offloader {
 
     const NodeId offload = make("ao.offload.default", value, {Arg::node(value)}, host_type);
     list_.put_behind(value, offload);
-    const NodeId last = find_last_use(value);
+    const NodeId last = offloaded.last_use;
     const NodeId sent =
         make("ao.wait_tensor.default", value,
              {Arg::node(offload), Arg::node(value), last ? Arg::node(last) : Arg::none()}, host_type);
     list_.put_behind(offload, sent);
-    sent_.push_back({value, sent, last});
-
     const NodeId reload = make("ao.reload.default", value,
                                {Arg::node(sent), Arg::named(ArgKind::kDevice, tensor.device),
                                 list_extents(tensor.sizes), list_extents(tensor.strides)},
                                type);
     const NodeId loaded = make("ao.wait_tensor.default", value, {Arg::node(reload), Arg::node(sent)}, type);
     reloads_.push_back(reload);
+    sent_.push_back({value, offload, sent, last, offloaded.last_touch, reload});
     SideTable<NodeId, NodeId> again;
     again.at(value) = loaded;
     for (NodeId id : {reload, loaded}) {
@@ -374,25 +407,28 @@ class Offloader {
   NodeId find_last_use(NodeId value) {
     NodeId last = value;
     visit_readers(body_, users_, traits_, value, [&](NodeId reader) {
-      if (is_in_forward(reader) && positions_[reader] > positions_[last]) last = reader;
+      if (is_forward_call(reader)) last = later(last, reader);
     });
     if (tensor_of(context_, body_.nodes[last].type) != nullptr) return last;
     for (NodeId user : users_[last])
-      if (is_call(user) && is_in_forward(user) && tensor_of(context_, body_.nodes[user].type) != nullptr)
-        return user;
+      if (is_forward_call(user) && tensor_of(context_, body_.nodes[user].type) != nullptr) return user;
     return {};
   }
 
   // ------------------------------------------------------------------------- moves
 
-  // Forward's regions: runs of calls of one layer, up to the first backward call.
-  void defer_waits(std::int64_t defer) {
+  // Forward's regions are runs of calls of one layer. A wait goes to the end of the region that is
+  // `defer` behind the value's; right behind the last touch where that is no later, or where 0 is
+  // asked for, or where backward loads the value before.
+  void place_waits(std::int64_t defer) {
     std::vector<NodeId> ends;
     SideTable<NodeId, std::int64_t> region_of(-1);
+    SideTable<NodeId, std::uint32_t> place_of;
+    std::uint32_t places = 0;
     std::optional<std::int64_t> layer;
     for (NodeId id = list_.first(); id; id = list_.next(id)) {
-      if (!is_call(id)) continue;
-      if (body_.nodes[id].is_backward()) break;
+      place_of.at(id) = places++;
+      if (!is_forward_call(id)) continue;
       const std::int64_t own = layers_.of(body_.nodes[id]);
       if (layer != own) ends.emplace_back();
       layer = own;
@@ -400,12 +436,13 @@ class Offloader {
       region_of.at(id) = static_cast<std::int64_t>(ends.size()) - 1;
     }
     for (const Sent& sent : sent_) {
-      const std::int64_t own = region_of[sent.value];
-      if (own < 0) continue;
-      const std::int64_t used = sent.last && region_of[sent.last] >= 0 ? region_of[sent.last] : own;
-      const std::int64_t region =
-          std::min(std::max(own + defer, used), static_cast<std::int64_t>(ends.size()) - 1);
-      list_.put_behind(ends[static_cast<std::size_t>(region)], sent.wait);
+      const NodeId earliest = sent.last_touch == sent.value ? sent.offload : sent.last_touch;
+      const std::int64_t own = region_of[sent.value], used = sent.last ? region_of[sent.last] : own;
+      std::int64_t region = std::min(std::max(own + defer, used), static_cast<std::int64_t>(ends.size()) - 1);
+      const auto end = [&] { return ends[static_cast<std::size_t>(region)]; };
+      while (region > used && place_of[end()] > place_of[sent.reload]) --region;
+      const bool is_between = place_of[end()] > place_of[earliest] && place_of[end()] < place_of[sent.reload];
+      list_.put_behind(defer > 0 && is_between ? end() : earliest, sent.wait);
     }
   }
 
@@ -456,7 +493,7 @@ class Offloader {
   }
 
   struct Sent {
-    NodeId value, wait, last;
+    NodeId value, offload, wait, last, last_touch, reload;
   };
 
   Graph& graph_;
@@ -465,7 +502,6 @@ class Offloader {
   const RecomputeTags tags_;
   NodeLists users_;
   IdVector<NodeId, std::uint32_t> positions_;
-  std::uint32_t backward_begin_ = 0;
   Facts facts_;
   MemoryTraits traits_;
   Layers layers_;
@@ -474,6 +510,7 @@ class Offloader {
   StringId pass_, cpu_;
   std::vector<std::pair<NodeId, std::string_view>> kept_;  // tagged, but on the device
   SideTable<NodeId, std::vector<NodeId>> shown_by_;        // by storage: the values that show it, in order
+  SideTable<NodeId, NodeId> completed_by_;                 // a launch, by its wait
   std::vector<Sent> sent_;
   std::vector<NodeId> reloads_;
 };

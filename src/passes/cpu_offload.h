@@ -14,9 +14,10 @@
 // forward move to the end of the region (a run of calls of one layer) that is `defer` behind the
 // value's, but not in front of its last reader. Reloads move in front of the first backward call of
 // the layer whose backward comes `prefetch` layers earlier, or in front of all of backward; their
-// waits stay. All as torchtitan does it, but for the refusal of a tagged view and for values whose
-// storage is written behind them (%x = relu(%y); add_(%x, 1)): those stay on the device, with a
-// note.
+// waits stay. All as torchtitan does it, but for the refusal of a tagged view and for values that
+// something else would find changed or freed: whose storage is written behind them (%x = relu(%y);
+// add_(%x, 1)), which the step returns, or which forward reads behind backward's first read. Those
+// stay on the device, with a note.
 #pragma once
 
 #include <cstdint>

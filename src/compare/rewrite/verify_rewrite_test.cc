@@ -68,6 +68,25 @@ TEST_CASE("rewrites of traces and of ranks that share tokens are accepted") {
   CHECK(report.divided > 0);
 }
 
+// Schedulers put backward's calls among forward's: what a copy frees must still be there for all of
+// forward.
+TEST_CASE("copies to the host are accepted in any order of the step") {
+  const auto [name, front] = GENERATE(
+      table<const char*, const char*>({{"llama3_debug_fsdp4.1_norm", "schedule,"},
+                                       {"llama3_debug_fsdp2_tp2.1_norm", "bucket,"},
+                                       {"qwen3_moe_ep2.1_norm", "schedule,"},
+                                       {"dsv3_debug_ep2.1_norm", "chunk{roots=[layers.*]},overlap-ep,"},
+                                       {"dsv3_debug_ep2.4_bucket", ""}}));
+  const char* const options = GENERATE("", "{prefetch=0,defer=0}", "{prefetch=2,defer=3}");
+  const Graph a = read(name);
+  const std::string pipeline =
+      fmt::format("{}memory-policy{{policy=sac-and-offload}},recompute,cpu-offload{}", front, options);
+  const Graph b = rewrite(a, pipeline);
+  INFO(name << " " << pipeline);
+  CHECK(first_of(verify_rewrite(a, b), b) == "");
+  CHECK(has_host_copies(b));
+}
+
 // Extents that become 1 change strides, and what is a view.
 TEST_CASE("one sequence of a grid to a part") {
   const std::string name =
