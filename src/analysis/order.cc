@@ -321,6 +321,36 @@ OrderFacts find_order_facts(const Context& context, const Body& body, const Effe
   return {std::move(effects), inputs.take(), launches.take(), std::move(host_events)};
 }
 
+std::vector<OrderEdge> list_host_read_edges(const OrderFacts& facts) {
+  const Context& context = facts.effects.context();
+  const Body& body = facts.effects.body();
+  struct Copy {
+    NodeId copy, wait;
+  };
+  std::vector<Copy> copies;
+  SideTable<NodeId, std::uint32_t> copy_of(~0U);  // by storage: the last one
+  std::size_t first_open = 0;                     // those from here on have no wait yet
+  std::vector<OrderEdge> edges;
+  for (NodeId id : list_host_reads(facts)) {
+    const Node& node = body.nodes[id];
+    if (reads_elements(node))
+      for (NodeId input : facts.inputs[id]) {
+        const std::uint32_t at = copy_of[facts.effects.storage_of(input)];
+        if (at == ~0U || !copies[at].wait) continue;
+        edges.push_back({copies[at].copy, copies[at].wait, OrderReason::kHostRead, {}});
+        edges.push_back({copies[at].wait, id, OrderReason::kHostRead, {}});
+      }
+    const auto copy = find_host_copy(context, body, node);
+    if (copy && !copy->is_blocking) {
+      copy_of.at(facts.effects.storage_of(id)) = static_cast<std::uint32_t>(copies.size());
+      copies.push_back({id, {}});
+    } else if (copy || makes_host_wait(context, body, node)) {
+      for (; first_open < copies.size(); ++first_open) copies[first_open].wait = id;
+    }
+  }
+  return edges;
+}
+
 std::optional<OrderEdge> find_order_violation(const OrderFacts& before, const Body& after,
                                               const IdSet<NodeId>& free_launches) {
   check_is_permutation(before.effects.body(), after);

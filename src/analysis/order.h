@@ -37,6 +37,11 @@ OrderFacts find_order_facts(const Context& context, const Body& body, const Effe
 std::optional<OrderEdge> find_order_violation(const OrderFacts& before, const Body& after,
                                               const IdSet<NodeId>& free_launches);
 
+// Edges with which an order has none of the host's reads too early: what makes the host wait behind
+// each non-blocking copy to the host stays behind the copy, and in front of who reads it there.
+// Other orders may be legal, too.
+std::vector<OrderEdge> list_host_read_edges(const OrderFacts& facts);
+
 struct StableOrder {
   std::vector<NodeId> order;
   IdVector<NodeId, NodeId> waited_for;  // of a delayed node: the dependence that was met last

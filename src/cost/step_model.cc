@@ -168,34 +168,9 @@ class ModelBuilder {
     model_.after = invert(model_.before);
   }
 
-  // The first node behind the copy that makes the host wait stays between the copy and who reads it
-  // on the host.
   void find_host_reads() {
-    struct Copy {
-      Place copy, wait;
-    };
-    std::vector<Copy> copies;  // of each storage the last
-    SideTable<NodeId, std::uint32_t> copy_of(~0U);
-    std::vector<std::uint32_t> open;
-    for (Place place = 0; place < body_.order.size(); ++place) {
-      const NodeId id = body_.order[place];
-      if (!copies.empty() && reads_elements(node(id)))
-        for (const NodeId input : facts_.inputs[id])
-          if (const std::uint32_t at = copy_of[facts_.effects.storage_of(input)]; at != ~0U)
-            if (copies[at].wait != kNoPlace) {
-              model_.host_reads.emplace_back(copies[at].copy, copies[at].wait);
-              model_.host_reads.emplace_back(copies[at].wait, place);
-            }
-      const auto copy = find_host_copy(context_, body_, node(id));
-      if (copy && !copy->is_blocking) {
-        copy_of.at(facts_.effects.storage_of(id)) = static_cast<std::uint32_t>(copies.size());
-        open.push_back(static_cast<std::uint32_t>(copies.size()));
-        copies.push_back({place, kNoPlace});
-      } else if (copy || makes_host_wait(context_, body_, node(id))) {
-        for (const std::uint32_t at : open) copies[at].wait = place;
-        open.clear();
-      }
-    }
+    for (const OrderEdge& edge : list_host_read_edges(facts_))
+      model_.host_reads.emplace_back(place_of(edge.before), place_of(edge.after));
     std::ranges::sort(model_.host_reads);
     auto& reads = model_.host_reads;
     reads.erase(std::unique(reads.begin(), reads.end()), reads.end());

@@ -69,6 +69,7 @@ class Bucketer {
     if (clock_ != nullptr) return run_by_clock(scopes);
     for (const BucketScope& scope : scopes) merge(scope);
     writer_.finish();
+    keep_given_order();
     prefetch();
     note();
     return 0;
@@ -102,6 +103,7 @@ class Bucketer {
     const auto sets = choose_buckets(given_, model, found_.list, scopes, clock_->aim);
     for (const std::vector<std::size_t>& set : sets) write_chosen(set);
     writer_.finish();
+    keep_given_order();
     if (!sets.empty())
       put_in_order(find_order_facts(*graph_.context, graph_.step()), {graph_.step().order, {}});
     if (sets.empty() || !is_better(sets)) {
@@ -173,33 +175,64 @@ class Bucketer {
                                             invert(facts.inputs, body.order)));
   }
 
+  // What a bucket made wait took along neither what other nodes do to the same storage nor what
+  // makes the host wait: they follow.
+  void keep_given_order() {
+    Body& body = graph_.step();
+    std::vector<OrderEdge> edges = list_kept(facts_.effects.order_edges());
+    const std::vector<OrderEdge> host_reads = list_kept(list_host_read_edges(facts_));
+    edges.insert(edges.end(), host_reads.begin(), host_reads.end());
+    sort(body, list_inputs(*graph_.context, body), edges);
+  }
+
+  // Those between nodes that are still there.
+  std::vector<OrderEdge> list_kept(std::vector<OrderEdge> edges) const {
+    IdSet<NodeId> is_there(graph_.step().nodes.size());
+    for (NodeId id : graph_.step().order) is_there.insert(id);
+    std::erase_if(edges, [&](const OrderEdge& edge) {
+      return !is_there.contains(edge.before) || !is_there.contains(edge.after);
+    });
+    return edges;
+  }
+
+  // Delays nodes of the body until all edges hold; adds those to `delayed_`.
+  void sort(Body& body, const NodeLists& inputs, std::span<const OrderEdge> edges) {
+    auto sorted = sort_stably(body, inputs, edges);
+    if (const auto* cycle = std::get_if<Cycle>(&sorted)) refuse_order(*cycle);
+    StableOrder& legal = std::get<StableOrder>(sorted);
+    for (NodeId id : legal.order)
+      if (legal.waited_for[id]) delayed_.push_back(id);
+    body.order = std::move(legal.order);
+  }
+
+  [[noreturn]] void refuse_order(std::span<const OrderEdge> path) const {
+    const Body& body = graph_.step();
+    throw PassError(
+        "bucket.order",
+        fmt::format("waiting for a bucket later would move it: {}", print_path(graph_, body, path)),
+        site_of(graph_, body.nodes[path.back().after]),
+        "leave bucket out, or order what follows the reduction in the model");
+  }
+
   // What was moved in front of what it needs, or would see other storage there, is put behind that.
   void put_in_order(const OrderFacts& facts, PrefetchOrder wanted) {
     Body& body = graph_.step();
     Body after = body;
     after.order = std::move(wanted.order);
-    auto sorted = sort_stably(after, facts.inputs, facts.effects.order_edges());
-    if (const auto* cycle = std::get_if<Cycle>(&sorted))
-      throw CheckError("bucket: the order contradicts itself: " + print_path(graph_, body, *cycle));
-    const StableOrder& legal = std::get<StableOrder>(sorted);
-    for (NodeId id : legal.order)
-      if (legal.waited_for[id]) wanted.moved.push_back(id);
-    after.order = legal.order;
+    std::vector<OrderEdge> edges = facts.effects.order_edges();
+    const std::vector<OrderEdge> host_reads = list_host_read_edges(facts);
+    edges.insert(edges.end(), host_reads.begin(), host_reads.end());
+    sort(after, facts.inputs, edges);
     require_legal(facts, after);
     body.order = std::move(after.order);
-    record_moves(wanted.moved);
+    delayed_.insert(delayed_.begin(), wanted.moved.begin(), wanted.moved.end());
+    record_moves(delayed_);
   }
 
   void require_legal(const OrderFacts& facts, const Body& after) const {
     IdSet<NodeId> free_launches;
     for (const MergedLaunch& launch : launches_) free_launches.insert(launch.launch);
-    const auto wrong = find_order_violation(facts, after, free_launches);
-    if (!wrong) return;
-    throw PassError("bucket.order",
-                    fmt::format("waiting for a bucket later would move it: {}",
-                                print_path(graph_, graph_.step(), std::array{*wrong})),
-                    site_of(graph_, graph_.step().nodes[wrong->after]),
-                    "leave bucket out, or order what follows the reduction in the model");
+    if (const auto wrong = find_order_violation(facts, after, free_launches)) refuse_order({&*wrong, 1});
   }
 
   void record_moves(std::span<const NodeId> by_prefetch) {
@@ -267,6 +300,7 @@ class Bucketer {
   Independence independence_;
   BucketWriter writer_;
   std::vector<MergedLaunch> launches_;
+  std::vector<NodeId> delayed_;
   std::array<std::size_t, 3> merged_count_{};  // by kind
   std::int64_t excess_ = 0;
 };

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "analysis/users.h"
+#include "analysis/verify_host_reads.h"
 #include "io/file.h"
 #include "ir/text/text.h"
 #include "ops/op.h"
@@ -93,6 +94,21 @@ TEST_CASE("bucket gives torchtitan's buckets, node by node") {
     ++compared;
   }
   CHECK(compared > 0);
+}
+
+// Traces have the copies of an exchange's counts one by one: only the last makes the host wait, for
+// all.
+TEST_CASE("bucket leaves no copy to the host that is read too early") {
+  const auto paths = find_graphs("0_traced");
+  for (const char* const name :
+       {"dsv3_debug_fsdp2_tp2_ep4", "dsv3_debug_ep2", "dsv3_debug_ep2_r030", "llama3_debug_fsdp2_tp2"}) {
+    INFO(name);
+    REQUIRE(paths.contains(name));
+    const Graph graph = read_graph(paths.at(name));
+    std::vector<Violation> violations;
+    verify_host_reads(bucket(graph, {}).graph, violations);
+    CHECK(violations.empty());
+  }
 }
 
 TEST_CASE("what is bucketed is not bucketed again") {
