@@ -35,7 +35,7 @@
 //                       node that no other call reads (analysis/regional_tag.h)
 //   provenance (verify_provenance), for graphs that a pass made; of the step's nodes
 //     origin-exists     an origin names a node of Graph::origins
-//     origin-covered    every node has a record
+//     origin-covered    every node has a record, of an origin but where a pass added it for none
 //     origin-target     a kept or moved node, or a body part, has the target of one of its origins,
 //                       unless another record says that a pass made or changed the call
 //     origin-parts      part < parts; a body part says of how many, and no part of an origin exists

@@ -141,7 +141,10 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
                                     graph.step().nodes.size()));
   if (record.role == ProvenanceRole::kBody && record.parts == 0)
     add("origin-parts", "a body part of how many?");
-  if (record.origins.empty() && record.role != ProvenanceRole::kAdded)
+  // What a pass added for no node of the input stays of no origin, whatever is done to it later.
+  const Provenance& first = node.provenance[0];
+  const bool is_of_none = first.role == ProvenanceRole::kAdded && first.origins.empty();
+  if (record.origins.empty() && record.role != ProvenanceRole::kAdded && !is_of_none)
     add("origin-covered", fmt::format("is {} of no origin", name_of(record.role)));
   for (StringId name : record.origins)
     if (!origins[name])
