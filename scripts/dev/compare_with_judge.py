@@ -2,9 +2,11 @@
 """Compare `epweave simulate` with the judge of the overlap specification, graph by graph.
 
     compare_with_judge.py --judge tools/judge.py --graphs graphs [NAME ...] [--set key=value ...] [--bounds]
+                          [--sweep key=value,value,... ...]
 
 For each dump NAME.json.gz: both price and simulate it in its order. A figure agrees within 0.01 ms or 0.01 GiB; a bound of
-ours may be larger (joints), not smaller. The judge takes a view's storage from its input that comes first in the order, which
+ours may be larger (joints), not smaller, and no bound is above what contains it or above the makespan. `--sweep` repeats
+this for each value of each parameter that it names, as `--sweep nvlink_a2a=1e8,1e9 --sweep nic=1e9`. The judge takes a view's storage from its input that comes first in the order, which
 is a number where sizes are numbers that nodes compute; so its storages end early there. `peak` is compared with the
 judge's where it takes it from the view's first argument; `peak as published` shows the judge's own figure where it differs.
 
@@ -77,6 +79,27 @@ def differences(ours, theirs):
     return found
 
 
+def misplaced(ours):
+    """Each bound contains those in front of it, and the makespan of an order is above all of them."""
+    bounds = ours["bounds"]
+    found = []
+    for rising in (["critical_path_ms", "joints_ms"], ["load_ms", "head_load_tail_ms", "joints_ms", "lower_bound_ms"],
+                   ["lower_bound_ms", "recompute_behind_forward_ms"]):
+        for below, above in zip(rising, rising[1:]):
+            if bounds[below] > bounds[above] + 1e-5:
+                found.append(f"{below} {bounds[below]:.6f} is above {above} {bounds[above]:.6f}")
+    if bounds["lower_bound_ms"] > ours["makespan_ms"] + 1e-5:
+        found.append(f"lower_bound_ms {bounds['lower_bound_ms']:.6f} is above the makespan {ours['makespan_ms']:.6f}")
+    return found
+
+
+def list_settings(options):
+    if not options.sweeps:
+        return [options.sets]
+    swept = [(key, value) for key, values in (entry.split("=") for entry in options.sweeps) for value in values.split(",")]
+    return [[*options.sets, f"{key}={value}"] for key, value in swept]
+
+
 def row(name, ours, theirs):
     gib = ours["peak_bytes"] / 2**30
     text = f"{name:44s}" + "".join(f"{ours[key]:11.2f}" for key in FIGURES)
@@ -88,6 +111,30 @@ def row(name, ours, theirs):
     return text
 
 
+def compare(modules, options, name, sets):
+    """Prints the row of a graph; whether all agrees."""
+    if options.sweeps:
+        print(" ".join(sets))
+    path = options.graphs / f"{name}.json.gz"
+    with tempfile.TemporaryDirectory() as folder:
+        ours = simulate(options.epweave, path, sets, pathlib.Path(folder))
+    if "error" in ours:
+        print(f"{name:44s} {ours['error'].strip().splitlines()[0]}")
+        return False
+    theirs = judge(modules, path, sets, options.bounds)
+    print(row(name, ours, theirs), flush=True)
+    found = misplaced(ours)
+    if theirs["unknown_group"]:
+        print(f"    not compared: the judge does not know the groups of {theirs['unknown_group']} collectives")
+    elif theirs["unknown_symbols"]:
+        print(f"    not compared: the judge has a default for {theirs['unknown_symbols']} symbols")
+    else:
+        found += differences(ours, theirs)
+    for line in found:
+        print(f"    DIFFERS {line}")
+    return not found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*")
@@ -95,33 +142,15 @@ def main():
     parser.add_argument("--graphs", type=pathlib.Path, required=True)
     parser.add_argument("--epweave", type=pathlib.Path, default=ROOT / "build/release/bin/epweave")
     parser.add_argument("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE")
+    parser.add_argument("--sweep", action="append", default=[], dest="sweeps", metavar="KEY=VALUE,...")
     parser.add_argument("--bounds", action="store_true", help="the judge's bounds too, which take it minutes on large graphs")
     options = parser.parse_args()
     modules = load_judge(options.judge, False), load_judge(options.judge, True)
     names = options.names or sorted(p.name.removesuffix(".json.gz") for p in options.graphs.glob("*.json.gz"))
     print(f"{'graph':44s}" + "".join(f"{key.removesuffix('_ms'):>11s}" for key in FIGURES) + "  hidden      bound     GiB")
-    wrong = 0
-    for name in names:
-        path = options.graphs / f"{name}.json.gz"
-        with tempfile.TemporaryDirectory() as folder:
-            ours = simulate(options.epweave, path, options.sets, pathlib.Path(folder))
-        if "error" in ours:
-            print(f"{name:44s} {ours['error'].strip().splitlines()[0]}")
-            wrong += 1
-            continue
-        theirs = judge(modules, path, options.sets, options.bounds)
-        print(row(name, ours, theirs), flush=True)
-        if theirs["unknown_group"]:
-            print(f"    not compared: the judge does not know the groups of {theirs['unknown_group']} collectives")
-            continue
-        if theirs["unknown_symbols"]:
-            print(f"    not compared: the judge has a default for {theirs['unknown_symbols']} symbols")
-            continue
-        found = differences(ours, theirs)
-        for line in found:
-            print(f"    DIFFERS {line}")
-        wrong += bool(found)
-    print(f"{len(names)} graphs, {wrong} differ")
+    runs = [(name, sets) for name in names for sets in list_settings(options)]
+    wrong = sum(not compare(modules, options, name, sets) for name, sets in runs)
+    print(f"{len(runs)} graphs, {wrong} differ")
     return 1 if wrong else 0
 
 

@@ -1,6 +1,7 @@
 #include "cost/bounds.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "analysis/recompute_tags.h"
 #include "cost/one_machine.h"
@@ -232,30 +233,30 @@ class BoundFinder {
     return cuts;
   }
 
-  // A step forks at its loss: what the forward saves goes around everything behind. So the cuts are
-  // those in front of and behind one vertex of a longest path: the one of a few that gives the
-  // most.
-  void find_joints() {
+  // A step forks at its loss: what the forward saves goes around everything behind. So the chain is
+  // of the cuts in front of and behind one vertex of a longest path: the one of a few that gives
+  // the most.
+  void find_chain(const std::vector<Vertex>& path) {
     constexpr std::size_t kSamples = 16;
-    const std::vector<Vertex> path = longest_path();
-    if (path.size() < 2) return;
     for (std::size_t k = 1; k < kSamples; ++k) {
       const Vertex middle = path[path.size() * k / kSamples];
       if (middle == path.front() || middle == path.back()) continue;
-      std::vector<Vertex> joints = find_cuts(path.front(), middle);
+      std::vector<Vertex> cuts = find_cuts(path.front(), middle);
       const std::vector<Vertex> behind = find_cuts(middle, path.back());
-      joints.insert(joints.end(), behind.begin(), behind.end());
-      if (joints.size() > joints_.size()) joints_ = std::move(joints);
+      cuts.insert(cuts.end(), behind.begin(), behind.end());
+      if (cuts.size() > chain_.size()) chain_ = std::move(cuts);
     }
-    // And a few of the path itself.
-    constexpr double kOfPath = 400;
-    const double step = through(path.front()) / kOfPath;
-    double next = 0;
+    chain_.erase(std::unique(chain_.begin(), chain_.end()), chain_.end());
+  }
+
+  // All of a longest path where others fork off or join it. Between two of those its vertices raise
+  // nothing: what comes before one comes before its only predecessor, too.
+  void find_joints() {
+    const std::vector<Vertex> path = longest_path();
+    if (path.size() < 2) return;
+    find_chain(path);
     for (const Vertex v : path)
-      if (heads_[v] >= next) {
-        joints_.push_back(v);
-        next = heads_[v] + step;
-      }
+      if (n_.before[v].size() > 1 || n_.after[v].size() > 1) joints_.push_back(v);
     for (Vertex v = 0; v < n_.size(); ++v)
       if (is_waist_[v] != 0) joints_.push_back(v);
     for (const Vertex v : find_meetings(path)) {
@@ -319,11 +320,31 @@ class BoundFinder {
 
   double through(Vertex v) const { return heads_[v] + n_.seconds[v] + tails_[v]; }
 
-  // How many joints back to look for the ancestors of one, the k-th from an end: few for most, all
-  // for some.
+  // How many joints back to look for the ancestors of one, the k-th from an end: few for most, 8
+  // times as many for each 8th, and so on; as much work for each of these ranges.
   std::size_t span_of(std::size_t k, Vertex joint) const {
-    return is_small() || is_waist_[joint] != 0 || k % 64 == 0 ? ~std::size_t{0} : k % 8 == 0 ? 32 : 4;
+    if (is_waist_[joint] != 0) return ~std::size_t{0};
+    const int ranges = std::countr_zero(k | std::size_t{1} << 30) / 3;
+    return (is_small() ? std::size_t{32} : std::size_t{8}) << 3 * ranges;
   }
+  // Where the search for ancestors of the k-th joint ends, and that for its descendants. From one
+  // of the chain it takes in kLinks of it, so that the joints contain a sum over the chain's links.
+  Vertex first_before(std::size_t k) const {
+    const std::size_t span = span_of(joints_.size() - 1 - k, joints_[k]);
+    const Vertex first = k < span ? 0 : joints_[k - span];
+    const auto link = std::ranges::lower_bound(chain_, joints_[k]);
+    if (link == chain_.end() || *link != joints_[k]) return first;
+    return link - chain_.begin() < kLinks ? 0 : std::min(first, link[-kLinks]);
+  }
+  Vertex end_behind(std::size_t k) const {
+    const std::size_t span = span_of(k, joints_[k]);
+    const auto whole = static_cast<Vertex>(n_.size());
+    const Vertex end = joints_.size() - k <= span ? whole : joints_[k + span] + 1;
+    const auto link = std::ranges::lower_bound(chain_, joints_[k]);
+    if (link == chain_.end() || *link != joints_[k]) return end;
+    return chain_.end() - link <= kLinks ? whole : std::max(end, link[kLinks] + 1);
+  }
+  static constexpr std::ptrdiff_t kLinks = 4;
   bool is_small() const { return n_.size() < 4000; }
 
   void raise_heads() {
@@ -332,8 +353,7 @@ class BoundFinder {
       const Vertex joint = joints_[k];
       propagate_heads_between(done, joint);
       done = joint;
-      const std::size_t span = span_of(joints_.size() - 1 - k, joint);
-      const Vertex first = k < span ? 0 : joints_[k - span];
+      const Vertex first = first_before(k);
       clear_jobs();
       std::fill(dist_.begin() + first, dist_.begin() + joint, -1.0);
       for (const Vertex before : n_.before[joint]) dist_[before] = 0;
@@ -359,8 +379,7 @@ class BoundFinder {
       const Vertex joint = joints_[k];
       propagate_tails_between(joint, done);
       done = joint;
-      const std::size_t span = span_of(k, joint);
-      const auto end = joints_.size() - k <= span ? static_cast<Vertex>(n_.size()) : joints_[k + span] + 1;
+      const Vertex end = end_behind(k);
       clear_jobs();
       std::fill(dist_.begin() + joint, dist_.begin() + end, -1.0);
       for (const Vertex after : n_.after[joint]) dist_[after] = 0;
@@ -385,7 +404,8 @@ class BoundFinder {
   std::vector<double> heads_, tails_;
   std::vector<std::vector<MachineJob>> jobs_;  // by stream
   MachineHeap heap_;
-  std::vector<Vertex> joints_;
+  std::vector<Vertex> chain_;         // cuts of the paths in front of and behind one vertex
+  std::vector<Vertex> joints_;        // the chain among them
   std::vector<std::uint8_t> inside_;  // of a search between two vertices
   std::vector<double> loads_;         // by stream
   std::vector<double> dist_;          // longest path to or from a joint; negative: none
