@@ -142,18 +142,35 @@ class Partition {
         BudgetStep step = cut_for_share(cuts_, budget_.value, [&](const BudgetCut& cut) {
           return find_peak_of(split_joint(graph_, joint_, cut.cut), cut.totals);
         });
-        if (step.is_held)
-          refused_.push_back(
-              fmt::format("to save less than {:.2f} MiB: the peak would be larger, or as many seconds",
-                          static_cast<double>(step.cut.totals.bytes) / kMiB));
+        budget_bytes_ =
+            static_cast<std::int64_t>(budget_.value * static_cast<double>(cuts_.fastest().totals.bytes));
+        explain_excess(step);
         return std::move(step.cut);
       }
       case Budget::Kind::kBytes:
-        return cuts_.cut_within(static_cast<std::int64_t>(budget_.value));
+        is_within_ = true;
+        budget_bytes_ = static_cast<std::int64_t>(budget_.value);
+        return cuts_.cut_within(*budget_bytes_);
       case Budget::Kind::kSeconds:
+        is_within_ = true;
         return cuts_.cut_within_seconds(budget_.value);
     }
     return {};
+  }
+
+  // A share asks for so few bytes or as few as may be, as PyTorch's does: what is above it is said.
+  void explain_excess(const BudgetStep& step) {
+    const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; };
+    const std::int64_t held = step.cut.totals.bytes, least = cuts_.smallest().totals.bytes;
+    if (step.is_held)
+      refused_.push_back(fmt::format(
+          "to save less than {:.2f} MiB: the peak would be larger, or as many seconds", mib(held)));
+    if (least > *budget_bytes_)
+      refused_.push_back(fmt::format("to save less than {:.2f} MiB: backward needs as much", mib(least)));
+    is_within_ = held <= *budget_bytes_;
+    if (!*is_within_)
+      console_.warn(fmt::format("--budget {}, {:.2f} MiB, is missed: {:.2f} MiB are saved. Refused: {}",
+                                options_.budget, mib(*budget_bytes_), mib(held), fmt::join(refused_, "; ")));
   }
 
   // Nothing is written that is not proved to compute what the joint graph does.
@@ -183,6 +200,8 @@ class Partition {
             {"backward", file_report(options_.backward)},
             {"policy", options_.policy},
             {"budget", options_.budget.empty() ? Json() : Json(options_.budget)},
+            {"budget_bytes", budget_bytes_ ? Json(*budget_bytes_) : Json()},
+            {"within_budget", is_within_ ? Json(*is_within_) : Json()},
             {"saved", std::move(saved)},
             {"saved_bytes", chosen.totals.bytes},
             {"gathered_bytes", chosen.totals.gathered},
@@ -212,6 +231,8 @@ class Partition {
   ValueCosts costs_;
   ExactCuts cuts_;
   std::vector<std::string> refused_;
+  std::optional<std::int64_t> budget_bytes_;  // none without a budget of bytes
+  std::optional<bool> is_within_;             // none without a budget
 };
 
 // Standard output takes one of them.
