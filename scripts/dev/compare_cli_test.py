@@ -7,7 +7,7 @@ import json
 import re
 import unittest
 
-from cli_test import DSV3, ROOT, SMALL, CommandLineTest
+from cli_test import DSV3, GRAPHS, ROOT, SMALL, CommandLineTest
 
 RANK = """epweave text 1
 info rank = {rank}
@@ -109,6 +109,33 @@ class JsonTest(CommandLineTest):
         text = (ROOT / "docs/command_line.md").read_text()
         for key in ("numerics", "divided", "as_traced", "not_given", "runs_meanwhile", "misses", "paired_by", "position"):
             self.assertIn(f"`{key}`", text)
+
+
+class DiffTest(CommandLineTest):
+    # As traced, and as torchtitan's passes left them: parts, merged collectives, a schedule.
+    GRAPHS = ("dsv3_debug_ep2.1b_remat", "dsv3_debug_ep2.3_pg", "dsv3_debug_ep2_eagerchunk.5_schedule",
+              "dsv3_debug_ep4.2_chunk_batch", "dsv3_debug_ep4.4_bucket", "qwen3_moe_ep2.2_chunk_batch")
+
+    def assert_same(self, a, b):
+        result = self.run_tool("diff", a, b, "--json", "-q")
+        self.assertEqual(result.returncode, 0, (a, b))
+        document = json.loads(result.stdout)
+        for body in document["graphs"]:
+            del body["same_nodes"]  # how many the graph has
+        self.assertEqual(document, {"schema": 1, "a": {"file": str(a)}, "b": {"file": str(b)}, "same": True,
+                                    "paired_by": "names", "tables": [],
+                                    "graphs": [{"name": "", "nodes": []}]})
+
+    def test_a_graph_and_itself(self):
+        for name in self.GRAPHS:
+            self.assert_same(GRAPHS / f"{name}.epw.gz", GRAPHS / f"{name}.epw.gz")
+
+    def test_a_graph_and_its_other_forms(self):
+        graph = GRAPHS / "dsv3_debug_ep4.2_chunk_batch.epw.gz"
+        for form in ("txt", "onnx"):
+            self.output_of("convert", graph, f"other.{form}", "-q")
+            self.assert_same(graph, f"other.{form}")
+            self.assert_same(f"other.{form}", graph)
 
 
 class VerifyTest(CommandLineTest):

@@ -134,12 +134,26 @@ class StructurePairer {
     return mix(kind, arg.bits());
   }
 
+  static bool names_whole(const Node& node) {
+    return node.chunk.original_name && node.chunk.part.value_or(-1) >= 0;
+  }
+
+  // What A's own parts were made from: A was divided there already, also where it still has the
+  // node.
+  IdSet<StringId> list_divided_in_a() const {
+    IdSet<StringId> divided;
+    for (NodeId id : a_.order)
+      if (names_whole(a_.nodes[id])) divided.insert(a_.nodes[id].chunk.original_name);
+    return divided;
+  }
+
   // torchtitan's chunker names the node that a part was made from.
   void pair_parts() {
     if (!options_.use_names) return;
+    const IdSet<StringId> divided_in_a = list_divided_in_a();
     for (NodeId id : b_.order) {
       const Node& node = b_.nodes[id];
-      if (!node.chunk.original_name || node.chunk.part.value_or(-1) < 0) continue;
+      if (!names_whole(node) || divided_in_a.contains(node.chunk.original_name)) continue;
       const NodeId whole = names_[node.chunk.original_name];
       if (!whole || a_.nodes[whole].chunk.part || a_.nodes[whole].target != node.target) continue;
       pair(whole, id);

@@ -3,9 +3,10 @@
 //   by provenance  B's origins name A's nodes: B was made from A by passes; or both name the nodes of one
 //                  graph before them (compare/rebase.h)
 //   by structure   otherwise: parts with the node that torchtitan's chunker says they were made from
-//                  (chunked_original_name), the inputs by their roles, then every call whose target,
-//                  constants and paired inputs are those of a call of A (the same name first where there are
-//                  several), then by name, then by what is left of the same target in the same module
+//                  (chunked_original_name) where A has no parts of it, the inputs by their roles, then
+//                  every call whose target, constants and paired inputs are those of a call of A (the same
+//                  name first where there are several), then by name, then by what is left of the same
+//                  target in the same module
 //
 // Linear in nodes plus edges.
 #pragma once
