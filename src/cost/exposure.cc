@@ -193,12 +193,13 @@ class Explainer {
     return behind == kernels.begin() ? kNoPlace : *(behind - 1);
   }
 
-  // The first kernel that needs it, behind its wait and views of it.
+  // The first kernel that needs it, behind its wait and views of it; where there is none, the last
+  // of these that reads it. None where nothing does.
   Place first_user(Place launch) const {
     Place at = waits_[launch] == kNoPlace ? launch : waits_[launch];
     for (std::size_t steps = 0; steps < 64; ++steps) {
       const auto users = model_.after[at];
-      if (users.empty()) return at;
+      if (users.empty()) return at == launch ? kNoPlace : at;
       at = *std::ranges::min_element(users, {}, [&](Place user) { return positions_[user]; });
       if (model_.kinds[at] == StepKind::kKernel) return at;
     }

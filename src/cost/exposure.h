@@ -28,8 +28,9 @@ struct CollectiveExposure {
   Place launch = kNoPlace;
   double start = 0, end = 0, exposed = 0;
   ExposureReason reason = ExposureReason::kHidden;
-  Place blame =
-      kNoPlace;  // the collective ahead, the kernel that it waited for, its wait, or who needs it first
+  // The collective ahead, the kernel that it waited for, its wait, or who needs it first; none
+  // where nothing needs it.
+  Place blame = kNoPlace;
   Place hidden_by = kNoPlace;       // a kernel that could have run under it
   bool potentially_hidden = false;  // some kernel has no path to or from it
 };

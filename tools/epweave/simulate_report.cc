@@ -180,7 +180,8 @@ std::string explain(const Graph& graph, const StepModel& model, const Collective
     case ExposureReason::kHidden:
       return "";
     case ExposureReason::kDependence:
-      return fmt::format("dependence: {} needs it, and nothing else is ready", name(found.blame));
+      return fmt::format("dependence: {} needs it, and nothing else is ready",
+                         found.blame == kNoPlace ? "nothing" : name(found.blame));
     case ExposureReason::kQueue:
       return fmt::format("queue: its group was busy with {}", name(found.blame));
     case ExposureReason::kLaunchedLate:
