@@ -454,6 +454,17 @@ class BadInputTest(CommandLineTest):
         self.assert_unreadable("cut.epw.gz: gzip data is truncated or damaged",
                                self.write("cut.epw.gz", gzip.compress(data)[:-9]))
 
+    def test_gzip_of_several_members(self):
+        data = self.binary()
+        members = [gzip.compress(part) for part in (data[:200], b"", data[200:201], data[201:])]
+        self.output_of("convert", self.write("members.epw.gz", b"".join(members)), "joined.epw", "-q")
+        self.assertEqual((self.folder / "joined.epw").read_bytes(), data)
+        last = members[-1]
+        for damaged in (b"".join(members) + b"garbage", b"".join(members) + bytes(8), b"".join(members[:-1]) + last[:-9],
+                        b"".join(members) + last[:5], members[0] + bytes(3) + b"".join(members[1:])):
+            self.assert_unreadable("damaged.epw.gz: gzip data is truncated or damaged",
+                                   self.write("damaged.epw.gz", damaged))
+
     def test_a_flipped_bit_anywhere(self):
         data = self.binary()
         for at in range(len(data)):

@@ -435,6 +435,7 @@ std::string gzip(std::string_view bytes) {
   return out;
 }
 
+// Members one after another are one file, as RFC 1952 has it.
 std::string gunzip(std::string_view bytes) {
   z_stream stream{};
   EPWEAVE_CHECK(inflateInit2(&stream, 15 + 16) == Z_OK);
@@ -443,16 +444,16 @@ std::string gunzip(std::string_view bytes) {
   std::string out;
   std::array<char, 1 << 16> block;
   int status = Z_OK;
-  while (status == Z_OK) {
+  while (status == Z_OK && out.size() <= INT32_MAX) {
     stream.next_out = reinterpret_cast<Bytef*>(block.data());
     stream.avail_out = block.size();
     status = inflate(&stream, Z_NO_FLUSH);
     out.append(block.data(), block.size() - stream.avail_out);
-    if (out.size() > INT32_MAX) break;
+    if (status == Z_STREAM_END && stream.avail_in > 0) status = inflateReset(&stream);
   }
-  const bool whole = status == Z_STREAM_END && stream.avail_in == 0;
   inflateEnd(&stream);
-  if (!whole) throw InputError("gzip data is truncated or damaged");
+  if (out.size() > INT32_MAX) throw InputError("gzip data of more than 2 GiB");
+  if (status != Z_STREAM_END) throw InputError("gzip data is truncated or damaged");
   return out;
 }
 
