@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <numeric>
 
 #include "analysis/order.h"
+#include "cost/bounds.h"
+#include "cost/simulate.h"
+#include "io/file.h"
 #include "passes/schedule/critical_blocks.h"
 #include "passes/schedule/late_starts.h"
 #include "passes/schedule/list_schedule.h"
@@ -327,6 +331,30 @@ TEST_CASE("schedule: more effort never gives a longer order") {
   };
   CHECK(predicted(Effort::kFast) == "predicted: 1.03 ms at 0.219 GiB -> 0.92 ms at 0.219 GiB");
   CHECK(predicted(Effort::kBest) == predicted(Effort::kFast));
+}
+
+// A bound that were too large would be seen here: orders come within a hundredth of it.
+TEST_CASE("schedule: no order of a real step is below its bound, and some are near it") {
+  const auto [name, cluster] =
+      GENERATE(table<std::string, std::string>({{"dsv3_debug_ep2.5_schedule", "h100+nvlink_a2a=1e9"},
+                                                {"dsv3_debug_ep2.5_schedule", "h100+nvlink=1e9"},
+                                                {"dsv3_debug_ep2.5_schedule", "h100+bf16_flops=1e12"},
+                                                {"llama3_debug_fsdp4.1b_remat", "h100+nvlink=2e10"},
+                                                {"llama3_debug_fsdp4.1b_remat", "h100+coll_us=500"}}));
+  CAPTURE(name, cluster);
+  const Graph graph =
+      read_graph(std::filesystem::path(EPWEAVE_SOURCE_DIR) / "testdata/graphs" / (name + ".epw.gz"));
+  const Cluster priced = parse_cluster(cluster, read_bytes);
+  const PassResult result =
+      schedule(graph, {.cluster = priced, .memory = {.bytes = {}, .growth = 1}, .rules = {}});
+  const StepModel given = model_step(graph, priced), scheduled = model_step(result.graph, priced);
+  const double makespan = Simulator(scheduled).run(given_order(scheduled));
+  for (const StepModel* model : {&given, &scheduled}) {
+    const double bound = find_bounds(*model).lower_bound;
+    CAPTURE(makespan, bound);
+    CHECK(makespan >= bound * (1 - 1e-12));
+    CHECK(makespan <= bound * 1.01);
+  }
 }
 
 TEST_CASE("schedule: modules that do the same are one class") {
