@@ -7,6 +7,7 @@
 
 #include "analysis/fused_metadata.h"
 #include "analysis/users.h"
+#include "analysis/verify_report.h"
 #include "ir/facts.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
@@ -19,13 +20,14 @@ namespace {
 
 class ProductExpander {
  public:
-  ProductExpander(Graph& graph, Body& body, IdSet<StringId>& regrouped)
+  ProductExpander(Graph& graph, Body& body, FusedExpansion& expansion)
       : graph_(graph),
         context_(*graph.context),
         body_(body),
         facts_(graph),
         users_(list_users(context_, body)),
-        regrouped_(regrouped) {
+        kept_(expansion.kept),
+        regrouped_(expansion.regrouped) {
     for (NodeId id : body.order) by_name_.at(body.nodes[id].name) = id;
   }
 
@@ -34,7 +36,7 @@ class ProductExpander {
     body_.order.clear();
     for (NodeId id : old) {
       if (gone_.contains(id)) continue;
-      if (is_fused_product(body_.nodes[id])) {
+      if (is_fused_product(body_.nodes[id]) && !kept_.contains(body_.nodes[id].name)) {
         gone_.insert(id);
         expand(id);
       } else {
@@ -60,7 +62,7 @@ class ProductExpander {
   }
 
   void expand_gather(NodeId id) {
-    read_call(id, 2);
+    read_call(2);
     NodeId rows = add("_c10d_functional.all_gather_into_tensor.default",
                       {Arg::node(node_arg(0)), Arg::integer(ranks_), group_}, text_.launch);
     rows = add("_c10d_functional.wait_tensor.default", {Arg::node(rows)}, text_.wait);
@@ -75,7 +77,7 @@ class ProductExpander {
   }
 
   void expand_scatter(NodeId id) {
-    read_call(id, 3);
+    read_call(3);
     text_.products.resize(1);
     NodeId value = multiply(node_arg(0), Arg::node(node_arg(1)), text_.products.front()).in_rows;
     if (dim_ != 0) value = regroup(value, dim_, 0);
@@ -84,15 +86,10 @@ class ProductExpander {
     replaced_.at(id) = add("_c10d_functional.wait_tensor.default", {Arg::node(value)}, text_.wait);
   }
 
-  void read_call(NodeId id, std::size_t dim_param) {
-    try {
-      infer_type(facts_, graph_, body_, body_.nodes[id]);
-    } catch (const TypeMismatch& error) {
-      throw InputError(fmt::format("%{}: {}", graph_.text(call_.name), error.what()));
-    }
+  void read_call(std::size_t dim_param) {
     group_ = current(arg_of(context_, call_, dim_param + 1));
     const ProcessGroup* row = graph_.find_group(recorded_group(context_, body_, group_));
-    ranks_ = static_cast<std::int64_t>(row->ranks.size());  // infer_type has seen it
+    ranks_ = static_cast<std::int64_t>(row->ranks.size());  // find_fused_faults has seen it
     dim_ = static_cast<std::size_t>(arg_of(context_, call_, dim_param).as_int());
   }
 
@@ -245,7 +242,7 @@ class ProductExpander {
   void hand_out(NodeId call, NodeId rows, const std::vector<Written>& products) {
     for (NodeId user : users_[call]) {
       const auto element = tuple_element(context_, body_, body_.nodes[user]);
-      if (!element || (element->index != 0 && element->index != 1)) fail_use(user);
+      EPWEAVE_CHECK(element);
       gone_.insert(user);
       if (element->index == 0) {
         give(user, {rows, rows});
@@ -253,8 +250,7 @@ class ProductExpander {
       }
       for (NodeId taker : users_[user]) {
         const auto product = tuple_element(context_, body_, body_.nodes[taker]);
-        if (!product || product->index < 0 || std::cmp_greater_equal(product->index, products.size()))
-          fail_use(taker);
+        EPWEAVE_CHECK(product);
         gone_.insert(taker);
         give(taker, products[static_cast<std::size_t>(product->index)]);
       }
@@ -327,12 +323,6 @@ class ProductExpander {
     std::vector<Arg> list;
     for (std::size_t dim : dims) list.push_back(integer(dim));
     return add("aten.permute.default", {Arg::node(value), context_.args.add_tree(ArgKind::kList, list)}, {});
-  }
-
-  [[noreturn]] void fail_use(NodeId user) const {
-    throw InputError(
-        fmt::format("%{}: takes more of the result of %{} than an element of it: take elements with getitem",
-                    graph_.text(body_.nodes[user].name), graph_.text(call_.name)));
   }
 
   // ------------------------------------------------------------------------- nodes
@@ -417,6 +407,7 @@ class ProductExpander {
   Body& body_;
   Facts facts_;
   const NodeLists users_;
+  const IdSet<StringId>& kept_;
   IdSet<StringId>& regrouped_;
   SideTable<StringId, NodeId> by_name_;
   IdSet<NodeId> gone_, placed_;  // placed_: what stands in the new order so far
@@ -430,6 +421,65 @@ class ProductExpander {
   std::size_t dim_ = 0;
   std::vector<std::pair<StringId, NodeId>> fronts_;  // reshapes in front of products, by their names before
   std::size_t written_ = 0;                          // nodes that got names of their own
+};
+
+class FaultFinder {
+ public:
+  FaultFinder(const Graph& graph, const Body& body)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(body),
+        facts_(graph),
+        users_(list_users(context_, body)) {}
+
+  std::vector<Violation> run(NodeId call) {
+    found_.clear();
+    check_types(body_.nodes[call]);
+    if (found_.empty() && body_.nodes[call].op->family == OpFamily::kGatherMatmul) check_elements(call);
+    return std::move(found_);
+  }
+
+ private:
+  void check_types(const Node& node) {
+    if (std::string problem = find_schema_problem(context_, node); !problem.empty())
+      return report(graph_, body_, node, "schema", std::move(problem), found_);
+    try {
+      infer_type(facts_, graph_, body_, node);
+    } catch (const TypeMismatch& mismatch) {
+      report(graph_, body_, node, "type", mismatch.what(), found_);
+    }
+  }
+
+  // What was gathered, and the products.
+  void check_elements(NodeId call) {
+    const auto products = arg_of(context_, body_.nodes[call], 1).children().count;
+    for (NodeId user : users_[call]) {
+      const auto element = find_element(call, user, 2);
+      if (!element || *element == 0) continue;
+      for (NodeId taker : users_[user]) find_element(call, taker, products);
+    }
+  }
+
+  std::optional<std::int64_t> find_element(NodeId call, NodeId user, std::uint32_t count) {
+    const Node& node = body_.nodes[user];
+    const auto element = tuple_element(context_, body_, node);
+    if (element && element->index >= 0 && element->index < std::int64_t{count}) return element->index;
+    const std::size_t before = found_.size();
+    if (node.op != nullptr) check_types(node);
+    if (found_.size() == before)
+      report(graph_, body_, node, "type",
+             fmt::format("takes more of the result of %{} than an element of it: take elements with getitem",
+                         graph_.text(body_.nodes[call].name)),
+             found_);
+    return std::nullopt;
+  }
+
+  const Graph& graph_;
+  Context& context_;
+  const Body& body_;
+  Facts facts_;
+  const NodeLists users_;
+  std::vector<Violation> found_;
 };
 
 bool has_fused_product(const Body& body) {
@@ -452,15 +502,30 @@ std::vector<StringId> list_fused_products(const Graph& graph) {
   return names;
 }
 
-Graph expand_fused_products(Graph graph, IdSet<StringId>& regrouped) {
+std::vector<FusedFault> find_fused_faults(const Graph& graph) {
+  std::vector<FusedFault> faults;
+  for (const Body& body : graph.bodies) {
+    if (!has_fused_product(body)) continue;
+    FaultFinder finder(graph, body);
+    for (NodeId id : body.order)
+      if (is_fused_product(body.nodes[id]))
+        for (Violation& violation : finder.run(id))
+          faults.push_back({body.nodes[id].name, std::move(violation)});
+  }
+  return faults;
+}
+
+Graph expand_fused_products(Graph graph, FusedExpansion& expansion) {
   for (Body& body : graph.bodies)
-    if (has_fused_product(body)) ProductExpander(graph, body, regrouped).run();
+    if (has_fused_product(body)) ProductExpander(graph, body, expansion).run();
   return graph;
 }
 
 Graph expand_fused_products(Graph graph) {
-  IdSet<StringId> regrouped;
-  return expand_fused_products(std::move(graph), regrouped);
+  for (const FusedFault& fault : find_fused_faults(graph))
+    throw InputError(print_violation(graph, fault.violation));
+  FusedExpansion expansion;
+  return expand_fused_products(std::move(graph), expansion);
 }
 
 }  // namespace epweave

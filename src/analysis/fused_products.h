@@ -24,6 +24,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/verify.h"
 #include "base/id.h"
 #include "ir/graph.h"
 
@@ -47,13 +48,26 @@ bool is_fused_product(const Node& node);
 // Their names, sorted by id.
 std::vector<StringId> list_fused_products(const Graph& graph);
 
+// What keeps a call from being written out, as verify_graph says it where that finds it: its
+// arguments are not what its schema and type rule want, or its result is taken otherwise than by
+// elements that it has.
+struct FusedFault {
+  StringId call;
+  Violation violation;  // of the call, or of what takes its result
+};
+std::vector<FusedFault> find_fused_faults(const Graph& graph);
+
+struct FusedExpansion {
+  IdSet<StringId> kept;       // calls that stay calls: at least those that have faults
+  IdSet<StringId> regrouped;  // result: what was written out and a kernel may sum in another order,
+                              // products and reduce-scatters
+};
+
 // The graph with each such call written out, in its place. What `fused_from` does not speak of is
 // said to be added by the call's last pass. Elements of a call's result, contiguous copies of them
-// and reshapes to what the product had give way to what they show. Throws InputError where a call
-// is not what its type rule wants.
+// and reshapes to what the product had give way to what they show.
+Graph expand_fused_products(Graph graph, FusedExpansion& expansion);
+// The same, of all of them. Throws InputError where one has a fault.
 Graph expand_fused_products(Graph graph);
-// The same. `regrouped` gets the names of the nodes that were written out of which a kernel may sum
-// in another order: products and reduce-scatters.
-Graph expand_fused_products(Graph graph, IdSet<StringId>& regrouped);
 
 }  // namespace epweave

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "analysis/fused_products.h"
+
 namespace epweave::cli {
 namespace {
 
@@ -71,6 +73,14 @@ Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> con
   verify_structure(graph, violations);
   refuse(graph, options, violations);
   return graph;
+}
+
+Graph read_written_out(const InputOptions& options) {
+  Graph graph = read_sound_input(options);
+  std::vector<Violation> violations;
+  for (FusedFault& fault : find_fused_faults(graph)) violations.push_back(std::move(fault.violation));
+  refuse(graph, options, violations);
+  return expand_fused_products(std::move(graph));
 }
 
 VerifiedInput read_verified_input(const InputOptions& options, std::shared_ptr<Context> context) {

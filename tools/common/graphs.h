@@ -37,6 +37,8 @@ struct VerifiedInput {
   std::vector<Violation> violations;
 };
 VerifiedInput read_verified_input(const InputOptions& options, std::shared_ptr<Context> context = nullptr);
+// The same, with fused products written out, as a run has them (analysis/fused_products.h).
+Graph read_written_out(const InputOptions& options);
 
 // Throws UsageError where the output would be binary on a terminal, or has an unsupported form.
 // Called before work starts.

@@ -57,6 +57,13 @@ void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& 
       if (const auto found = of_a.find(key_of(v, name)); found != of_a.end()) known += found->second;
     return known >= of_b.at(key_of(v, v.site.node));
   });
+  // What the proof ran into is in the list already.
+  std::erase_if(own, [&](const Violation& v) {
+    return std::ranges::any_of(out, [&](const Violation& other) {
+      return other.site.node == v.site.node && key_of(other, v.site.node) == key_of(v, v.site.node) &&
+             other.message == v.message;
+    });
+  });
   out.insert(out.end(), own.begin(), own.end());
 }
 

@@ -1,7 +1,6 @@
 // epweave-replay check: all ranks in this process, or each in its own.
 #include <fmt/format.h>
 
-#include "analysis/fused_products.h"
 #include "common/graphs.h"
 #include "replay/check/check.h"
 #include "replay/check/output_check.h"
@@ -222,11 +221,10 @@ FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& gr
 int replay_check(const CheckCommandOptions& options, Console& console) {
   const bool is_process = options.transport.has_processes();
   require_report_dir(options.transport);
-  const Graph a = expand_fused_products(read_sound_input(options.a)),
-              b = expand_fused_products(read_sound_input(options.b));
+  const Graph a = read_written_out(options.a), b = read_written_out(options.b);
   replay::require_same_outputs(a, b);
   std::optional<Graph> reference;
-  if (!options.reference.path.empty()) reference = expand_fused_products(read_sound_input(options.reference));
+  if (!options.reference.path.empty()) reference = read_written_out(options.reference);
   const CheckedGraphs graphs{a, b, reference ? &*reference : nullptr};
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(a, options.replay.ranks);

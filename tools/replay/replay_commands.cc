@@ -1,6 +1,5 @@
 #include "replay_commands.h"
 
-#include "analysis/fused_products.h"
 #include "common/graphs.h"
 #include "replay/kernels/device/host_waits.h"
 #include "replay/steps/stretches.h"
@@ -38,7 +37,7 @@ Json describe_stretches(const std::vector<replay::Stretch>& stretches) {
 }  // namespace
 
 int replay_steps(const StepsCommandOptions& options, Console& console) {
-  const Graph graph = expand_fused_products(read_sound_input(options.input));
+  const Graph graph = read_written_out(options.input);
   const replay::Steps steps = replay::plan_steps(graph, graph.step());
   std::vector<replay::Stretch> stretches;
   if (options.cuda_graphs)

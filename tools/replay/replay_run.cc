@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 
-#include "analysis/fused_products.h"
 #include "common/graphs.h"
 #include "io/file.h"
 #include "replay/check/output_check.h"
@@ -449,7 +448,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
        {options.outputs, options.save_inputs, options.measure.timeline, options.measure.costs})
     if (!path.empty()) require_writable(path);
   require_report_dir(options.transport);
-  const Graph graph = expand_fused_products(read_sound_input(options.input));
+  const Graph graph = read_written_out(options.input);
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(graph, options.replay.ranks);
   if (options.measure.rank.value_or(0) >= world.size)

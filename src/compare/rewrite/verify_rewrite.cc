@@ -227,6 +227,18 @@ RewriteReport verify_written_out(const Graph& a, const Graph& b, const IdSet<Str
   return verify_rebased(a, b, regrouped);
 }
 
+// Fused products of A that cannot be written out stay calls in both graphs, and are compared as
+// calls. Returns what keeps others of B from being written out.
+std::vector<Violation> keep_faulty_calls(const Graph& a, const Graph& b, FusedExpansion& of_a,
+                                         FusedExpansion& of_b) {
+  for (const FusedFault& fault : find_fused_faults(a)) of_a.kept.insert(fault.call);
+  of_b.kept = of_a.kept;
+  std::vector<Violation> own;
+  for (FusedFault& fault : find_fused_faults(b))
+    if (!of_a.kept.contains(fault.call)) own.push_back(std::move(fault.violation));
+  return own;
+}
+
 }  // namespace
 
 RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
@@ -238,11 +250,13 @@ RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
   const auto of_a = list_fused_products(a), of_b = list_fused_products(b);
   const bool are_same = of_a == of_b && (of_a.empty() || !share_origins(a, b));
   if (are_same) return verify_written_out(a, b, {});
-  IdSet<StringId> regrouped, regrouped_in_a;
-  const Graph plain_a = expand_fused_products(a, regrouped_in_a),
-              plain_b = expand_fused_products(b, regrouped);
+  FusedExpansion of_first, of_second;
+  if (std::vector<Violation> own = keep_faulty_calls(a, b, of_first, of_second); !own.empty())
+    return {.violations = std::move(own)};
+  const Graph plain_a = expand_fused_products(a, of_first), plain_b = expand_fused_products(b, of_second);
+  IdSet<StringId>& regrouped = of_second.regrouped;
   for (NodeId id : plain_a.step().order)
-    if (const StringId name = plain_a.step().nodes[id].name; regrouped_in_a.contains(name))
+    if (const StringId name = plain_a.step().nodes[id].name; of_first.regrouped.contains(name))
       regrouped.erase(name);
   return verify_written_out(plain_a, plain_b, regrouped);
 }
