@@ -75,6 +75,9 @@ PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effect
   const Graph &a = claims.graph_a(), &b = claims.graph_b();
   for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i)
     has_own_sums_ |= b.passes[i].options.find("contract=own-sums") != std::string::npos;
+  for (NodeId id : a_.order)
+    for (const StorageAccess& access : effects_.accesses_of(id))
+      if (access.writes) written_.insert(access.storage);
 }
 
 void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> operands) {
@@ -87,7 +90,7 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
   if (op_ == nullptr) return;
   bool writes_shared = false, writes_part = false;
   for (const PartOperand& taken : operands) {
-    operands_.push_back(describe(origin, taken));
+    operands_.push_back(describe(taken));
     if (!taken.is_written || is_wait(node)) continue;
     const bool is_shared = taken.how != PartOperand::How::kPart;
     (is_shared ? writes_shared : writes_part) = true;
@@ -140,7 +143,7 @@ bool PartFacts::is_divided(NodeId origin, NodeId part) const {
   return std::ranges::find(dims, true) != dims.end();
 }
 
-PartFacts::Operand PartFacts::describe(NodeId origin, const PartOperand& taken) const {
+PartFacts::Operand PartFacts::describe(const PartOperand& taken) const {
   Operand operand{&taken, PartFact::kSame, false, {}};
   if (taken.how == PartOperand::How::kPrevious) operand.fact = PartFact::kOwn;
   if (!taken.value.is_node()) {
@@ -149,7 +152,7 @@ PartFacts::Operand PartFacts::describe(NodeId origin, const PartOperand& taken) 
   }
   const NodeId value = taken.value.as_node();
   operand.is_tensor = claims_.tensor_b(value) != nullptr;
-  if (taken.how == PartOperand::How::kWhole && is_zero_for(origin, value)) operand.fact = PartFact::kZero;
+  if (taken.how == PartOperand::How::kWhole && is_zero(value)) operand.fact = PartFact::kZero;
   if (taken.how != PartOperand::How::kPart) return operand;
   const Claim& claim = claims_[value];
   operand.is_divided = divided_dimensions(claim.origin, value);
@@ -162,15 +165,13 @@ PartFacts::Operand PartFacts::describe(NodeId origin, const PartOperand& taken) 
   return operand;
 }
 
-// Whether a whole value is zeros that nothing writes to.
-bool PartFacts::is_zero_for(NodeId user, NodeId value) const {
+// Whether a whole value is zeros that nothing ever writes to: a view would show what is written.
+bool PartFacts::is_zero(NodeId value) const {
   const Claim& claim = claims_[value];
   if (claim.kind != ClaimKind::kWhole) return false;
   const Node& node = a_.nodes[claim.origin];
   if (node.op == nullptr || !reads_no_element(*node.op) || !makes_zeros(context_, node)) return false;
-  const NodeId storage = effects_.storage_of(claim.origin);
-  return std::ranges::none_of(effects_.accesses_of(user),
-                              [&](const StorageAccess& access) { return access.storage == storage; });
+  return !written_.contains(effects_.storage_of(claim.origin));
 }
 
 // ------------------------------------------------------------------------- numbers

@@ -97,8 +97,8 @@ class PartFacts {
 
   bool is_own(PartFact fact) const;
   bool is_divided(NodeId origin, NodeId part) const;
-  Operand describe(NodeId origin, const PartOperand& taken) const;
-  bool is_zero_for(NodeId user, NodeId value) const;
+  Operand describe(const PartOperand& taken) const;
+  bool is_zero(NodeId value) const;
   bool adds_up(NodeId origin) const;
   void write_through(NodeId origin, PartFact fact);
 
@@ -137,6 +137,7 @@ class PartFacts {
   const RewriteClaims& claims_;
   Numbers& numbers_;
   const Effects& effects_;
+  IdSet<NodeId> written_;  // storages of A that some node writes
   const OrderCheck& orders_;
   Context& context_;
   const Body& a_;
