@@ -792,6 +792,16 @@ class DeclineTest(CommandLineTest):
                           "rewrite", "small.txt", "--reproducer", "small.txt")
 
 
+class PartitionTest(CommandLineTest):
+    def test_halves_that_are_not_sound_are_not_written(self):
+        """torchtitan's chunked steps have types that mention numbers of the whole, which only dead calls of forward read."""
+        graph = GRAPHS / "dsv3_debug_ep2.2_chunk_batch.epw.gz"
+        result = self.run_tool("partition", graph, "--fwd", "f.epw", "--bwd", "b.epw")
+        self.assertEqual((result.returncode, result.stdout), (4, b""))
+        self.assertIn(b"are not proved to compute what the step does: symbols-bound: nothing before it binds u", result.stderr)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["small.txt"])
+
+
 class ReduceTest(CommandLineTest):
     KEEPS = ("--", "sh", "-c", f"{EPWEAVE} print {{}} --grep all_to_all_single | grep -q all_to_all")
 

@@ -8,13 +8,13 @@
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
-#include "compare/rewrite/verify_halves.h"
 #include "cost/live_bytes.h"
 #include "cost/step_model.h"
 #include "kept_report.h"
 #include "partition/budget_steps.h"
 #include "partition/exact_cut.h"
 #include "partition/halves.h"
+#include "rewrite_check.h"
 
 namespace epweave::cli {
 namespace {
@@ -176,14 +176,21 @@ class Partition {
 
   // Nothing is written that is not proved to compute what the joint graph does.
   void require_proof(const Halves& halves) const {
-    const RewriteReport report = epweave::verify_halves(graph_, halves.forward, halves.backward);
+    const RewriteReport report = check_halves(graph_, halves.forward, halves.backward);
     if (report.violations.empty()) return;
     const Violation& first = report.violations.front();
+    if (first.invariant == "rewrite-effects")
+      throw PassError(
+          "partition.state",
+          fmt::format("forward, then backward would compute something else: {}", first.message), first.site,
+          "a value is overwritten before backward reads it: tag what is computed from it MUST_SAVE, or use "
+          "--policy exact");
     throw PassError(
-        "partition.state",
-        fmt::format("forward, then backward would compute something else: {}", first.message), first.site,
-        "a value is overwritten before backward reads it: tag what is computed from it MUST_SAVE, or use "
-        "--policy exact");
+        "partition.proof",
+        fmt::format("forward and backward are not proved to compute what the step does: {}: {}",
+                    first.invariant, first.message),
+        first.site,
+        "try another --policy; `epweave verify` says what the graph records wrongly, if anything");
   }
 
   Json write_report(const BudgetCut& chosen, std::int64_t peak) const {

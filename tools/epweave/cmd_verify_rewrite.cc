@@ -159,6 +159,13 @@ RewriteReport check_rewrite(const Graph& a, const Graph& b) {
   return report;
 }
 
+RewriteReport check_halves(const Graph& joint, const Graph& forward, const Graph& backward) {
+  RewriteReport report = epweave::verify_halves(joint, forward, backward);
+  add_own_violations(joint, forward, report.violations);
+  add_own_violations(joint, backward, report.violations);
+  return report;
+}
+
 int verify_rewrite(const VerifyOptions& options, Console& console) {
   const Graph a = read_sound_input(options.input, nullptr, Soundness::kStructure);
   const Graph b = read_sound_input(options.rewritten, a.context, Soundness::kStructure);
@@ -185,9 +192,7 @@ int verify_halves(const VerifyHalvesOptions& options, Console& console) {
   mark_tangents(joint, options.tangents);
   const Graph forward = read_sound_input(options.forward, joint.context, Soundness::kStructure);
   const Graph backward = read_sound_input(options.backward, joint.context, Soundness::kStructure);
-  RewriteReport report = epweave::verify_halves(joint, forward, backward);
-  add_own_violations(joint, forward, report.violations);
-  add_own_violations(joint, backward, report.violations);
+  const RewriteReport report = check_halves(joint, forward, backward);
   const std::size_t n = report.violations.size();
   if (console.json()) {
     Json json = {{"file", options.input.path},
