@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 
+#include "compare/rewrite/host_copies.h"
 #include "io/file.h"
 #include "pipeline/runner.h"
 #include "testing/rewrite_lies.h"
