@@ -5,6 +5,7 @@ by the emulated device. EPWEAVE_REPLAY names the program, EPWEAVE_NCCL the libra
 """
 import json
 import os
+import random
 import socket
 import struct
 import subprocess
@@ -17,14 +18,14 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 
 
 def free_port():
-    """One that nobody has now, nor the one after it."""
+    """One that nobody has now, nor the one after it: below those that the system gives to whoever asks for none, as connections do."""
     while True:
+        port = random.SystemRandom().randrange(20000, 32000)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
             return port
 

@@ -357,8 +357,8 @@ TEST_CASE("loads stand as many layers ahead as prefetch says, or in front of all
     return names;
   };
   CHECK(order_of({.prefetch = 0, .defer = 0}) ==
-        "x mm offload_default wait_tensor_default big offload_default_1 wait_tensor_default_2 t "
-        "small unread exp offload_default_2 wait_tensor_default_4 neg g2 reload_default_2 "
+        "x mm offload_default big offload_default_1 wait_tensor_default_2 t small unread "
+        "wait_tensor_default exp offload_default_2 neg wait_tensor_default_4 g2 reload_default_2 "
         "wait_tensor_default_5 g1 s c reload_default_1 wait_tensor_default_3 b reload_default "
         "wait_tensor_default_1 t_default g0 output ");
   CHECK(order_of({.prefetch = 1, .defer = 1}) ==
@@ -367,8 +367,8 @@ TEST_CASE("loads stand as many layers ahead as prefetch says, or in front of all
         "wait_tensor_default_5 reload_default_1 reload_default g1 s c wait_tensor_default_3 b "
         "wait_tensor_default_1 t_default g0 output ");
   CHECK(order_of({.prefetch = 2, .defer = 0}) ==
-        "x mm offload_default wait_tensor_default big offload_default_1 wait_tensor_default_2 t "
-        "small unread exp offload_default_2 wait_tensor_default_4 neg reload_default_2 "
+        "x mm offload_default big offload_default_1 wait_tensor_default_2 t small unread "
+        "wait_tensor_default exp offload_default_2 neg wait_tensor_default_4 reload_default_2 "
         "reload_default_1 reload_default g2 wait_tensor_default_5 g1 s c wait_tensor_default_3 b "
         "wait_tensor_default_1 t_default g0 output ");
   CHECK(order_of({.prefetch = 9, .defer = 9}) ==
