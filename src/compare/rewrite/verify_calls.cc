@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
 
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
@@ -14,19 +13,6 @@
 #include "ops/type_rules.h"
 
 namespace epweave {
-namespace {
-
-// Whether a call that passes this does what it does without: flags, None, empty lists, and whole
-// numbers where the default is one.
-bool is_default(const Context& context, const OpParam& param, Arg arg) {
-  if (!param.has_default) return false;
-  if (arg.is_none()) return param.default_value == "None";
-  if (arg.is(ArgKind::kBool)) return param.default_value == (arg.as_bool() ? "True" : "False");
-  if (arg.is_int()) return param.default_value == std::to_string(arg.as_int());
-  return arg.is_list() && context.args.children(arg).empty() && param.default_value == "[]";
-}
-
-}  // namespace
 
 CallCheck::CallCheck(RewriteClaims& claims, Numbers& numbers)
     : claims_(claims),
@@ -101,30 +87,18 @@ void CallCheck::check_attention(NodeId id) {
   check_keywords(id, a_.nodes[claim.origin], whole.call);
 }
 
-// What a call passes at a position or by the name of the parameter there; none: neither.
-const Arg* CallCheck::find_passed(const Node& node, std::uint32_t position) const {
-  const bool is_param = node.op != nullptr && position < node.op->params.size();
-  return is_param                     ? find_arg(context_, node, position, node.op->params[position].name)
-         : position < node.args.count ? &context_.args[node.args][position]
-                                      : nullptr;
-}
-
 void CallCheck::check_positional(NodeId id, const Node& before, const Node& after) {
+  if (before.args.count != after.args.count)
+    return claims_.fail(id, "rewrite-argument",
+                        fmt::format("{} arguments, its origin has {}", after.args.count, before.args.count));
   before_ = &before;
   after_ = &after;
   const std::size_t group = is_launch(after) ? group_position(*after.op) : SIZE_MAX;
-  for (std::uint32_t i = 0; i < std::max(before.args.count, after.args.count); ++i) {
-    const Arg *x = find_passed(before, i), *y = find_passed(after, i);
+  for (std::uint32_t i = 0; i < before.args.count; ++i) {
+    const Arg x = context_.args[before.args][i], y = context_.args[after.args][i];
     param_ = after.op != nullptr && i < after.op->params.size() ? &after.op->params[i] : nullptr;
     item_ = {};
-    if (x != nullptr && y != nullptr) {
-      i == group ? check_group(id, *x, *y) : check_arg(id, {.number = i}, *x, *y);
-    } else if (param_ == nullptr || before.target != after.target ||
-               !is_default(context_, *param_, x != nullptr ? *x : *y)) {
-      return claims_.fail(
-          id, "rewrite-argument",
-          fmt::format("{} arguments, its origin has {}", after.args.count, before.args.count));
-    }
+    i == group ? check_group(id, x, y) : check_arg(id, {.number = i}, x, y);
   }
 }
 
@@ -141,26 +115,18 @@ void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after)
     const auto position = after.op != nullptr ? after.op->find_param(name) : std::nullopt;
     param_ = position ? &after.op->params[*position] : nullptr;
     item_ = {};
-    if (position && *position < after.args.count) continue;  // compared there
     if (other == nullptr) {
-      if (param_ == nullptr || before.target != after.target ||
-          !is_default(context_, *param_, kwargs_a[i + 1]))
-        claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is gone", name));
+      claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is gone", name));
     } else if (name == "group_name") {
       check_group(id, kwargs_a[i + 1], *other);
     } else {
       check_arg(id, {.name = name}, kwargs_a[i + 1], *other);
     }
   }
-  for (std::size_t i = 0; i + 1 < kwargs_b.size(); i += 2) {
-    const std::string_view name = context_.text(kwargs_b[i].as_name());
-    if (is_free(name) || find_kwarg(context_, before, name) != nullptr) continue;
-    const auto position = after.op != nullptr ? after.op->find_param(name) : std::nullopt;
-    if (position && *position < before.args.count) continue;  // compared there
-    if (!position || before.target != after.target ||
-        !is_default(context_, after.op->params[*position], kwargs_b[i + 1]))
+  for (std::size_t i = 0; i + 1 < kwargs_b.size(); i += 2)
+    if (const std::string_view name = context_.text(kwargs_b[i].as_name());
+        !is_free(name) && find_kwarg(context_, before, name) == nullptr)
       claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is new", name));
-  }
 }
 
 std::vector<Arg> CallCheck::list_kwargs(const Node& node) const {

@@ -67,7 +67,6 @@ class CallCheck {
 
   bool is_cut_alike(const Use& x, const Use& y, const PartFacts& facts, const OrderCheck& orders) const;
   void check_attention(NodeId id);
-  const Arg* find_passed(const Node& node, std::uint32_t position) const;
   void check_positional(NodeId id, const Node& before, const Node& after);
   void check_keywords(NodeId id, const Node& before, const Node& after);
   std::vector<Arg> list_kwargs(const Node& node) const;
