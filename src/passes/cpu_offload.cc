@@ -230,6 +230,10 @@ class Offloader {
                       is_alias(id) ? "it is tagged MUST_CPU_OFFLOAD and shows another value's storage"
                                    : "it is tagged MUST_CPU_OFFLOAD and is no tensor",
                       site_of(graph_, node), "tag the value whose storage it is");
+    if (!is_call(id)) {
+      kept_.emplace_back(id, "no call of the step makes it");
+      return;
+    }
     Offloaded found{.value = id};
     visit_readers(body_, users_, traits_, id, [&](NodeId reader) {
       if (body_.nodes[reader].is_backward()) {

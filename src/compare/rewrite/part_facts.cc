@@ -291,24 +291,27 @@ bool PartFacts::adds_rows(const Node& node) const {
 
 // Of operands that are as large as the whole's, or of numbers.
 PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
-  std::size_t shares = 0, zeros = 0;
+  std::size_t shares = 0, zeros = 0, factor_shares = 0, factor_zeros = 0;
   bool all_summands = true, first_is_share = false, first_is_zero = false, position_is_share = false,
        adds_same = false;
   for (const Operand& operand : operands_) {
     if (is_tensor && !operand.is_tensor) continue;
     if (is_own(operand.fact) || operand.fact == PartFact::kRows) return PartFact::kOwn;
     const bool is_share = operand.fact == PartFact::kShare;
+    const bool is_zero = operand.fact == PartFact::kZero;
     adds_same |= is_added(operand) && !is_summand(operand.fact);
     if (is_position(operand.taken->param)) {
       position_is_share |= is_share;
       continue;
     }
     shares += is_share;
-    zeros += operand.fact == PartFact::kZero;
+    zeros += is_zero;
+    factor_shares += is_share && !is_added(operand);
+    factor_zeros += is_zero && !is_added(operand);
     all_summands &= is_summand(operand.fact);
     if (operand.taken->param == 0) {
       first_is_share |= is_share;
-      first_is_zero |= operand.fact == PartFact::kZero;
+      first_is_zero |= is_zero;
     }
   }
   if (position_is_share) return PartFact::kOwn;
@@ -331,8 +334,10 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
       return shares == 1 && holds(Condition::kFirstIsShare, first_is_share) ? PartFact::kShare
                                                                             : PartFact::kOwn;
     case Linearity::kEach:
-      if (shares == 0) return zeros > 0 ? PartFact::kZero : PartFact::kSame;
-      return holds(Condition::kOneIsShare, shares == 1 && !adds_same) ? PartFact::kShare : PartFact::kOwn;
+      // What is added to a product is no factor: a share, or zeros, there are none of the product.
+      if (shares == 0) return factor_zeros > 0 && !adds_same ? PartFact::kZero : PartFact::kSame;
+      return holds(Condition::kOneIsShare, factor_shares == 1 && !adds_same) ? PartFact::kShare
+                                                                             : PartFact::kOwn;
     case Linearity::kSum:
       if (shares == 0 && !(all_summands && zeros > 0)) return PartFact::kSame;
       if (!holds(Condition::kAllAreSummands, all_summands)) return PartFact::kOwn;

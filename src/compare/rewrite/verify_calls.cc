@@ -88,11 +88,11 @@ void CallCheck::check_attention(NodeId id) {
 }
 
 void CallCheck::check_positional(NodeId id, const Node& before, const Node& after) {
+  before_ = &before;
+  after_ = &after;
   if (before.args.count != after.args.count)
     return claims_.fail(id, "rewrite-argument",
                         fmt::format("{} arguments, its origin has {}", after.args.count, before.args.count));
-  before_ = &before;
-  after_ = &after;
   const std::size_t group = is_launch(after) ? group_position(*after.op) : SIZE_MAX;
   for (std::uint32_t i = 0; i < before.args.count; ++i) {
     const Arg x = context_.args[before.args][i], y = context_.args[after.args][i];

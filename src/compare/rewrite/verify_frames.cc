@@ -182,6 +182,8 @@ FrameCheck::Entry FrameCheck::visit(NodeId origin) {
   if (node_->op->family == OpFamily::kIota) return counted(origin);
   if (node_->op->family == OpFamily::kElement) return element(origin);
   const auto operands = facts_->operands();
+  if (operands.empty() && arg_of(context_, *node_, 0).is_node())  // arguments that do not fit: refused
+    return {unknown(origin), unknown(origin)};
   Entry entry;
   // Numbers that are moved, picked or divided number what they did; the order that a sort gives,
   // what it sorts.

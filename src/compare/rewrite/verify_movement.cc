@@ -310,6 +310,7 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
 
 // Several collectives in one launch, with a result for each.
 bool MovementCheck::launch_each(NodeId b, const Node& node) {
+  if (!node.type) return false;
   const Arg list = arg_of(context_, node, 0);
   const Type& type = context_.types[node.type];
   if (!list.is_list() || type.kind != TypeKind::kList) return false;

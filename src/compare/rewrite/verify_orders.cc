@@ -198,8 +198,8 @@ int OrderCheck::divided_dimension(NodeId b) {
 }
 
 NodeId OrderCheck::first_share(NodeId id) const {
-  const auto args = context_.args[b_.nodes[id].args];
-  const NodeId first = !args.empty() && args[0].is_node() ? args[0].as_node() : NodeId();
+  const Arg operand = arg_of(context_, b_.nodes[id], 0);
+  const NodeId first = operand.is_node() ? operand.as_node() : NodeId();
   return first && is_share(first) ? first : NodeId();
 }
 

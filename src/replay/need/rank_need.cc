@@ -4,6 +4,7 @@
 
 #include "analysis/effects.h"
 #include "cost/extents.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "replay/kernels/device/pool.h"
 #include "replay/run/call_values.h"
@@ -113,7 +114,7 @@ class Walk {
   bool add_collective(NodeId id) {
     const Node& node = body_.nodes[id];
     std::uint64_t operand = 0;  // of a coalesced call, all of them
-    const Arg sent = graph_.context->args[node.args].front();
+    const Arg sent = arg_of(*graph_.context, node, 0);
     graph_.context->args.for_each_node(
         sent, [&](NodeId input) { operand += count_bytes(body_.nodes[input].type); });
     copies_[effects_.storage_of(id).index()] += operand;
