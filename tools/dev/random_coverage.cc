@@ -24,6 +24,7 @@ constexpr std::string_view kTagged =
     "policies write no such tag; testdata/memory, recompute_test, partition_test";
 constexpr std::string_view kUnsharded =
     "parameters of random steps are whole; recompute_test, reference_test";
+constexpr std::string_view kImages = "random steps have no images; testdata/chunk/convolution_batch";
 constexpr std::string_view kTrace = "traces never hold it; testdata/chunk";
 
 struct Reason {
@@ -70,6 +71,8 @@ constexpr Reason kOperations[] = {
     {"aten.any.dims", kDense},
     {"aten.argmax.default", kDense},
     {"aten.baddbmm.default", kDense},
+    {"aten.convolution.default", kImages},
+    {"aten.convolution_backward.default", kImages},
     {"aten.copy_.default", kDense},
     {"aten.detach_.default", kDense},
     {"aten.div_.Scalar", kDense},

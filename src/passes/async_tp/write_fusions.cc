@@ -11,6 +11,7 @@
 #include "analysis/effects.h"
 #include "analysis/users.h"
 #include "ir/facts.h"
+#include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_memo.h"
