@@ -318,9 +318,9 @@ void Effects::find_accesses() {
   };
   std::vector<Access> found;  // to written storage, in execution order, each storage of a node once
   IdVector<NodeId, std::uint32_t> slot(body_.nodes.size(), 0);  // by storage: where it was last accessed
-  IdSet<NodeId> written(body_.nodes.size());                    // storages
+  written_ = IdSet<NodeId>(body_.nodes.size());
   for (const Touch& touch : touches_)
-    if (touch.kind == TouchKind::kWrite) written.insert(storage_[touch.operand]);
+    if (touch.kind == TouchKind::kWrite) written_.insert(storage_[touch.operand]);
   EdgeBuilder builder(edges_);
   begins_.assign(body_.nodes.size() + 1, 0);
   for (std::size_t next = 0; next < touches_.size();) {
@@ -331,7 +331,7 @@ void Effects::find_accesses() {
       const Touch& touch = touches_[next];
       if (!touch.operand) continue;
       const NodeId storage = storage_[touch.operand];
-      if (!written.contains(storage)) continue;
+      if (!is_written(storage)) continue;
       const bool writes = touch.kind == TouchKind::kWrite;
       std::uint32_t& at = slot[storage];
       if (at >= first && at < found.size() && found[at].access.storage == storage) {

@@ -66,6 +66,8 @@ class Effects {
 
   // The first value of the class of values that may share storage with this one.
   NodeId storage_of(NodeId value) const { return storage_[value]; }
+  // Whether some node writes the storage.
+  bool is_written(NodeId storage) const { return written_.contains(storage); }
   // Accesses of a node to storage that some node writes, each storage once.
   std::span<const StorageAccess> accesses_of(NodeId node) const {
     return {accesses_.data() + begins_[node.index()], begins_[node.index() + 1] - begins_[node.index()]};
@@ -87,6 +89,7 @@ class Effects {
   const Context& context_;
   const Body& body_;
   std::vector<Touch> touches_;  // by execution order of the nodes; only while the effects are being found
+  IdSet<NodeId> written_;       // storages
   std::vector<std::uint32_t> begins_;
   std::vector<StorageAccess> accesses_;
   IdVector<NodeId, NodeId> storage_;

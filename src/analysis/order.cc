@@ -321,6 +321,13 @@ OrderFacts find_order_facts(const Context& context, const Body& body, const Effe
   return {std::move(effects), inputs.take(), launches.take(), std::move(host_events)};
 }
 
+std::vector<OrderEdge> list_order_edges(const OrderFacts& facts) {
+  std::vector<OrderEdge> edges = facts.effects.order_edges();
+  const std::vector<OrderEdge> host_reads = list_host_read_edges(facts);
+  edges.insert(edges.end(), host_reads.begin(), host_reads.end());
+  return edges;
+}
+
 std::vector<OrderEdge> list_host_read_edges(const OrderFacts& facts) {
   const Context& context = facts.effects.context();
   const Body& body = facts.effects.body();

@@ -37,6 +37,9 @@ OrderFacts find_order_facts(const Context& context, const Body& body, const Effe
 std::optional<OrderEdge> find_order_violation(const OrderFacts& before, const Body& after,
                                               const IdSet<NodeId>& free_launches);
 
+// What a legal order keeps beside inputs and launches: the edges of effects, and those of the
+// host's reads.
+std::vector<OrderEdge> list_order_edges(const OrderFacts& facts);
 // Edges with which an order has none of the host's reads too early: what makes the host wait behind
 // each non-blocking copy to the host stays behind the copy, and in front of who reads it there.
 // Other orders may be legal, too.

@@ -100,4 +100,15 @@ std::optional<GroupOnRank> group_on_rank(const Graph& graph, const World& world,
   return find_by_rule(graph, world, group, rank);
 }
 
+std::vector<StringId> list_guessed_groups(const Graph& graph, const Node& node) {
+  std::vector<StringId> groups;
+  if (node.kind != NodeKind::kCall || node.op != nullptr) return groups;
+  for (ArgRange range : {node.args, node.kwargs})
+    for (Arg arg : graph.context->args[range])
+      if ((arg.is(ArgKind::kText) || arg.is(ArgKind::kProcessGroup)) &&
+          graph.find_group(arg.as_name()) != nullptr)
+        groups.push_back(arg.as_name());
+  return groups;
+}
+
 }  // namespace epweave

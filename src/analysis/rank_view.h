@@ -44,4 +44,8 @@ struct GroupOnRank {
 std::optional<GroupOnRank> group_on_rank(const Graph& graph, const World& world, const ProcessGroup& group,
                                          Rank rank);
 
+// Groups of the table that a call of an op without a row in the op table takes by name. Which of
+// its texts is a group's name, nobody knows.
+std::vector<StringId> list_guessed_groups(const Graph& graph, const Node& node);
+
 }  // namespace epweave

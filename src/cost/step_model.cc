@@ -7,7 +7,6 @@
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
-#include "analysis/host_copy.h"
 #include "analysis/order.h"
 #include "base/error.h"
 #include "cost/measured_costs.h"

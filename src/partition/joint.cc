@@ -168,12 +168,12 @@ Graph merge_equal_calls(const Graph& graph) {
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id)
     if (is_needed[id->index()] != 0 && !joint.seed(*id))  // a seed is given, whatever it is computed from
       for (NodeId input : joint.inputs[*id]) is_needed[input.index()] = 1;
-  IdSet<NodeId> own(body.nodes.size());  // storages that another call must not share: returned, or written
+  IdSet<NodeId> returned(body.nodes.size());  // storages
   for (NodeId id : joint.outputs)
-    if (id) own.insert(effects.storage_of(id));
-  for (NodeId id : body.order)
-    for (const StorageAccess& access : effects.accesses_of(id))
-      if (access.writes) own.insert(access.storage);
+    if (id) returned.insert(effects.storage_of(id));
+  const auto may_share = [&](NodeId storage) {
+    return !returned.contains(storage) && !effects.is_written(storage);
+  };
 
   SideTable<NodeId, NodeId> same;
   std::map<std::vector<std::uint64_t>, NodeId> first;
@@ -189,7 +189,7 @@ Graph merge_equal_calls(const Graph& graph) {
     if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
     writes += node.op->writes;
     if (has_effect(context, node) || node.op->family == OpFamily::kRandom ||
-        own.contains(effects.storage_of(id)) || leaves_unset(*node.op) ||
+        !may_share(effects.storage_of(id)) || leaves_unset(*node.op) ||
         (node.extra != nullptr && !node.extra->bindings.empty()))
       continue;
     std::vector<std::uint64_t> key = {node.target.index(), is_needed[id.index()], writes};

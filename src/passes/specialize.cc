@@ -472,21 +472,14 @@ void require_numbers_of(const Graph& graph, RankChange change) {
 
 // Which argument of an op without a row in the op table is a group's name, nobody knows.
 void require_known_groups(const Graph& graph, const RankGroups& groups, RankChange change) {
-  for (const auto [id, node] : walk(*graph.context, graph.step())) {
-    if (node.kind != NodeKind::kCall || node.op != nullptr) continue;
-    for (ArgRange range : {node.args, node.kwargs})
-      for (Arg arg : graph.context->args[range]) {
-        if (!arg.is(ArgKind::kText) && !arg.is(ArgKind::kProcessGroup)) continue;
-        const StringId group = arg.as_name();
-        if (groups.is_listed(group) && groups.find(group) != group)
-          throw PassError(
-              "specialize.group",
-              fmt::format("{} takes process group {} by name, which is another on rank {}, and is "
-                          "not in the op table",
-                          graph.text(node.target), graph.text(group), change.to),
-              site_of(graph, node), "trace the graph on that rank");
-      }
-  }
+  for (const auto [id, node] : walk(*graph.context, graph.step()))
+    for (StringId group : list_guessed_groups(graph, node))
+      if (groups.find(group) != group)
+        throw PassError("specialize.group",
+                        fmt::format("{} takes process group {} by name, which is another on rank {}, and is "
+                                    "not in the op table",
+                                    graph.text(node.target), graph.text(group), change.to),
+                        site_of(graph, node), "trace the graph on that rank");
 }
 
 }  // namespace

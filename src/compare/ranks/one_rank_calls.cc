@@ -8,32 +8,22 @@
 #include <set>
 #include <string_view>
 
-#include "analysis/world.h"
+#include "analysis/rank_view.h"
 #include "compare/ranks/rank_program.h"
 #include "ir/walk.h"
 
 namespace epweave {
 namespace {
 
-// The name of a group that some ranks are not in, among the texts of a call.
-StringId find_named_group(const Graph& graph, const Node& node, std::uint32_t world_size) {
-  for (ArgRange range : {node.args, node.kwargs})
-    for (Arg arg : graph.context->args[range]) {
-      if (!arg.is(ArgKind::kText) && !arg.is(ArgKind::kProcessGroup)) continue;
-      const ProcessGroup* group = graph.find_group(arg.as_name());
-      if (group != nullptr && group->ranks.size() < world_size) return group->name;
-    }
-  return {};
-}
-
 void find_named_groups(const Graph& graph, std::vector<OneRankCall>& found) {
   const std::uint32_t world_size = read_world(graph).size;
   for (const auto [id, node] : walk(*graph.context, graph.step())) {
-    if (node.kind != NodeKind::kCall || node.op != nullptr) continue;
-    const StringId group = find_named_group(graph, node, world_size);
-    if (!group) continue;
-    const std::string_view name = graph.text(group);
-    found.push_back({id, fmt::format("group {}", name),
+    const std::vector<StringId> groups = list_guessed_groups(graph, node);
+    // One that some ranks are not in.
+    const auto group = std::ranges::find_if(
+        groups, [&](StringId name) { return graph.find_group(name)->ranks.size() < world_size; });
+    if (group == groups.end()) continue;
+    found.push_back({id, fmt::format("group {}", graph.text(*group)),
                      fmt::format("it takes the group by name, which is another on other ranks, and is not "
                                  "in the op table, which would say where the name stands")});
   }

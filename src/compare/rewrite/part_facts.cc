@@ -75,9 +75,6 @@ PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effect
   const Graph &a = claims.graph_a(), &b = claims.graph_b();
   for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i)
     has_own_sums_ |= b.passes[i].options.find("contract=own-sums") != std::string::npos;
-  for (NodeId id : a_.order)
-    for (const StorageAccess& access : effects_.accesses_of(id))
-      if (access.writes) written_.insert(access.storage);
 }
 
 void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> operands) {
@@ -171,7 +168,7 @@ bool PartFacts::is_zero(NodeId value) const {
   if (claim.kind != ClaimKind::kWhole) return false;
   const Node& node = a_.nodes[claim.origin];
   if (node.op == nullptr || !reads_no_element(*node.op) || !makes_zeros(context_, node)) return false;
-  return !written_.contains(effects_.storage_of(claim.origin));
+  return !effects_.is_written(effects_.storage_of(claim.origin));
 }
 
 // ------------------------------------------------------------------------- numbers

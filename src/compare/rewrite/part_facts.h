@@ -137,7 +137,6 @@ class PartFacts {
   const RewriteClaims& claims_;
   Numbers& numbers_;
   const Effects& effects_;
-  IdSet<NodeId> written_;  // storages of A that some node writes
   const OrderCheck& orders_;
   Context& context_;
   const Body& a_;

@@ -313,4 +313,10 @@ void RewriteClaims::check_parts() {
   }
 }
 
+bool has_same_elements(const Context& context, TypeId x, TypeId y) {
+  const TensorType *before = tensor_of(context, x), *after = tensor_of(context, y);
+  if (before == nullptr || after == nullptr) return before == after;
+  return before->dtype == after->dtype && before->device == after->device && before->rank() == after->rank();
+}
+
 }  // namespace epweave

@@ -120,4 +120,7 @@ bool is_reshape(const Node& node);
 // does: add_(x, y); index_put_(x, [i], y, True).
 bool accumulates(const Context& context, const Node& node);
 
+// Whether neither is a tensor, or both are, of one dtype, device and number of dimensions.
+bool has_same_elements(const Context& context, TypeId x, TypeId y);
+
 }  // namespace epweave

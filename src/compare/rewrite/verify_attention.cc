@@ -375,13 +375,6 @@ bool AttentionCheck::is_number(Arg arg, std::int64_t number, const Body& body) {
   return type.kind == TypeKind::kValue && type.value == Arg::integer(number);
 }
 
-// Whether both are no tensor, or elements of one kind.
-bool AttentionCheck::has_same_elements(TypeId x, TypeId y) const {
-  const TensorType *before = tensor_of(context_, x), *after = tensor_of(context_, y);
-  if (before == nullptr || after == nullptr) return (before == nullptr) == (after == nullptr);
-  return before->dtype == after->dtype && before->device == after->device && before->rank() == after->rank();
-}
-
 bool AttentionCheck::is_rebased(const FlexFunction& original, const FlexFunction& function,
                                 const Division& division) {
   const Body &before = *original.body, &after = *function.body;
@@ -390,7 +383,7 @@ bool AttentionCheck::is_rebased(const FlexFunction& original, const FlexFunction
   const NodeId row = parameters.back();
   SideTable<NodeId, NodeId> image, global;  // of A's nodes; of B's parameters
   for (std::size_t i = 0; i < old_parameters.size(); ++i) {
-    if (!has_same_elements(before.nodes[old_parameters[i]].type, after.nodes[parameters[i]].type))
+    if (!has_same_elements(context_, before.nodes[old_parameters[i]].type, after.nodes[parameters[i]].type))
       return false;
     image.at(old_parameters[i]) = parameters[i];
   }
@@ -425,7 +418,7 @@ bool AttentionCheck::is_rebased(const FlexFunction& original, const FlexFunction
     if (next == rest.size()) return false;
     const Node& y = after.nodes[rest[next]];
     if (x.kind != y.kind || (x.kind == NodeKind::kCall && x.target != y.target) ||
-        !context_.args.equal(x.attr, y.attr) || !has_same_elements(x.type, y.type))
+        !context_.args.equal(x.attr, y.attr) || !has_same_elements(context_, x.type, y.type))
       return false;
     auto moved = [&](Arg arg) {
       if (!arg.is_node()) return arg;

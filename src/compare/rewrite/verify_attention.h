@@ -69,7 +69,6 @@ class AttentionCheck {
   bool is_kept(NodeId node, const Tables& tables, Rows columns);
   // Whether the function is the original with rows counted from a first row, its last parameter.
   bool is_rebased(const FlexFunction& original, const FlexFunction& function, const Division& division);
-  bool has_same_elements(TypeId x, TypeId y) const;
   void restore_functions(const Division& division, Node& call, std::vector<Arg>& mask);
   // The arguments by position of a call of B, if it is one of that target with these keywords and
   // no others.

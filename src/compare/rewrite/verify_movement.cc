@@ -77,7 +77,6 @@ MovementCheck::MovementCheck(RewriteClaims& claims, const Effects& effects_a, co
       context_(*graph_a_.context),
       a_(graph_a_.step()),
       b_(graph_b_.step()),
-      effects_a_(effects_a),
       later_in_a_(effects_a),
       later_in_b_(effects_b) {
   has_moved_ =
@@ -148,7 +147,7 @@ const Sequence& MovementCheck::of_a(NodeId id) {
 }
 
 // What a call moves, if that is all it may do and what it reads is still there. None: it computes.
-NodeId MovementCheck::moved_operand(NodeId a) const {
+NodeId MovementCheck::moved_operand(NodeId a) {
   const Node& node = a_.nodes[a];
   if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
   const bool moves = keeps_order(node) || is_wait(node) || copies(node) ||
@@ -162,18 +161,15 @@ NodeId MovementCheck::moved_operand(NodeId a) const {
 
 // Whether a value of A may have been written when a call reads it. What is written behind a wait is
 // the wait's result, which that is not yet; other values may be read later, through views.
-bool MovementCheck::is_written_before(NodeId value, NodeId reader) const {
+bool MovementCheck::is_written_before(NodeId value, NodeId reader) {
   if (!later_in_a_.any(value)) return false;
   if (!is_wait(a_.nodes[reader])) return true;
-  const NodeId storage = effects_a_.storage_of(value);
-  const auto begin = std::ranges::find(a_.order, value);
-  const auto end = std::find(begin, a_.order.end(), reader);
-  return std::any_of(begin, end, [&](NodeId between) {
-    return between != value && !is_wait(a_.nodes[between]) &&
-           std::ranges::any_of(effects_a_.accesses_of(between), [&](const StorageAccess& access) {
-             return access.writes && access.storage == storage;
-           });
-  });
+  if (!writes_in_a_) {
+    writes_in_a_.emplace(context_, a_);
+    place_in_a_ = find_positions(a_, a_.order);
+  }
+  return writes_in_a_->any(writes_in_a_->effects().storage_of(value), place_in_a_[value],
+                           place_in_a_[reader]);
 }
 
 // None: it computes.

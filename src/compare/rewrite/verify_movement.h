@@ -24,6 +24,8 @@
 #include <vector>
 
 #include "analysis/aliases.h"
+#include "analysis/users.h"
+#include "analysis/write_places.h"
 #include "compare/rewrite/movement.h"
 #include "compare/rewrite/rewrite_claims.h"
 
@@ -77,8 +79,8 @@ class MovementCheck {
 
   bool is_new(NodeId b) const;
   const Sequence& of_a(NodeId a);
-  NodeId moved_operand(NodeId a) const;
-  bool is_written_before(NodeId value, NodeId reader) const;
+  NodeId moved_operand(NodeId a);
+  bool is_written_before(NodeId value, NodeId reader);
   std::optional<Sequence> move_in_a(NodeId a);
   Sequence leaf(NodeId a);
   std::optional<Sequence> send(const Node& node, const Sequence& sent, bool of_b);
@@ -140,8 +142,9 @@ class MovementCheck {
   Context& context_;
   const Body& a_;
   const Body& b_;
-  const Effects& effects_a_;
   LaterWrites later_in_a_, later_in_b_;
+  std::optional<WritePlaces> writes_in_a_;  // once asked for, with the places
+  IdVector<NodeId, std::uint32_t> place_in_a_;
   // Of B as it is: a moved value is no storage of its own there.
   std::optional<Effects> memory_;
   std::optional<LaterWrites> later_in_memory_;

@@ -179,10 +179,7 @@ class Bucketer {
   // makes the host wait: they follow.
   void keep_given_order() {
     Body& body = graph_.step();
-    std::vector<OrderEdge> edges = list_kept(facts_.effects.order_edges());
-    const std::vector<OrderEdge> host_reads = list_kept(list_host_read_edges(facts_));
-    edges.insert(edges.end(), host_reads.begin(), host_reads.end());
-    sort(body, list_inputs(*graph_.context, body), edges);
+    sort(body, list_inputs(*graph_.context, body), list_kept(list_order_edges(facts_)));
   }
 
   // Those between nodes that are still there.
@@ -219,10 +216,7 @@ class Bucketer {
     Body& body = graph_.step();
     Body after = body;
     after.order = std::move(wanted.order);
-    std::vector<OrderEdge> edges = facts.effects.order_edges();
-    const std::vector<OrderEdge> host_reads = list_host_read_edges(facts);
-    edges.insert(edges.end(), host_reads.begin(), host_reads.end());
-    sort(after, facts.inputs, edges);
+    sort(after, facts.inputs, list_order_edges(facts));
     require_legal(facts, after);
     body.order = std::move(after.order);
     delayed_.insert(delayed_.begin(), wanted.moved.begin(), wanted.moved.end());
