@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <limits>
+#include <thread>
 #include <type_traits>
 
 #include "replay/values/block_cache.h"
@@ -419,6 +420,18 @@ void LocalTransport::abort(const std::string&) {
   const std::lock_guard lock(mutex_);
   aborted_ = true;
   changed_.notify_all();
+}
+
+std::string await_failure(Transport& transport, const std::function<bool()>& is_over) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kLook{20};
+  const Clock::time_point until = Clock::now() + std::chrono::seconds(1);
+  std::string failure = transport.failure();
+  while (failure.empty() && Clock::now() < until && !is_over()) {
+    std::this_thread::sleep_for(kLook);
+    failure = transport.failure();
+  }
+  return failure;
 }
 
 }  // namespace epweave::replay

@@ -29,6 +29,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -139,6 +140,11 @@ class Transport {
   // Why all ranks stop, where they are processes; empty while they go on.
   virtual std::string failure() { return {}; }
 };
+
+// The failure that another process tells of within a second, while `is_over` does not say that none
+// is waited for any more; empty: none does. What goes wrong here may follow from it: data that a
+// lost device sent arrive before the news.
+std::string await_failure(Transport& transport, const std::function<bool()>& is_over);
 
 // All ranks are threads of this process. Who waits when one aborts throws Aborted.
 class LocalTransport : public Transport {

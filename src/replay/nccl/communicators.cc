@@ -12,8 +12,6 @@ namespace {
 constexpr std::chrono::milliseconds kLook{20};   // of the watchdog
 constexpr std::chrono::microseconds kSpin{500};  // calls in progress are asked without a pause so long
 constexpr std::chrono::microseconds kPoll{50};   // and behind that
-constexpr std::chrono::milliseconds kElsewhere{
-    1000};  // how long another reason for an error of NCCL may take
 
 std::optional<Element> element_of(DType dtype) {
   switch (dtype) {
@@ -316,9 +314,7 @@ std::string Communicators::find_error() {
 }
 
 void Communicators::give_problem(const std::string& problem) {
-  const Clock::time_point until = Clock::now() + kElsewhere;
-  while (transport_.failure().empty() && Clock::now() < until && !is_ending_)
-    std::this_thread::sleep_for(kLook);
+  await_failure(transport_, [this] { return is_ending_.load(); });
   transport_.abort(problem);
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -19,6 +20,15 @@ std::unique_ptr<DeviceRun> start_run(Device* device, const DeviceSetup& setup) {
   } catch (const DeviceError& error) {
     throw DeviceError(fmt::format("before the first node: {}", error.what()), error.aftermath());
   }
+}
+
+// Where another process failed first, what happens here follows from that. What a kernel refuses
+// may be data that a lost device sent; a device that is lost here is the cause itself.
+std::string find_cause(Transport& transport, const RunOptions& options, const std::exception& error) {
+  const bool is_refused =
+      dynamic_cast<const RunError*>(&error) != nullptr && dynamic_cast<const DeviceError*>(&error) == nullptr;
+  if (options.process == nullptr || !is_refused) return transport.failure();
+  return await_failure(transport, [] { return false; });
 }
 
 }  // namespace
@@ -95,8 +105,7 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
       } catch (const Aborted&) {
         // The rank that failed reports.
       } catch (const std::exception& error) {
-        // Where another process failed first, what happens here follows from that.
-        const std::string failure = transport.failure();
+        const std::string failure = find_cause(transport, options, error);
         {
           const std::lock_guard lock(mutex);
           if (first_error == nullptr)
