@@ -302,7 +302,7 @@ TEST_CASE("a bias is broadcast over slabs") {
   }
 }
 
-TEST_CASE("FlexAttention has the CPU's bits in slabs of any size") {
+TEST_CASE("FlexAttention has the CPU's bits in slabs of any size", "[slow]") {
   for (const std::size_t budget : kBudgets)
     for (const auto tables : {Flex::Tables::kCausal, Flex::Tables::kOneBlock, Flex::Tables::kTiles})
       for (const auto scores : {Flex::Scores::kSame, Flex::Scores::kBiased})
