@@ -229,7 +229,8 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
   const Arg first = arg_of(context_, node, 0);
   const bool is_element = node.op->family == OpFamily::kElement;
   // A conjugate is a view, too, and has other values.
-  const bool shows = node.op->is_view && node.op->family != OpFamily::kElementwise;
+  const bool is_copy = may_copy(node) && showing_of(claims_.facts_b(), graph_b_, b) != Showing::kView;
+  const bool shows = node.op->is_view && node.op->family != OpFamily::kElementwise && !is_copy;
   if (!(shows || is_element || is_wait(node)) || !first.is_node()) return false;
   const std::optional<std::size_t> storage = find_storage(first, node);
   if (!storage) return false;
