@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "analysis/verify_report.h"
 #include "compare/lineage.h"
@@ -11,10 +12,18 @@
 
 namespace epweave {
 
-bool is_reshape(const Node& node) {
+static std::span<const OpInfo* const> list_reshapes() {
   static const OpInfo* const ops[] = {find_op("aten.view.default"), find_op("aten._unsafe_view.default"),
                                       find_op("aten.reshape.default")};
-  return node.op != nullptr && std::ranges::find(ops, node.op) != std::end(ops);
+  return ops;
+}
+
+bool is_reshape(const Node& node) {
+  return node.op != nullptr && std::ranges::find(list_reshapes(), node.op) != list_reshapes().end();
+}
+
+const OpInfo& find_view() {
+  return *list_reshapes().front();
 }
 
 bool accumulates(const Context& context, const Node& node) {

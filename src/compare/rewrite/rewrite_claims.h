@@ -116,6 +116,8 @@ class RewriteClaims {
 
 // view, _unsafe_view or reshape: one for the other is no change.
 bool is_reshape(const Node& node);
+// Of these, the one that is never a copy.
+const OpInfo& find_view();
 // Adds to its first argument in place, so that adding part by part gives what adding all at once
 // does: add_(x, y); index_put_(x, [i], y, True).
 bool accumulates(const Context& context, const Node& node);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "analysis/collectives.h"
 #include "analysis/looked_up_group.h"
@@ -106,11 +107,50 @@ void MovementCheck::number_lookups() {
 }
 
 void MovementCheck::visit(NodeId id) {
+  if (!has_moved_) return;
+  prove_read_by(id);
   const Node& node = b_.nodes[id];
-  if (!has_moved_ || node.kind != NodeKind::kCall) return;
+  if (node.kind != NodeKind::kCall) return;
   const bool is_followed = node.op != nullptr && is_new(id) && follow(id);
   if (!is_followed) forget_writes_of(id);
-  if (claims_[id].kind == ClaimKind::kMoved) prove(id);
+  if (claims_[id].kind != ClaimKind::kMoved) return;
+  if (shows_before_it_is_there(id)) {
+    unread_.push_back(id);
+  } else {
+    prove(id);
+  }
+}
+
+// A view of the rewrite's own memory, which may be written before anything reads it there.
+bool MovementCheck::shows_before_it_is_there(NodeId b) {
+  const NodeId memory = memory_->storage_of(b);
+  if (!views_.contains(b) || memory == b || !is_new(memory)) return false;
+  const auto value = read(Arg::node(b));
+  return !value || !(value->elements == of_a(claims_[b].origin));
+}
+
+// What a node takes of a memory that holds values of A by then, or, at the end, all that is left.
+// A view of A reads nothing: it shows what is read behind it.
+void MovementCheck::prove_read_by(NodeId b) {
+  if (unread_.empty()) return;
+  const Node& node = b_.nodes[b];
+  const bool shows_only = claims_[b].kind == ClaimKind::kWhole && node.op != nullptr && node.op->is_view &&
+                          node.op->family != OpFamily::kElementwise && !may_copy(node) &&
+                          claims_.tensor_b(b) != nullptr;
+  if (shows_only) return;
+  IdSet<NodeId> read;
+  for_each_input(context_, node, [&](NodeId input) {
+    if (claims_[input].kind == ClaimKind::kMoved || !is_new(input)) read.insert(memory_->storage_of(input));
+  });
+  const bool is_end = node.kind == NodeKind::kOutput;
+  std::vector<NodeId> left;
+  for (NodeId value : std::exchange(unread_, {}))
+    if (is_end || read.contains(memory_->storage_of(value))) {
+      prove(value);
+    } else {
+      left.push_back(value);
+    }
+  unread_ = std::move(left);
 }
 
 // Whether the rewrite made it.

@@ -15,6 +15,11 @@
 //
 //   %v0 = view(%k); add_(%v0, 1); %c = clone(%k)     what %c has of %v0's elements is unknown
 //
+// A view of memory that the rewrite made has the value where it is first read, which may be behind
+// writes that come behind the view:
+//
+//   %v0 = view(%buf); %t = t(%v0); copy_(%buf, %w); mm(%x, %t)     %v0 is proved in front of mm
+//
 // Reports rewrite-moved: a value is not what it is said to be.
 #pragma once
 
@@ -85,6 +90,8 @@ class MovementCheck {
   Sequence leaf(NodeId a);
   std::optional<Sequence> send(const Node& node, const Sequence& sent, bool of_b);
 
+  bool shows_before_it_is_there(NodeId b);
+  void prove_read_by(NodeId b);
   bool follow(NodeId b);
   bool make_view(NodeId b, const Node& node);
   std::optional<std::int64_t> offset_of(const TensorType& type, const Storage& storage) const;
@@ -155,6 +162,7 @@ class MovementCheck {
   std::map<NodeId, std::vector<std::size_t>> lists_;  // of several results: their storages
   std::vector<Storage> storages_;
   std::vector<std::size_t> under_way_;                      // storages that launches write now
+  std::vector<NodeId> unread_;                              // moved values that show what is not there yet
   std::map<NodeId, std::vector<std::size_t>> storages_in_;  // by the first value of a memory
   std::vector<std::vector<std::uint32_t>> groups_;          // ranks
   SideTable<NodeId, NodeId> lookups_;                   // of A: the first node that looks the same group up

@@ -9,6 +9,7 @@
 #include "compare/pairing.h"
 #include "compare/rebase.h"
 #include "compare/rewrite/host_copies.h"
+#include "compare/rewrite/moved_views.h"
 #include "compare/rewrite/part_symbols.h"
 #include "compare/rewrite/prefix_keys.h"
 #include "compare/rewrite/repeats.h"
@@ -182,11 +183,13 @@ class RewriteVerifier {
 // `regrouped`: names of calls of B that may sum in another order than written.
 RewriteReport verify_derived(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
   RewriteReport report;
-  const std::optional<RepeatedGraphs> repeated = write_repeats(a, b);
+  const std::optional<Graph> viewed = write_moved_views(a, b);
+  const Graph& written = viewed ? *viewed : b;
+  const std::optional<RepeatedGraphs> repeated = write_repeats(a, written);
   const Graph& before = repeated ? repeated->a : a;
   const std::optional<PrefixCalls> prefix =
-      restore_prefix_calls(before, repeated ? repeated->b : b, report.violations);
-  const Graph& after = prefix ? prefix->b : repeated ? repeated->b : b;
+      restore_prefix_calls(before, repeated ? repeated->b : written, report.violations);
+  const Graph& after = prefix ? prefix->b : repeated ? repeated->b : written;
   RewriteClaims claims(before, after, report.violations);
   if (repeated) claims.merge_repeats(repeated->original);
   if (!claims.read()) return report;

@@ -485,15 +485,18 @@ std::vector<NodeId> BucketWriter::wait_for_each(NodeId launch) {
   return waits;
 }
 
-// The value is what the member's wait was.
+// The value is what the member's wait was: a node of the input, or one that a pass before made (the
+// wait of a bucket), which is none of it.
 void BucketWriter::stand_for(std::size_t member, NodeId value) {
   const Node& wait = graph_.step().nodes[members_[member]->wait];
+  const bool is_added = std::ranges::any_of(
+      wait.provenance, [](const Provenance& record) { return record.role == ProvenanceRole::kAdded; });
   Node& node = graph_.step().nodes[value];
   node.provenance = {};
   append_provenance(
       context_, node,
       {.pass = pass_,
-       .role = ProvenanceRole::kMaterialize,
+       .role = is_added ? ProvenanceRole::kAdded : ProvenanceRole::kMaterialize,
        .origins = origins_of(wait),
        .reason = graph_.intern(fmt::format("tensor {} of {} of the bucket", member, members_.size()))});
   results_[member] = value;
