@@ -16,6 +16,7 @@
 #include "compare/rewrite/rewrite_assumptions.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/rewrite_numerics.h"
+#include "compare/rewrite/schema_order.h"
 #include "compare/rewrite/verify_aliases.h"
 #include "compare/rewrite/verify_calls.h"
 #include "compare/rewrite/verify_frames.h"
@@ -242,11 +243,7 @@ std::vector<Violation> keep_faulty_calls(const Graph& a, const Graph& b, FusedEx
   return own;
 }
 
-}  // namespace
-
-RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
-  EPWEAVE_CHECK(a.context == b.context);
-  EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
+RewriteReport verify_as_written(const Graph& a, const Graph& b) {
   // Fused products are written out, so that they can be compared with what they were made of and
   // with copies. Without a graph that both were made from, those that both make are compared as
   // calls.
@@ -262,6 +259,20 @@ RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
     if (const StringId name = plain_a.step().nodes[id].name; of_first.regrouped.contains(name))
       regrouped.erase(name);
   return verify_written_out(plain_a, plain_b, regrouped);
+}
+
+}  // namespace
+
+RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
+  EPWEAVE_CHECK(a.context == b.context);
+  EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
+  RewriteReport report = verify_as_written(a, b);
+  if (report.violations.empty()) return report;
+  // What stands in the way may be how calls are spelled.
+  const std::optional<Graph> plain_a = write_in_schema_order(a), plain_b = write_in_schema_order(b);
+  if (!plain_a && !plain_b) return report;
+  RewriteReport plain = verify_as_written(plain_a ? *plain_a : a, plain_b ? *plain_b : b);
+  return plain.violations.empty() ? plain : report;
 }
 
 }  // namespace epweave
