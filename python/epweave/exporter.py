@@ -5,6 +5,7 @@ import collections
 import dataclasses
 import enum
 import os
+import re
 import sys
 
 from .collector import held
@@ -44,6 +45,7 @@ def _source_of(node) -> str | None:
     return short_frame(trace) if isinstance(trace, str) else None
 
 
+_UNBACKED = re.compile(r"\bu\d+\b")  # an unbacked symbol, in an expression
 _ATOMS = frozenset((int, str, bool, float, type(None)))
 
 
@@ -104,6 +106,8 @@ class Exporter:
                 raise error.within(f'graph "{name or ""}", node "{node.name}"', node=node.name,
                                    op=str(node.target), source=_source_of(node),
                                    module=_module_of(node)) from None
+        if name is None:
+            bind_bare_symbols(nodes)
         self.graphs.append({"name": name, "nodes": nodes})
         for child in children:
             self.add_graph(child, self.graph_names[id(child)])
@@ -403,6 +407,24 @@ class Exporter:
                   f" left out on {count} node{'s' if count > 1 else ''}", file=sys.stderr)
 
 
+def bind_bare_symbols(nodes: list[dict]) -> None:
+    """Let the first call whose whole value is an unbacked symbol bind it, where nothing else does.
+
+    torch leaves `unbacked_bindings` out at calls that it traces while it ignores fresh symbols (coordinates
+    that sharding propagation asks for).
+    """
+    bound = {entry["symbol"] for node in nodes for entry in node.get("bindings", ())}
+    for node in nodes:
+        if node["kind"] == "PLACEHOLDER":
+            bound.update(_UNBACKED.findall(repr(node.get("type", ""))))
+            continue
+        kind, value = node.get("type", ("", None))
+        if node["kind"] == "CALL" and kind == "scalar" and _UNBACKED.fullmatch(value["expression"]) \
+                and value["expression"] not in bound:
+            bound.add(value["expression"])
+            node["bindings"] = [{"symbol": value["expression"], "path": []}]
+
+
 def live_process_groups() -> list[dict]:
     """torch.distributed's process groups as `export` takes them; none if not initialised."""
     import torch.distributed as dist
@@ -427,6 +449,8 @@ def _same_count(roles: list[dict], parts, what: str) -> None:
 
 # Where `load` keeps, in GraphModule.meta, what a file says of the graph as a whole.
 FILE_FACTS = "epweave"
+# What a file says of a symbol that a ShapeEnv has no place for.
+NOTED_OF_SYMBOLS = ("assumptions", "part_of")
 
 
 def export(graph_module, path: str, *, inputs: list[dict] | None = None,
@@ -501,7 +525,8 @@ def _message_of(graph_module, path, inputs, outputs, process_groups, symbols, in
     if symbols is not None:
         message["symbols"] = [reader.symbol(name, x) for name, x in symbols.items()]
     else:
-        message["symbols"] = exporter.symbols()
+        message["symbols"] = [{**entry, **known.get("symbols", {}).get(entry["name"], {})}
+                              for entry in exporter.symbols()]
     message.update(exporter.history(known))
     exporter.report_dropped()
     return message

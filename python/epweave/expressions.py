@@ -1,8 +1,10 @@
-"""The value of a symbolic expression under hints."""
+"""Symbolic expressions as text: their value under hints, and whether two are the same polynomial."""
 from __future__ import annotations
 
 import ast
+import collections
 import fractions
+import functools
 import math
 
 
@@ -67,3 +69,45 @@ def evaluate(text: str, hints: dict[str, int]) -> int | bool | None:
         return None
     except (SyntaxError, ArithmeticError, TypeError) as error:
         raise ExpressionError(f"cannot evaluate the expression {text!r}: {error}") from None
+
+
+def are_equal(a: int | str, b: int | str) -> bool:
+    """Whether two extents are the same polynomial, in whatever order they are written: `u8 + u10`, `u10 + u8`."""
+    return a == b or _polynomial(str(a)) == _polynomial(str(b))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _polynomial(text: str):
+    """The coefficient of each product of symbols and calls; the text itself where it is no expression."""
+    try:
+        return _terms(ast.parse(text, mode="eval").body)
+    except SyntaxError:
+        return text
+
+
+def _terms(e) -> frozenset:
+    """Pairs of a product, its factors sorted, and its coefficient."""
+    if isinstance(e, ast.Constant) and type(e.value) is int:
+        return frozenset({((), e.value)} if e.value else ())
+    if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub):
+        return _collect((product, -factor) for product, factor in _terms(e.operand))
+    if isinstance(e, ast.BinOp) and isinstance(e.op, (ast.Add, ast.Sub)):
+        sign = 1 if isinstance(e.op, ast.Add) else -1
+        return _collect([*_terms(e.left), *((product, sign * factor) for product, factor in _terms(e.right))])
+    if isinstance(e, ast.BinOp) and isinstance(e.op, ast.Mult):
+        return _collect((tuple(sorted(p + q)), f * g) for p, f in _terms(e.left) for q, g in _terms(e.right))
+    if isinstance(e, ast.BinOp):
+        atom = (type(e.op).__name__, repr(sorted(_terms(e.left))), repr(sorted(_terms(e.right))))
+    elif isinstance(e, ast.Call) and isinstance(e.func, ast.Name):
+        operands = [repr(sorted(_terms(x))) for x in e.args]
+        atom = (e.func.id, *(sorted(operands) if e.func.id in ("Min", "Max") else operands))
+    else:
+        atom = (ast.dump(e),)
+    return frozenset({((atom,), 1)})
+
+
+def _collect(terms) -> frozenset:
+    total = collections.Counter()
+    for product, factor in terms:
+        total[product] += factor
+    return frozenset((product, factor) for product, factor in total.items() if factor)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from .expressions import are_equal
+
 MARK = "epweave"  # key of node.meta
 OUTSIDE = "outside"  # what the log and the records call passes that are not epweave's
 
@@ -54,9 +56,13 @@ def _extents(kind: tuple | None):
 
 def _is_still(node: dict, mark: Mark) -> bool:
     """Whether a node of a Graph message is the call that it was when it was loaded."""
+    if node["target"] != mark.history.targets[mark.name]:
+        return False
     known, here = _extents(mark.history.types.get(mark.name)), _extents(node.get("type"))
-    is_same = known is None or here is None or known == here
-    return is_same and node["target"] == mark.history.targets[mark.name]
+    if known is None or here is None or known == here:
+        return True
+    (dtype, sizes), (dtype_here, sizes_here) = known, here
+    return dtype == dtype_here and len(sizes) == len(sizes_here) and all(map(are_equal, sizes, sizes_here))
 
 
 def _choose_owners(nodes: list[dict], marks: dict[str, Mark]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import tempfile
 from .collector import held
 from .dump import OP_OF_KIND
 from .errors import GraphFileError
-from .exporter import DERIVED_TENSOR_META, FILE_FACTS, tensor_meta_of
+from .exporter import DERIVED_TENSOR_META, FILE_FACTS, NOTED_OF_SYMBOLS, tensor_meta_of
 from .files import read_file
 from .history import MARK, Mark, history_of
 from .meshes import LiveMeshes, own_rank
@@ -469,6 +469,9 @@ class Loader:
             key: self.message[key]
             for key in ("info", "inputs", "outputs", "process_groups")
             if key in self.message}
+        noted = {entry["name"]: {key: entry[key] for key in NOTED_OF_SYMBOLS if key in entry}
+                 for entry in self.message.get("symbols", ())}
+        module.meta[FILE_FACTS]["symbols"] = {name: facts for name, facts in noted.items() if facts}
         if self.live is not None:
             module.meta[FILE_FACTS]["process_groups"] = self.live.rows()
         history = history_of(self.message)

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import enum
 import io
+import json
 import math
 import os
 import subprocess
@@ -447,6 +448,36 @@ class Torchtitan(GraphTest):
         self.assertIn("torchtitan.deterministic_scatter_add.default", targets)
 
         self.check_chunking(loaded)
+
+    def test_a_rewrite_loaded_and_exported_is_proved_as_before(self):
+        """Sums that sympy writes in another order, and what chunk took for granted of symbols, survive."""
+        self.export(self.module, **self.facts)
+        rewritten, again = self.path + ".rewritten", self.path + ".again"
+        epweave = os.path.join(SCRIPTS, "../build/release/bin/epweave")
+        subprocess.run([epweave, "rewrite", self.path, "-p", "chunk{parts=3}", "-o", rewritten, "-q"], check=True)
+        with contextlib.redirect_stderr(io.StringIO()):
+            epweave_fx.export(epweave_fx.load(rewritten), again)
+        before, after = map(epweave_fx.read_file, (rewritten, again))
+        noted = [[(s["name"], s.get("assumptions"), s.get("part_of")) for s in x["symbols"]] for x in (before, after)]
+        self.assertEqual(*map(sorted, noted))
+        records = [[(n["name"], n.get("provenance")) for n in x["graphs"][0]["nodes"]] for x in (before, after)]
+        self.assertEqual(*records)
+        proofs = [subprocess.run([epweave, "verify", self.path, graph, "--json", "-q"], check=True, capture_output=True,
+                                 text=True).stdout for graph in (rewritten, again)]
+        self.assertEqual(*(json.loads(proof)["assumptions"] for proof in proofs))
+
+    def test_bare_symbols_are_bound_where_torch_does_not_say_so(self):
+        """As at coordinates that torch computes while it ignores fresh symbols."""
+        def step(x):
+            return x[: x.sum().long().item()]
+
+        module = make_fx(step, tracing_mode="symbolic")(torch.ones(4))
+        self.export(module)
+        bound = epweave_fx.read_file(self.path)
+        item = module.graph.find_nodes(op="call_function", target=torch.ops.aten._local_scalar_dense.default)[0]
+        self.assertEqual(list(item.meta.pop("unbacked_bindings").values()), [()])
+        self.export(module)
+        self.assertEqual(epweave_fx.read_file(self.path)["graphs"], bound["graphs"])
 
     def check_chunking(self, loaded):
         """torchtitan's chunker does the same to the loaded graph as to the traced one.
