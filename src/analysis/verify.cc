@@ -19,6 +19,7 @@ std::vector<Violation> verify_graph(const Graph& graph) {
   verify_communication(graph, found);
   verify_chunking(graph, found);
   verify_regional(graph, found);
+  verify_host_reads(graph, found);
   verify_provenance(graph, found);
   return found;
 }

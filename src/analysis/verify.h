@@ -33,6 +33,9 @@
 //   tags (verify_regional)
 //     regional-private  a nested graph that a call tagged for regional_inductor names is named by a
 //                       node that no other call reads (analysis/regional_tag.h)
+//   host reads (verify_host_reads)
+//     host-reads        the host reads what a non-blocking copy from the device writes only behind
+//                       something that made the host wait (analysis/host_copy.h)
 //   provenance (verify_provenance), for graphs that a pass made; of the step's nodes
 //     origin-exists     an origin names a node of Graph::origins
 //     origin-covered    every node has a record, of an origin but where a pass added it for none
@@ -68,6 +71,7 @@ void verify_types(const Graph& graph, std::vector<Violation>& out);
 void verify_communication(const Graph& graph, std::vector<Violation>& out);
 void verify_chunking(const Graph& graph, std::vector<Violation>& out);
 void verify_regional(const Graph& graph, std::vector<Violation>& out);
+void verify_host_reads(const Graph& graph, std::vector<Violation>& out);
 void verify_provenance(const Graph& graph, std::vector<Violation>& out);
 
 // All of them; only structure if that is broken.

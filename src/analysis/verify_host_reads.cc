@@ -1,8 +1,7 @@
-#include "analysis/verify_host_reads.h"
-
 #include <fmt/format.h>
 
 #include "analysis/host_copy.h"
+#include "analysis/verify.h"
 #include "analysis/verify_report.h"
 
 namespace epweave {
@@ -17,15 +16,6 @@ void verify_host_reads(const Graph& graph, std::vector<Violation>& out) {
              out);
     });
   }
-}
-
-std::vector<Violation> verify_all(const Graph& graph) {
-  std::vector<Violation> violations;
-  verify_structure(graph, violations);
-  if (!violations.empty()) return violations;
-  violations = verify_graph(graph);
-  verify_host_reads(graph, violations);
-  return violations;
 }
 
 }  // namespace epweave

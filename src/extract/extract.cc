@@ -9,7 +9,6 @@
 
 #include "analysis/type_symbols.h"
 #include "analysis/verify.h"
-#include "analysis/verify_host_reads.h"
 #include "analysis/world.h"
 #include "extract/selection.h"
 #include "ops/bind.h"
@@ -284,10 +283,10 @@ class Writer {
 
 // What the whole graph keeps, its nodes alone must keep, too.
 void require_sound_extraction(const Graph& graph, const Graph& made) {
-  const std::vector<Violation> violations = verify_all(made);
+  const std::vector<Violation> violations = verify_graph(made);
   if (violations.empty()) return;
   std::set<std::pair<std::string, std::string>> known;
-  for (const Violation& violation : verify_all(graph))
+  for (const Violation& violation : verify_graph(graph))
     known.emplace(violation.invariant, violation.site.node);
   for (const Violation& violation : violations)
     if (!known.contains({violation.invariant, violation.site.node}))

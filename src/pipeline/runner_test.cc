@@ -24,6 +24,14 @@ PassResult drop_last(const Graph& graph, const Options&) {
   return {std::move(result)};
 }
 
+// Runs the last two calls the other way around.
+PassResult swap_last(const Graph& graph, const Options&) {
+  Graph result = graph;
+  auto& order = result.step().order;
+  std::iter_swap(order.end() - 3, order.end() - 2);
+  return {std::move(result)};
+}
+
 Node negated(const Graph& graph, NodeId input, std::string_view name) {
   Node node;
   node.name = graph.intern(name);
@@ -81,6 +89,7 @@ const Registry& toys() {
                .options = {{"level", OptionKind::kInt, "1", ""}},
                .run = keep_all},
               {.name = "drop-last", .summary = "", .options = {}, .run = drop_last},
+              {.name = "swap-last", .summary = "", .options = {}, .run = swap_last},
               {.name = "add-unexplained", .summary = "", .options = {}, .run = add_unexplained},
               {.name = "stumble", .summary = "", .options = {}, .run = stumble},
               {.name = "misjudge-sound", .summary = "", .options = {}, .run = misjudge_sound},
@@ -157,6 +166,23 @@ TEST_CASE("what a pass breaks is blamed on it, at once or at the end") {
   CHECK(drop_used(VerifyPolicy::kEach).starts_with("pass 'drop-last' broke the graph"));
   CHECK(drop_used(VerifyPolicy::kEnd).starts_with("pass 'keep' broke the graph"));
   CHECK(drop_used(VerifyPolicy::kOff) == "no error");
+}
+
+TEST_CASE("a read moved before the host has waited is blamed on the pass") {
+  const Graph graph = parse_test_graph(R"(
+output other
+
+graph
+  %x = placeholder : f32[4]@cuda:0 role=user
+  %early = aten._to_copy.default(%x, device=@cpu, non_blocking=True) : f32[4]@cpu
+  %late = aten._to_copy.default(%x, device=@cpu) : f32[4]@cpu
+  %read = aten.neg.default(%early) : f32[4]@cpu
+  output((%read,))
+)");
+  REQUIRE(verify_graph(graph).empty());
+  CHECK(error_of<CheckError>([&] { run_pipeline(graph, parse_pipeline("swap-last", toys())); }) ==
+        "pass 'swap-last' broke the graph (1 violations; this is a bug of the tool):\n"
+        "  host-reads: read (aten.neg.default): reads %early before anything made the host wait for the copy");
 }
 
 TEST_CASE("what was broken before is not blamed on a pass") {

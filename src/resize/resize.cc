@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/verify_host_reads.h"
+#include "analysis/verify.h"
 #include "base/nearest_name.h"
 #include "passes/pass.h"
 #include "resize/layer_count.h"
@@ -62,10 +62,10 @@ void record_kept(Graph& graph) {
 
 // What the graph keeps at its own sizes, it must keep at the others.
 void require_sound(const Graph& before, const Graph& after) {
-  const std::vector<Violation> violations = verify_all(after);
+  const std::vector<Violation> violations = verify_graph(after);
   if (violations.empty()) return;
   std::set<std::pair<std::string, std::string>> known;
-  for (const Violation& violation : verify_all(before))
+  for (const Violation& violation : verify_graph(before))
     known.emplace(violation.invariant, violation.site.node);
   for (const Violation& violation : violations)
     if (!known.contains({violation.invariant, violation.site.node}))

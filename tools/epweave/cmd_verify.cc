@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "analysis/verify_host_reads.h"
+#include "analysis/verify.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -19,7 +19,7 @@ Json violation_report(const Graph& graph, const Violation& violation) {
 
 int verify(const InputOptions& options, Console& console) {
   const Graph graph = read_input(options);
-  const std::vector<Violation> violations = verify_all(graph);
+  const std::vector<Violation> violations = verify_graph(graph);
   if (console.json()) {
     Json list = Json::array();
     for (const Violation& violation : violations) list.push_back(violation_report(graph, violation));

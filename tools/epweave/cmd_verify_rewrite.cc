@@ -44,6 +44,8 @@ void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& 
   if (b.origins.empty() && std::ranges::find(out, "rewrite-derived", &Violation::invariant) != out.end())
     return;
   std::vector<Violation> own = verify_graph(b);
+  // The proof compares host reads with those of A (rewrite-host-read).
+  std::erase_if(own, [](const Violation& v) { return v.invariant == "host-reads"; });
   if (own.empty()) return;
   const Faults of_a = count_faults(verify_graph(a)), of_b = count_faults(own);
   std::map<std::string_view, NodeId> nodes;

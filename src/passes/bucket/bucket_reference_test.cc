@@ -13,7 +13,7 @@
 #include <map>
 
 #include "analysis/users.h"
-#include "analysis/verify_host_reads.h"
+#include "analysis/verify.h"
 #include "io/file.h"
 #include "ir/text/text.h"
 #include "ops/op.h"
