@@ -125,24 +125,36 @@ void bound_overwrite(ErrorBounds& bounds, const BoundedCall& call) {
   bounds.set(only_result(call), zero);
 }
 
+// What has to be the same bits in both graphs: an index that may be another one says nothing of
+// which elements it takes.
+void require_exact(const ErrorBounds& bounds, const Tensor& tensor) {
+  const auto bound = bounds.find(tensor);
+  if (!bound) return;
+  const Buffer<double> errors = read_numbers(*bound);
+  if (std::any_of(errors.begin(), errors.end(), [](double error) { return error > 0; })) throw NoBound();
+}
+
 // An argument with each floating tensor replaced by replace(tensor), and floating types by float32.
+// Integers stay as they are; throws NoBound where one of them may be another number.
 template <class Replace>
-Value replace_tensors(const Value& value, const Replace& replace) {
+Value replace_tensors(const ErrorBounds& bounds, const Value& value, const Replace& replace) {
   if (value.is_tensor()) {
     const DType dtype = value.tensor().dtype;
-    return is_floating(dtype) || is_complex(dtype) ? Value(replace(value.tensor())) : value;
+    if (is_floating(dtype) || is_complex(dtype)) return replace(value.tensor());
+    require_exact(bounds, value.tensor());
+    return value;
   }
   if (value.is<DType>() && is_floating(value.as<DType>())) return DType::kFloat32;
   if (!value.is<List>()) return value;
   List list{value.as<List>().is_tuple, {}};
-  for (const Value& item : value.items()) list.items.push_back(replace_tensors(item, replace));
+  for (const Value& item : value.items()) list.items.push_back(replace_tensors(bounds, item, replace));
   return list;
 }
 
 template <class Replace>
-std::vector<Value> replace_all(const BoundedCall& call, const Replace& replace) {
+std::vector<Value> replace_all(const ErrorBounds& bounds, const BoundedCall& call, const Replace& replace) {
   std::vector<Value> args;
-  for (const Value& arg : call.args) args.push_back(replace_tensors(arg, replace));
+  for (const Value& arg : call.args) args.push_back(replace_tensors(bounds, arg, replace));
   return args;
 }
 
@@ -156,13 +168,13 @@ void set_each(ErrorBounds& bounds, const Value& result, const Value& bound) {
 void bound_movement(ErrorBounds& bounds, const BoundedCall& call) {
   if (call.op.writes) throw NoBound();
   const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
-  set_each(bounds, call.result, run_op(bounds, call.op, replace_all(call, bound)));
+  set_each(bounds, call.result, run_op(bounds, call.op, replace_all(bounds, call, bound)));
 }
 
 // As bound_movement, but what is filled in is exact, whatever number it is.
 void bound_pad(ErrorBounds& bounds, const BoundedCall& call) {
   const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
-  std::vector<Value> args = replace_all(call, bound);
+  std::vector<Value> args = replace_all(bounds, call, bound);
   args.at(2) = 0.0;
   set_each(bounds, call.result, run_op(bounds, call.op, std::move(args)));
 }
@@ -178,7 +190,7 @@ void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms)
     return bounds.add(bounds.scale(bounds.magnitude(tensor), g),
                       bounds.scale(bounds.find_or_zero(tensor), 1 + g));
   };
-  const Value bound = run_op(bounds, call.op, replace_all(call, reach));
+  const Value bound = run_op(bounds, call.op, replace_all(bounds, call, reach));
   set_rounded(bounds, result, bound.tensor());
 }
 
@@ -223,7 +235,7 @@ void bound_product(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &a = tensor_at(call, 0), &b = tensor_at(call, 1);
   const Tensor& result = only_result(call);
   const auto product = [&](const Tensor& x, const Tensor& y) {
-    std::vector<Value> args = replace_all(call, [](const Tensor& tensor) { return tensor; });
+    std::vector<Value> args = replace_all(bounds, call, [](const Tensor& tensor) { return tensor; });
     args[0] = x;
     args[1] = y;
     return run_op(bounds, call.op, std::move(args)).tensor();
@@ -247,7 +259,7 @@ void bound_convolution_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const std::int64_t windows = std::max(grad.numel() / std::max<std::int64_t>(grad.sizes[1], 1),
                                         input.numel() / std::max<std::int64_t>(input.sizes[1], 1));
   const double g = sum_error(std::max(windows, weight.numel()), grad.dtype);
-  std::vector<Value> args = replace_all(call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); });
+  std::vector<Value> args = replace_all(bounds, call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); });
   args.at(0) =
       bounds.add(bounds.scale(bounds.magnitude(grad), g), bounds.scale(bounds.find_or_zero(grad), 1 + g));
   const Value bound = run_op(bounds, call.op, std::move(args));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "ops/op.h"
 #include "replay/kernels/host/kernels.h"
@@ -28,6 +29,7 @@ class Calls {
     bounds_.set(made, tensor(bound));
     return made;
   }
+  void make_unknown(const Tensor& value) { bounds_.set_unknown(value); }
   // The bound of the result.
   std::vector<float> bound_of_call(std::string_view target, const std::vector<Value>& args) {
     const OpInfo& op = *find_op(target);
@@ -73,6 +75,28 @@ TEST_CASE("the sign of a factor is not that of a bound") {
   CHECK(found[0][0] < 1.001F);
   CHECK(found[0][1] >= 0.5F);
   CHECK(found[0][1] < 0.501F);
+}
+
+// Which rows it takes is not known, of integers and of numbers without an error of their own, too.
+TEST_CASE("an index that may be another one leaves no bound") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  Calls calls;
+  const auto integers = [&](std::int64_t first, std::int64_t second) {
+    Tensor made = make_tensor(calls.memory(), DType::kInt64, {2});
+    made.data<std::int64_t>()[0] = first;
+    made.data<std::int64_t>()[1] = second;
+    return made;
+  };
+  const Tensor rows = calls.with_bound({1, 2}, {0.25F, 0}), exact = calls.tensor({3, 4});
+  const Tensor known = integers(1, 0), guessed = integers(1, 0), counts = integers(5, 6);
+  calls.make_unknown(guessed);
+  const auto selected = [&](const Tensor& from, const Tensor& index) {
+    return calls.bound_of_call("aten.index_select.default", {from, std::int64_t{0}, index});
+  };
+  CHECK(selected(rows, known) == std::vector<float>{0, 0.25F});
+  for (const Tensor& from : {rows, exact, counts})
+    CHECK(selected(from, guessed) == std::vector<float>{kUnknown, kUnknown});
+  CHECK(calls.bound_of_call("aten.sum.default", {guessed, Value()}) == std::vector<float>{kUnknown});
 }
 
 TEST_CASE("what is taken out of a tuple, and what has only the shape of another, needs no rule") {
