@@ -177,7 +177,29 @@ bool Facts::differ(ExprId a, ExprId b) {
 }
 
 bool Facts::at_least(ExprId a, ExprId b) {
-  return equal(a, b) || is_nonnegative(pool_.sub(normalize(a), normalize(b)));
+  return equal(a, b) || at_least(normalize(a), normalize(b));
+}
+
+// Min(x, y) >= b where both x and y are; a >= Min(x, y) where a >= one of them; Max the other way
+// around.
+bool Facts::at_least(PolyId a, PolyId b) {
+  if (is_nonnegative(pool_.sub(a, b))) return true;
+  const std::vector<PolyId> least_a = operands_of(a, AtomKind::kMin), least_b = operands_of(b, AtomKind::kMin);
+  const std::vector<PolyId> most_a = operands_of(a, AtomKind::kMax), most_b = operands_of(b, AtomKind::kMax);
+  const auto a_is_at_least = [&](PolyId operand) { return at_least(a, operand); };
+  const auto is_at_least_b = [&](PolyId operand) { return at_least(operand, b); };
+  if (!least_a.empty()) return std::ranges::all_of(least_a, is_at_least_b);
+  if (!most_b.empty()) return std::ranges::all_of(most_b, a_is_at_least);
+  return std::ranges::any_of(most_a, is_at_least_b) || std::ranges::any_of(least_b, a_is_at_least);
+}
+
+// None: the polynomial is not one atom of that kind.
+std::vector<PolyId> Facts::operands_of(PolyId poly, AtomKind kind) const {
+  const std::vector<Term>& terms = pool_[poly].terms;
+  if (terms.size() != 1 || terms[0].atoms.size() != 1 || terms[0].coefficient != Rational{1, 1}) return {};
+  const Atom& atom = pool_[terms[0].atoms[0]];
+  return atom.kind == kind ? std::vector<PolyId>(atom.operands.begin(), atom.operands.end())
+                           : std::vector<PolyId>();
 }
 
 bool Facts::equal_as_assumed(ExprId a, ExprId b) {
@@ -290,7 +312,8 @@ bool Facts::is_nonnegative(PolyId poly) {
             found->second.value ? found->second.value : found->second.lower;
         if (!bound || *bound < 0) return false;
         lower = *bound;
-      } else if (atom.kind == AtomKind::kFloorDiv || atom.kind == AtomKind::kMax) {
+      } else if (atom.kind == AtomKind::kFloorDiv || atom.kind == AtomKind::kMin ||
+                 atom.kind == AtomKind::kMax) {
         const AtomKind atom_kind = atom.kind;
         bool some = false, all = true;
         for (PolyId operand : std::vector<PolyId>(atom.operands)) {

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "ir/graph.h"
 
@@ -67,6 +68,8 @@ class Facts {
   void learn(const Symbol& symbol);
   void learn_equality(StringId symbol, PolyId difference);
   bool is_symbol_or_part(AtomId id) const;
+  bool at_least(PolyId a, PolyId b);
+  std::vector<PolyId> operands_of(PolyId poly, AtomKind kind) const;
   PolyId normalize_atom(AtomId atom);
   PolyId normalize_stride(PolyId poly);
   PolyId normalize_apply(AtomKind kind, std::vector<PolyId> operands, StringId name);

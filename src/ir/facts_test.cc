@@ -90,6 +90,14 @@ TEST_CASE("known differences and orders") {
   CHECK(facts.at_least(e("u6"), e("0")));
   CHECK_FALSE(facts.at_least(e("u6"), e("1")));
   CHECK_FALSE(facts.at_least(e("u0"), e("513")));
+  CHECK(facts.at_least(e("Min(16, 8*u6)"), e("0")));
+  CHECK(facts.at_least(e("Min(16, 8*u6 + 8)"), e("Min(16, 8*u6)")));
+  CHECK(facts.at_least(e("16"), e("Min(16, 8*u6)")));
+  CHECK(facts.at_least(e("Max(u6, u0)"), e("Max(u0, 512)")));
+  CHECK_FALSE(facts.at_least(e("Min(16, 8*u6)"), e("Min(16, 8*u6 + 8)")));
+  CHECK_FALSE(facts.at_least(e("Min(16, 8*u6)"), e("16")));
+  CHECK_FALSE(facts.at_least(e("Max(2, u6)"), e("Max(3, u6)")));
+  CHECK_FALSE(facts.at_least(e("15"), e("Min(16, 8*u6)")));
   CHECK(facts.at_least(e("16*Max(2, u4 - u5)"), e("32")));
   CHECK_FALSE(facts.at_least(e("16*Max(2, u4 - u5)"), e("33")));
 }

@@ -227,12 +227,14 @@ TypeId rms_norm_backward(TypeRuleCall& call) {
                      wants_weight ? call.contiguous(input.dtype, weight->sizes, input.device) : call.none()});
 }
 
-// native_layer_norm(input, normalized_shape, weight, bias, eps): (output, mean, rstd).
+// native_layer_norm(input, normalized_shape, weight, bias, eps): (output, mean, rstd). On the CPU the
+// statistics have the input's dtype (torch._meta_registrations).
 TypeId layer_norm(TypeRuleCall& call) {
   const TensorType& input = call.tensor(std::size_t{0});
   const std::size_t outer = outer_rank(call, input, 1);
-  const TypeId statistics =
-      call.contiguous(to_accumulate(input.dtype), statistics_sizes(call, input, outer), input.device);
+  const bool is_on_cpu = call.context.text(input.device).starts_with("cpu");
+  const TypeId statistics = call.contiguous(is_on_cpu ? input.dtype : to_accumulate(input.dtype),
+                                            statistics_sizes(call, input, outer), input.device);
   return call.tuple({call.contiguous(input.dtype, input.sizes, input.device), statistics, statistics});
 }
 

@@ -172,6 +172,17 @@ TEST_CASE("what log_sigmoid saves for its derivative is empty but on the CPU") {
   CHECK(c.type("aten.log_sigmoid_forward.default", {cpu}) == "(f32[4, 3]{1, 4}@cpu, f32[4, 3]{3, 1}@cpu)");
 }
 
+TEST_CASE("statistics of layer norm have the input's dtype on the CPU") {
+  Calls c;
+  const auto normalised = [&](const char* device) {
+    const Arg x = n(c.tensor("bf16", {"4", "3"}, {"3", "1"}, device)), none;
+    return c.type("aten.native_layer_norm.default", {x, c.list({i(3)}), none, none, Arg::real(1e-5)});
+  };
+  CHECK(normalised("cpu") == "(bf16[4, 3]{3, 1}@cpu, bf16[4, 1]{1, 1}@cpu, bf16[4, 1]{1, 1}@cpu)");
+  CHECK(normalised("cuda:0") ==
+        "(bf16[4, 3]{3, 1}@cuda:0, f32[4, 1]{1, 1}@cuda:0, f32[4, 1]{1, 1}@cuda:0)");
+}
+
 TEST_CASE("softmax that masks whole rows, and random numbers of a tensor's sizes, are laid out as in torch") {
   Calls c;
   const Arg turned = n(c.tensor("bf16", {"4", "3"}, {"1", "4"}));
