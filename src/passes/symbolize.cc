@@ -344,10 +344,9 @@ class Symbolizer {
   TypeId merge(NodeId id, std::size_t element, TypeId recorded, TypeId inferred) {
     const TensorType* before = tensor_of(context(), recorded);
     if (before == nullptr) {
-      // A size: `max_q` of attention.
-      const bool is_size = inferred && context().types[inferred].kind == TypeKind::kScalar &&
-                           context().types[recorded].kind != TypeKind::kScalar;
-      return is_size ? inferred : recorded;
+      // A size: `max_q` of attention, or one that is read of an input and was a number.
+      const bool is_size = inferred && context().types[inferred].kind == TypeKind::kScalar;
+      return is_size && !has_symbols(recorded) ? inferred : recorded;
     }
     const TensorType* found = tensor_of(context(), inferred);
     TensorType after = *before;
@@ -388,6 +387,9 @@ class Symbolizer {
     return atom.kind == AtomKind::kSymbol && atom.name == symbol_;
   }
 
+  bool has_symbols(TypeId type) {
+    return context().types[type].kind == TypeKind::kScalar && mentions_symbols(context().types[type].expr);
+  }
   bool mentions_symbols(ExprId extent) { return !context().exprs.symbols(extent).empty(); }
   bool has_token(std::span<const ExprId> extents) {
     return std::any_of(extents.begin(), extents.end(), [&](ExprId e) {

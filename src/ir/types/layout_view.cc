@@ -76,7 +76,7 @@ std::optional<Dims> fill_runs(Facts& facts, Layout layout, std::span<const ExprI
     if (joins_next) continue;
     ExprId covered = pool.number(1);
     while (at > 0 && (!facts.equal(covered, filled) || is_one(facts, sizes[at - 1]))) {
-      if (!facts.equal(covered, filled) && facts.at_least(covered, filled)) return std::nullopt;
+      if (facts.at_least(covered, pool.add(filled, pool.number(1)))) return std::nullopt;
       --at;
       strides[at] = pool.mul(covered, base);
       covered = pool.mul(covered, sizes[at]);
