@@ -42,7 +42,7 @@
 //     origin-target     a kept or moved node, or a body part, has the target of one of its origins,
 //                       unless another record says that a pass made or changed the call
 //     origin-parts      part < parts; a body part says of how many, and no part of an origin exists
-//                       twice, but for parts of what computes it again
+//                       twice, but for parts of what computes it again or was added for it
 //
 // Types are checked against what is recorded for a call's inputs, so one wrong type is reported
 // where it is, and where a user's type does not follow from it. Ops without a row or rule, and

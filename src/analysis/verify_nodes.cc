@@ -212,7 +212,8 @@ void verify_regional(const Graph& graph, std::vector<Violation>& out) {
 
 // The body parts of a node are 0 .. n-1, each once, in one region; so are those of a copy, which is
 // computed again: one of the whole, which may be divided later, or one of each part. What names a
-// nested graph may be copied for each call that names it.
+// nested graph may be copied for each call that names it. Of what a pass added for an origin there
+// may be several calls, each of which is divided.
 class BodyParts {
  public:
   BodyParts(const Graph& graph, std::vector<Violation>& out) : graph_(graph), out_(out) {}
@@ -222,6 +223,7 @@ class BodyParts {
     const Provenance* part = copied;  // which of the copies, where no later pass divided it
     bool is_divided = false;
     for (const Provenance& record : node.provenance) {
+      if (record.role == ProvenanceRole::kAdded) return;
       const bool is_before = copied != nullptr && &record < copied;
       if (is_before && makes_nodes(record.role))
         part = record.role == ProvenanceRole::kBody ? &record : nullptr;

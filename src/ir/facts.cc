@@ -184,7 +184,8 @@ bool Facts::at_least(ExprId a, ExprId b) {
 // around.
 bool Facts::at_least(PolyId a, PolyId b) {
   if (is_nonnegative(pool_.sub(a, b))) return true;
-  const std::vector<PolyId> least_a = operands_of(a, AtomKind::kMin), least_b = operands_of(b, AtomKind::kMin);
+  const std::vector<PolyId> least_a = operands_of(a, AtomKind::kMin),
+                            least_b = operands_of(b, AtomKind::kMin);
   const std::vector<PolyId> most_a = operands_of(a, AtomKind::kMax), most_b = operands_of(b, AtomKind::kMax);
   const auto a_is_at_least = [&](PolyId operand) { return at_least(a, operand); };
   const auto is_at_least_b = [&](PolyId operand) { return at_least(operand, b); };

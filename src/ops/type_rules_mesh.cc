@@ -128,7 +128,9 @@ TypeId mesh_group(TypeRuleCall& call) {
   }
   if (found == nullptr) return {};
   // Meshes that share an axis may each have a group of its ranks.
-  const auto is_twin = [&](const ProcessGroup& group) { return &group != found && group.ranks == found->ranks; };
+  const auto is_twin = [&](const ProcessGroup& group) {
+    return &group != found && group.ranks == found->ranks;
+  };
   if (std::any_of(call.graph.groups.begin(), call.graph.groups.end(), is_twin)) return {};
   return call.value(Arg::named(ArgKind::kProcessGroup, found->name));
 }

@@ -179,8 +179,7 @@ TEST_CASE("statistics of layer norm have the input's dtype on the CPU") {
     return c.type("aten.native_layer_norm.default", {x, c.list({i(3)}), none, none, Arg::real(1e-5)});
   };
   CHECK(normalised("cpu") == "(bf16[4, 3]{3, 1}@cpu, bf16[4, 1]{1, 1}@cpu, bf16[4, 1]{1, 1}@cpu)");
-  CHECK(normalised("cuda:0") ==
-        "(bf16[4, 3]{3, 1}@cuda:0, f32[4, 1]{1, 1}@cuda:0, f32[4, 1]{1, 1}@cuda:0)");
+  CHECK(normalised("cuda:0") == "(bf16[4, 3]{3, 1}@cuda:0, f32[4, 1]{1, 1}@cuda:0, f32[4, 1]{1, 1}@cuda:0)");
 }
 
 TEST_CASE("softmax that masks whole rows, and random numbers of a tensor's sizes, are laid out as in torch") {

@@ -180,9 +180,32 @@ graph
   output((%read,))
 )");
   REQUIRE(verify_graph(graph).empty());
-  CHECK(error_of<CheckError>([&] { run_pipeline(graph, parse_pipeline("swap-last", toys())); }) ==
-        "pass 'swap-last' broke the graph (1 violations; this is a bug of the tool):\n"
-        "  host-reads: read (aten.neg.default): reads %early before anything made the host wait for the copy");
+  CHECK(
+      error_of<CheckError>([&] { run_pipeline(graph, parse_pipeline("swap-last", toys())); }) ==
+      "pass 'swap-last' broke the graph (1 violations; this is a bug of the tool):\n"
+      "  host-reads: read (aten.neg.default): reads %early before anything made the host wait for the copy");
+}
+
+// As the views in front of a merged collective, behind chunk.
+TEST_CASE("what a pass added for an origin may be several calls, each divided") {
+  const auto verified = [](std::string_view first_record) {
+    return verify_graph(parse_test_graph(fmt::format(R"(
+output other
+pass bucket tool="epweave 1" nodes_before=3 nodes_after=6
+origins %x = x, %sum = aten.sum.default, %output = output
+
+graph
+  %x = placeholder : f32[4] role=user from(chunk kept %x)
+  %a0 = aten.view.default(%x, [-1]) : f32[4] {0}from(chunk body %sum 0/2)
+  %a1 = aten.view.default(%x, [-1]) : f32[4] {0}from(chunk body %sum 1/2)
+  %b0 = aten.view.default(%x, [-1]) : f32[4] {0}from(chunk body %sum 0/2)
+  %b1 = aten.view.default(%x, [-1]) : f32[4] {0}from(chunk body %sum 1/2)
+  output([%a0, %a1, %b0, %b1]) from(chunk kept %output)
+)",
+                                                     first_record)));
+  };
+  CHECK(verified("from(bucket added %sum) ").empty());
+  CHECK(!verified("").empty());
 }
 
 TEST_CASE("what was broken before is not blamed on a pass") {

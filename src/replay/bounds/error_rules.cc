@@ -259,7 +259,8 @@ void bound_convolution_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const std::int64_t windows = std::max(grad.numel() / std::max<std::int64_t>(grad.sizes[1], 1),
                                         input.numel() / std::max<std::int64_t>(input.sizes[1], 1));
   const double g = sum_error(std::max(windows, weight.numel()), grad.dtype);
-  std::vector<Value> args = replace_all(bounds, call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); });
+  std::vector<Value> args =
+      replace_all(bounds, call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); });
   args.at(0) =
       bounds.add(bounds.scale(bounds.magnitude(grad), g), bounds.scale(bounds.find_or_zero(grad), 1 + g));
   const Value bound = run_op(bounds, call.op, std::move(args));
