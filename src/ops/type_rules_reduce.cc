@@ -227,7 +227,7 @@ TypeId rms_norm_backward(TypeRuleCall& call) {
                      wants_weight ? call.contiguous(input.dtype, weight->sizes, input.device) : call.none()});
 }
 
-// native_layer_norm(input, normalized_shape, weight, bias, eps): (output, mean, rstd). On the CPU the
+// native_layer_norm(input, normalized_shape, weight, bias, eps): (output, mean, rstd). On the CPU
 // statistics have the input's dtype (torch._meta_registrations).
 TypeId layer_norm(TypeRuleCall& call) {
   const TensorType& input = call.tensor(std::size_t{0});

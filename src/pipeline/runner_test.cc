@@ -200,7 +200,8 @@ graph
   %a1 = aten.view.default(%x, [-1]) : f32[4] {0}from(chunk body %sum 1/2)
   %b0 = aten.view.default(%x, [-1]) : f32[4] {0}from(chunk body %sum 0/2)
   %b1 = aten.view.default(%x, [-1]) : f32[4] {0}from(chunk body %sum 1/2)
-  output([%a0, %a1, %b0, %b1]) from(chunk kept %output)
+  %c = aten.cat.default([%a0, %a1, %b0, %b1]) : f32[16] from(chunk added %sum)
+  output([%c]) from(chunk kept %output)
 )",
                                                      first_record)));
   };
