@@ -38,6 +38,17 @@ bool can_run_twice(const Context& context, const Node& node) {
   return !node.op->is_effectful || is_wait(node);
 }
 
+IdSet<NodeId> find_written_in_forward(const Effects& effects, const Joint& joint) {
+  const Body& body = effects.body();
+  IdSet<NodeId> written(body.nodes.size());
+  for (NodeId id : body.order) {
+    if (joint.backward(id) || is_wait(body.nodes[id])) continue;
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (access.writes) written.insert(access.storage);
+  }
+  return written;
+}
+
 bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& cut, NodeId& problem) {
   const Body& body = graph.step();
   cut.saved.clear();
@@ -84,12 +95,14 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
           "partition.random",
           "it draws random numbers and is tagged to be computed again: backward would draw others",
           site_of(graph, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
+  const Effects effects(*graph.context, body);
+  const IdSet<NodeId> written = find_written_in_forward(effects, joint);
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
     const bool is_of_backward = node.is_backward() && !joint.forward(id);
     return ValueChoice{.is_recomputed = tags.is_recomputed(node) || is_of_backward,
                        .can_save = can_save(*graph.context, node),
-                       .can_recompute = can_run_twice(*graph.context, node)};
+                       .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id)};
   });
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <vector>
 
+#include "analysis/effects.h"
 #include "partition/joint.h"
 
 namespace epweave {
@@ -39,6 +40,9 @@ bool can_save(const Context& context, const Node& node);
 // Whether the call may run twice: it is known, draws and writes nothing, and has no effect but to
 // wait.
 bool can_run_twice(const Context& context, const Node& node);
+// Storages that calls of forward write. Backward cannot make one again: it would lack what these
+// calls, which it does not do, write into it.
+IdSet<NodeId> find_written_in_forward(const Effects& effects, const Joint& joint);
 
 // By the `recompute` fields: what is tagged is computed again, all else that forward computes is
 // saved. What is marked as backward's is, though it follows from no seed, unless forward needs it.

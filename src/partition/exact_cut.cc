@@ -109,14 +109,11 @@ void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced)
 void ExactCuts::build() {
   const Body& body = graph_.step();
   const Effects effects(*graph_.context, body);
-  IdSet<NodeId> written(body.nodes.size()), written_in_forward(body.nodes.size()),
-      is_priced(body.nodes.size());
+  const IdSet<NodeId> written_in_forward = find_written_in_forward(effects, joint_);
+  IdSet<NodeId> written(body.nodes.size()), is_priced(body.nodes.size());
   for (NodeId id : body.order)
     for (const StorageAccess& access : effects.accesses_of(id))
-      if (access.writes && !is_wait(body.nodes[id])) {
-        written.insert(access.storage);
-        if (!joint_.backward(id)) written_in_forward.insert(access.storage);
-      }
+      if (access.writes && !is_wait(body.nodes[id])) written.insert(access.storage);
   const auto source = static_cast<FlowNetwork::Vertex>(2 * body.nodes.size()), sink = source + 1;
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];

@@ -32,6 +32,7 @@ class TorchCut {
         extents_(graph),
         state_(find_state(graph)),
         must_save_(body_.nodes.size()),
+        done_once_(body_.nodes.size()),
         sizes_(body_.nodes.size(), -1),
         distance_(body_.nodes.size(), kFar),
         order_(body_.nodes.size()),
@@ -42,7 +43,7 @@ class TorchCut {
 
   Cut run() {
     save_collectives();
-    find_overwritten_reads();
+    find_writes();
     find_distances();
     for (NodeId id : body_.order) add_node(id);
     ban_uses_far_apart();
@@ -62,7 +63,9 @@ class TorchCut {
   bool is_element(NodeId id) const {
     return node(id).op != nullptr && node(id).op->family == OpFamily::kElement;
   }
-  bool must_recompute(NodeId id) const { return tags_.is_recomputed(node(id)) && !must_save_.contains(id); }
+  bool must_recompute(NodeId id) const {
+    return tags_.is_recomputed(node(id)) && !must_save_.contains(id) && !done_once_.contains(id);
+  }
   TypeKind kind_of(NodeId id) const { return context_.types[node(id).type].kind; }
 
   // ------------------------------------------------------------------------- sizes and distances
@@ -118,8 +121,9 @@ class TorchCut {
 
   // What reads storage that is written behind it would read something else in backward. PyTorch
   // cuts graphs without writes in place, where there is no such call.
-  void find_overwritten_reads() {
+  void find_writes() {
     const Effects effects(context_, body_);
+    find_done_once(effects);
     IdSet<NodeId> written(body_.nodes.size());  // storage
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
       for (const StorageAccess& access : effects.accesses_of(*id))
@@ -128,6 +132,27 @@ class TorchCut {
       for (const StorageAccess& access : effects.accesses_of(*id))
         if (access.writes) written.insert(access.storage);
     }
+  }
+
+  // What makes storage is done again with all that forward writes into it, if all are tagged so, or
+  // none of them is.
+  void find_done_once(const Effects& effects) {
+    const IdSet<NodeId> written = find_written_in_forward(effects, joint_);
+    IdSet<NodeId> kept(body_.nodes.size());  // storage
+    const auto for_each_part = [&](const auto& visit) {
+      for (NodeId id : body_.order) {
+        if (written.contains(id)) visit(id, id);
+        if (joint_.backward(id) || is_wait(node(id))) continue;
+        for (const StorageAccess& access : effects.accesses_of(id))
+          if (access.writes) visit(id, access.storage);
+      }
+    };
+    for_each_part([&](NodeId id, NodeId storage) {
+      if (!tags_.is_recomputed(node(id)) || must_save_.contains(id)) kept.insert(storage);
+    });
+    for_each_part([&](NodeId id, NodeId storage) {
+      if (kept.contains(storage)) done_once_.insert(id);
+    });
   }
 
   // ------------------------------------------------------------------------- bans
@@ -157,6 +182,7 @@ class TorchCut {
   }
 
   bool is_banned_by_rule(NodeId id) {
+    if (done_once_.contains(id)) return true;
     if (!is_call(id) || is_element(id)) return false;
     if (node(id).recompute == tags_.must_save || must_save_.contains(id)) return true;
     if (reads_overwritten_.contains(id)) return true;
@@ -317,6 +343,7 @@ class TorchCut {
   MemoryTraits traits_;
   Extents extents_;
   IdSet<NodeId> state_, must_save_, reads_overwritten_;
+  IdSet<NodeId> done_once_;  // what makes storage that forward writes, and what writes it
   IdVector<NodeId, std::int64_t> sizes_;
   IdVector<NodeId, std::uint32_t> distance_;  // edges to the nearest user that forward does not need
   IdVector<NodeId, std::uint32_t> order_;     // of what forward needs
