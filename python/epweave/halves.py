@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
 
 from .errors import GraphFileError
 from .exporter import FILE_FACTS
@@ -26,6 +27,7 @@ class Halves:
     report: dict
     inputs: list[str]  # of the joint graph: placeholders, and the nodes that it returns
     outputs: list[str | None] | tuple[str | None, ...]
+    tangents: tuple[str, ...] = ()  # inputs that only backward is given, as `partition` was told
 
     def to_fx(self, *, device: str | None = None) -> tuple:
         """Both as torch.fx.GraphModules (see `load`). `inputs` and `outputs` in `module.meta["epweave"]` are the roles by
@@ -37,8 +39,8 @@ class Halves:
         """A `Proof` that forward, then backward, computes the joint graph: `epweave verify G --fwd F --bwd B`."""
         from .api import Proof
         with graph_file(graph) as joint:
-            report, _ = run("epweave", "verify", joint, "--fwd", self.forward, "--bwd", self.backward, "-q",
-                            accept=(0, 1), timeout=timeout)
+            report, _ = run("epweave", "verify", joint, "--fwd", self.forward, "--bwd", self.backward,
+                            *_tangent_words(self.tangents), "-q", accept=(0, 1), timeout=timeout)
         return Proof(report["ok"], report)
 
     def join(self, *, device: str | None = None):
@@ -46,12 +48,19 @@ class Halves:
         return join_halves(*self.to_fx(device=device), self.inputs, self.outputs)
 
 
+def _tangent_words(names: Sequence[str]) -> list[str]:
+    return ["--tangents", ",".join(names)] if names else []
+
+
 def partition(graph, policy: str = "exact", *, budget: str | float | None = None, reshard: str | None = None,
-              forward: str | None = None, backward: str | None = None, timeout: float | None = None) -> Halves:
+              tangents: Sequence[str] = (), forward: str | None = None, backward: str | None = None,
+              timeout: float | None = None) -> Halves:
     """Split a joint graph (a path, a torch.fx.GraphModule, a `Step` or a `Result`): `epweave partition`.
 
-    The halves are written to `forward` and `backward`, else to temporary files.
+    `tangents` names inputs that only backward is given, where their role is not `tangent` (the gradients that the next
+    stage of a pipeline sends). The halves are written to `forward` and `backward`, else to temporary files.
     """
+    tangents = (tangents,) if isinstance(tangents, str) else tuple(tangents)
     folder = tempfile.mkdtemp(prefix="epweave-")
     try:
         paths = [os.fspath(path or os.path.join(folder, name))
@@ -60,11 +69,12 @@ def partition(graph, policy: str = "exact", *, budget: str | float | None = None
         words = ["--policy", str(policy), "--fwd", paths[0], "--bwd", paths[1], "--report", report, "-q"]
         words += ["--budget", str(budget)] if budget is not None else []
         words += ["--reshard", str(reshard)] if reshard is not None else []
+        words += _tangent_words(tangents)
         with graph_file(graph) as joint:
             inputs, outputs = _interface(read_file(joint))
             run("epweave", "partition", joint, *words, timeout=timeout)
         with open(report, encoding="utf-8") as f:
-            halves = Halves(*paths, json.load(f), inputs, outputs)
+            halves = Halves(*paths, json.load(f), inputs, outputs, tangents)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -131,6 +131,21 @@ class Package(unittest.TestCase):
             epweave.check_artifact(llama, {"loss=sum": "x"})  # would be the key loss
         self.assertEqual(str(caught.exception), "config has the key 'loss=sum', and no key can hold an equals sign")
 
+    def test_a_stage_is_cut_at_the_gradients_that_it_is_given(self):
+        case = (ROOT / "testdata/memory/j52_stage.test").read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            text, stage = (os.path.join(folder, name) for name in ("stage.txt", "stage.epw"))
+            pathlib.Path(text).write_text(case.partition("=== input.txt ===\n")[2].partition("=== stdout ===")[0], encoding="utf-8")
+            subprocess.run([epweave.find_program("epweave"), "convert", text, stage, "-q"], check=True)
+            with self.assertRaises(epweave.DeclinedError) as caught:
+                epweave.partition(stage, "tags")
+            self.assertIn("the graph has no backward", str(caught.exception))
+            for tangents in (["output_grad"], "output_grad"):
+                halves = epweave.partition(stage, "tags", tangents=tangents)
+                self.assertEqual([row["name"] for row in halves.report["saved"]], ["w", "x", "mesh", "indices", "kept"])
+                self.assertEqual(halves.tangents, ("output_grad",))
+                self.assertTrue(halves.verify(stage).ok)
+
     def test_an_artifact_of_the_traces_of_several_ranks(self):
         case = (ROOT / "testdata/generalize/r6_four_ranks.test").read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
