@@ -793,13 +793,43 @@ class DeclineTest(CommandLineTest):
 
 
 class PartitionTest(CommandLineTest):
-    def test_halves_that_are_not_sound_are_not_written(self):
-        """torchtitan's chunked steps have types that mention numbers of the whole, which only dead calls of forward read."""
-        graph = GRAPHS / "dsv3_debug_ep2.2_chunk_batch.epw.gz"
-        result = self.run_tool("partition", graph, "--fwd", "f.epw", "--bwd", "b.epw")
+    def test_halves_that_are_not_proved_are_not_written(self):
+        """By its tag backward would draw random numbers once more."""
+        self.write("drawn.txt", """epweave text 1
+
+output loss
+output grad fqn=x
+
+graph
+  %x = placeholder : f32[4, 4] role=user which=x
+  %r = aten.rand_like.default(%x) : f32[4, 4] recompute=MUST_RECOMPUTE
+  %y = aten.mul.Tensor(%x, %r) : f32[4, 4]
+  %loss = aten.sum.default(%y) : f32[]
+  %one = aten.ones_like.default(%loss) : f32[]
+  %d = aten.mul.Tensor(%r, %one) : f32[4, 4] bwd
+  output((%loss, %d))
+""")
+        result = self.run_tool("partition", "drawn.txt", "--fwd", "f.epw", "--bwd", "b.epw", "--policy", "min-cut")
         self.assertEqual((result.returncode, result.stdout), (4, b""))
-        self.assertIn(b"are not proved to compute what the step does: symbols-bound: nothing before it binds u", result.stderr)
-        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["small.txt"])
+        self.assertIn(b"are not proved to compute what the step does: ", result.stderr)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["drawn.txt", "small.txt"])
+
+    def test_rewritten_and_chunked_steps_are_cut_by_all_policies(self):
+        fused = "async-tp{axes=[tp]}"
+        for name, passes, words in (
+                ("llama3_debug_fsdp2_tp2.1_norm", fused, ()),
+                ("llama3_debug_fsdp2_tp2.1_norm", "memory-policy{policy=full}," + fused, ()),
+                ("dsv3_debug_ep2.1b_remat", "bucket", ()), ("dsv3_debug_ep2_full.1b_remat", "bucket", ()),
+                ("dsv3_debug_ep2.2_chunk_batch", "", ()), ("dsv3_debug_ep2.6_concrete", "", ()),
+                ("dsv3_debug_ep2_coor.1b_remat", "", ("--reshard", "never"))):
+            graph = GRAPHS / f"{name}.epw.gz"
+            if passes:
+                self.output_of("rewrite", graph, "-p", passes, "-o", "step.epw", "-q")
+                graph = "step.epw"
+            for policy in ("exact", "min-cut", "tags"):
+                with self.subTest(name=name, passes=passes, policy=policy):
+                    self.output_of("partition", graph, "--fwd", "f.epw", "--bwd", "b.epw", "--policy", policy, *words, "-q")
+                    self.output_of("verify", graph, "--fwd", "f.epw", "--bwd", "b.epw", "-q")
 
 
 class ReduceTest(CommandLineTest):

@@ -45,7 +45,9 @@ NodeId shown_operand(const Context& context, const Body& body, NodeId id) {
   if (node.op == getitem) {
     const NodeId list = first(0);
     const OpInfo* op = list ? body.nodes[list].op : nullptr;
-    return op != nullptr && (op->is_view || op->writes || op == getitem) ? list : NodeId();
+    const bool shows = op != nullptr && (op->is_view || op->writes ||
+                                         (op == getitem && shown_operand(context, body, list).valid()));
+    return shows ? list : NodeId();
   }
   for (const OpReturn& result : node.op->returns)
     for (std::size_t i = 0; i < node.op->params.size(); ++i)

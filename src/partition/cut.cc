@@ -6,6 +6,8 @@
 
 #include "analysis/collectives.h"
 #include "analysis/recompute_tags.h"
+#include "analysis/type_symbols.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 
@@ -21,13 +23,70 @@ bool is_needed(const Graph& graph, const Joint& joint, const Cut& cut, NodeId id
   });
 }
 
+bool is_float(const Context& context, const Type& type) {
+  return type.kind == TypeKind::kScalar ? context.text(type.py_type) == "SymFloat"
+                                        : type.value.is(ArgKind::kReal);
+}
+
+// Symbols that inputs of backward bring with their types, and those that it computes.
+IdSet<StringId> find_bound_symbols(const Graph& graph, const Joint& joint, const Cut& cut) {
+  const Body& body = graph.step();
+  TypeSymbols symbols(*graph.context);
+  IdSet<StringId> bound;
+  for (const std::vector<NodeId>* inputs : {&cut.saved, &joint.seeds})
+    for (NodeId id : *inputs)
+      if (body.nodes[id].type)
+        for (StringId symbol : symbols.of(body.nodes[id].type)) bound.insert(symbol);
+  for (NodeId id : body.order)
+    if (joint.backward(id) && body.nodes[id].extra != nullptr)
+      for (const Binding& binding : body.nodes[id].extra->bindings) bound.insert(binding.symbol);
+  return bound;
+}
+
+// Backward has what binds the symbols that its calls mention.
+void save_binders(const Graph& graph, const Joint& joint, Cut& cut) {
+  const auto is_in_backward = [&](const SymbolNeed& need) {
+    return joint.backward(need.node) || cut.recomputes(need.node);
+  };
+  if (std::ranges::none_of(joint.symbol_needs, is_in_backward)) return;
+  IdSet<StringId> bound = find_bound_symbols(graph, joint, cut);
+  bool is_added = false;
+  for (const SymbolNeed& need : joint.symbol_needs) {
+    if (!is_in_backward(need) || !bound.insert(need.symbol) || joint.backward(need.binder)) continue;
+    cut.saved.push_back(need.binder);
+    is_added = true;
+  }
+  if (is_added) std::ranges::sort(cut.saved, {}, [&](NodeId id) { return joint.positions[id]; });
+}
+
 }  // namespace
 
 bool can_save(const Context& context, const Node& node) {
   if (!node.type || node.kind == NodeKind::kGetAttr) return false;
+  if (!is_number(context, node)) return context.types[node.type].kind == TypeKind::kTensor;
+  return !is_float(context, context.types[node.type]) || !can_run_twice(context, node);
+}
+
+bool is_number(const Context& context, const Node& node) {
+  if (!node.type) return false;
   const Type& type = context.types[node.type];
-  if (type.kind != TypeKind::kScalar) return type.kind == TypeKind::kTensor;
-  return context.text(type.py_type) != "SymFloat" || !can_run_twice(context, node);
+  if (type.kind != TypeKind::kValue) return type.kind == TypeKind::kScalar;
+  return type.value.is_int() || type.value.is(ArgKind::kBool) || type.value.is(ArgKind::kReal);
+}
+
+bool is_looked_up(const Context& context, const Node& node) {
+  return node.type && context.types[node.type].kind == TypeKind::kValue && !is_number(context, node);
+}
+
+NodeId call_of(const Graph& graph, NodeId id) {
+  const Body& body = graph.step();
+  for (NodeId at = id;;) {
+    const Node& node = body.nodes[at];
+    if (node.op == nullptr || node.op->family != OpFamily::kElement) return at;
+    const Arg tuple = arg_of(*graph.context, node, 0);
+    if (!tuple.is_node()) return at;
+    at = tuple.as_node();
+  }
 }
 
 bool can_run_twice(const Context& context, const Node& node) {
@@ -71,6 +130,7 @@ bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& 
     }
   }
   std::ranges::reverse(cut.saved);
+  save_binders(graph, joint, cut);
   return true;
 }
 
@@ -102,7 +162,8 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     const bool is_of_backward = node.is_backward() && !joint.forward(id);
     return ValueChoice{.is_recomputed = tags.is_recomputed(node) || is_of_backward,
                        .can_save = can_save(*graph.context, node),
-                       .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id)};
+                       .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id) &&
+                                        can_run_twice(*graph.context, body.nodes[call_of(graph, id)])};
   });
 }
 

@@ -34,9 +34,16 @@ Cut make_cut(const Graph& graph, const Joint& joint, const Choose& choose);
 // The same; none where there is no such cut.
 bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& cut, NodeId& problem);
 
-// Tensors and numbers can be saved, but for a symbolic float that follows from other numbers, which
+// Tensors and numbers can be saved, but for a float that follows from other numbers, which
 // no half of PyTorch's may return; other values are found again where they are needed.
 bool can_save(const Context& context, const Node& node);
+// Symbolic, or known when the graph was traced (what the host then read: it may read another).
+bool is_number(const Context& context, const Node& node);
+// A group, mesh, device or the like: what backward needs of them it looks up again.
+bool is_looked_up(const Context& context, const Node& node);
+// What computes the tuple, or the list in a tuple, that the value is taken from; else the value
+// itself.
+NodeId call_of(const Graph& graph, NodeId id);
 // Whether the call may run twice: it is known, draws and writes nothing, and has no effect but to
 // wait.
 bool can_run_twice(const Context& context, const Node& node);

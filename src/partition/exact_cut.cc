@@ -68,6 +68,7 @@ bool ExactCuts::can_do_again(NodeId id) const {
     if (options_.keeps_head && is_behind_layers(graph_.text(node.module))) return false;
     if (options_.keeps_layers && is_handed_[id.index()] != 0) return false;
   }
+  if (is_looked_up(*graph_.context, node)) return true;
   if (costs_.in_unshard[id.index()] != 0) return options_.regather == Regather::kAlways;
   if (is_launch(node) || is_wait(node)) return false;
   return !(options_.keeps_heavy && is_heavy(node));
@@ -150,19 +151,33 @@ void ExactCuts::refuse() const {
   };
   EPWEAVE_CHECK(!try_cut(graph_, joint_, choose, cut, problem));
   throw PassError("partition.cut", "backward needs it; it can neither be saved, nor computed again",
-                  site_of(graph_, graph_.step().nodes[problem]),
-                  options_.keeps_heavy
-                      ? "give a budget, so that products may be computed again, or use --policy tags"
-                      : "use --policy tags");
+                  site_of(graph_, graph_.step().nodes[problem]), std::string(name_remedy(problem)));
 }
 
-BudgetCut ExactCuts::cut_at(double lambda) {
+std::string_view ExactCuts::name_remedy(NodeId problem) const {
+  const Node& node = graph_.step().nodes[problem];
+  if (options_.keeps_heavy && is_heavy(node)) return "give a budget, so that products may be computed again";
+  return can_run_twice(*graph_.context, node)
+             ? "use --policy tags, and tag it MUST_RECOMPUTE"
+             : "make a tensor or a number of what backward needs of it, which can be saved";
+}
+
+// What the cut is worth, by the network's capacities.
+std::int64_t ExactCuts::solve(double lambda) {
   for (const auto& [id, edge] : priced_)
     network_.set_capacity(
         edge,
         static_cast<std::int64_t>(std::floor(std::min(lambda * costs_.seconds[id.index()] * kScale, 1e17))));
   const auto source = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size());
-  const std::int64_t value = network_.cut(source, source + 1);
+  return network_.cut(source, source + 1);
+}
+
+bool ExactCuts::has_cut() {
+  return smallest_.has_value() || solve(kLeast) < FlowNetwork::kInfinite;
+}
+
+BudgetCut ExactCuts::cut_at(double lambda) {
+  const std::int64_t value = solve(lambda);
   if (value >= FlowNetwork::kInfinite) refuse();
   values_.emplace_back(lambda, static_cast<double>(value) / kScale);
   BudgetCut result;

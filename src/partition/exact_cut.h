@@ -53,6 +53,8 @@ class ExactCuts {
   // Minimises bytes + lambda * seconds; lambda in bytes for a second. Of equal cuts the one that
   // computes least again.
   BudgetCut cut_at(double lambda);
+  // Whether there is one. Of a graph without, all others throw PassError partition.cut.
+  bool has_cut();
   // The fewest bytes that are possible, and those with the fewest seconds.
   const BudgetCut& smallest();
   const BudgetCut& fastest();
@@ -69,8 +71,10 @@ class ExactCuts {
 
  private:
   void build();
+  std::int64_t solve(double lambda);
   void price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced);
   [[noreturn]] void refuse() const;
+  std::string_view name_remedy(NodeId problem) const;
   void find_handed();
   bool can_do_again(NodeId id) const;
   bool can_keep(NodeId id) const;

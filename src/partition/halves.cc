@@ -22,19 +22,14 @@ class HalfWriter {
     // Numbers first, then tensors; inputs of the step are no saved values.
     for (const bool wants_numbers : {true, false})
       for (NodeId id : cut.saved)
-        if (body_.nodes[id].kind != NodeKind::kPlaceholder && is_number(id) == wants_numbers)
+        if (body_.nodes[id].kind != NodeKind::kPlaceholder &&
+            is_number(context_, body_.nodes[id]) == wants_numbers)
           saved_.push_back(id);
   }
 
   Graph write_forward() {
     begin();
-    std::vector<std::uint8_t> needed(body_.nodes.size());
-    for (NodeId id : saved_) needed[id.index()] = 1;
-    for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
-      if (joint_.forward(*id)) needed[id->index()] = 1;
-      if (needed[id->index()] != 0)
-        for (NodeId input : joint_.inputs[*id]) needed[input.index()] = 1;
-    }
+    const std::vector<std::uint8_t> needed = find_needed_in_forward();
     for (NodeId id : body_.order)
       if (is_taken(id, needed)) copy(id, ProvenanceRole::kKept);
     for (std::size_t i = 0; i < inputs_.size(); ++i)
@@ -63,9 +58,19 @@ class HalfWriter {
   }
 
  private:
-  bool is_number(NodeId id) const {
-    const TypeId type = body_.nodes[id].type;
-    return type && context_.types[type].kind == TypeKind::kScalar;
+  // What binds a symbol stands in front of what mentions it.
+  std::vector<std::uint8_t> find_needed_in_forward() const {
+    std::vector<std::uint8_t> needed(body_.nodes.size());
+    for (NodeId id : saved_) needed[id.index()] = 1;
+    auto need = joint_.symbol_needs.rbegin();
+    for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
+      if (joint_.forward(*id)) needed[id->index()] = 1;
+      if (needed[id->index()] != 0)
+        for (NodeId input : joint_.inputs[*id]) needed[input.index()] = 1;
+      for (; need != joint_.symbol_needs.rend() && need->node == *id; ++need)
+        if (needed[id->index()] != 0) needed[need->binder.index()] = 1;
+    }
+    return needed;
   }
 
   bool is_taken(NodeId id, const std::vector<std::uint8_t>& needed) const {

@@ -137,6 +137,7 @@ Joint read_joint(const Graph& graph) {
     refuse_written_tangents(graph, joint);
   }
   find_forward(graph, joint);
+  joint.symbol_needs = find_symbol_needs(graph, joint.inputs);
   return joint;
 }
 

@@ -13,6 +13,7 @@
 
 #include "analysis/users.h"
 #include "ir/graph.h"
+#include "partition/symbol_needs.h"
 
 namespace epweave {
 
@@ -25,6 +26,7 @@ struct Joint {
   std::vector<std::uint8_t> is_forward;   // by node: forward must have it: for its outputs, or for its effect
   std::vector<NodeId> outputs;            // by position; none for None
   std::vector<std::uint32_t> forward_outputs, backward_outputs;  // positions among the outputs
+  std::vector<SymbolNeed> symbol_needs;
 
   bool seed(NodeId id) const { return is_seed[id.index()] != 0; }
   bool backward(NodeId id) const { return is_backward[id.index()] != 0; }

@@ -179,6 +179,63 @@ TEST_CASE("of tuples the elements are saved, of views and their base one storage
   %grad = aten.mm.default(%d, %mm) : f32[64, 64] bwd)")) == "mm | t, 16384 B\nmm | t, 16384 B\n");
 }
 
+TEST_CASE("of a list in a tuple the elements are saved, each a storage", "[J42]") {
+  CHECK(cuts_of(joint_text(R"(
+  %f = symm_mem.fused_all_gather_matmul.default(%x, [%w, %w], 0, "g") : (f32[128, 64], [f32[128, 64], f32[128, 64]])
+  %list = operator.getitem(%f, 1) : [f32[128, 64], f32[128, 64]]
+  %p = operator.getitem(%list, 0) : f32[128, 64]
+  %last = operator.getitem(%list, 1) : f32[128, 64])",
+                           R"(
+  %d = aten.mul.Tensor(%p, %one) : f32[128, 64] bwd
+  %grad = aten.mul.Tensor(%d, %last) : f32[128, 64] bwd)")) == "p last | , 65536 B\np last | , 65536 B\n");
+}
+
+// Which calls read a number in each half, of a step one of whose calls mentions a number that it
+// does not take.
+std::string binders_of(std::string_view in_forward, std::string_view in_backward) {
+  const Graph graph = parse(fmt::format(R"(
+symbol u0 range=[2, 64] hint=4 unbacked
+symbol u1 range=[2, 64] hint=4 unbacked
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[64, 64]
+  %c = placeholder : i64[]
+  %w = placeholder : f32[64, 64] role=parameter fqn=w
+  %n = aten._local_scalar_dense.default(%c) : SymInt(u0) bind(u0)
+  %m = aten._local_scalar_dense.default(%c) : SymInt(u1) bind(u1)
+  %s = aten.slice.Tensor(%x, 0, 0, %n) : f32[u0, 64]
+  %mm = aten.mm.default(%s, %w) : f32[u0, 64]
+  %sin = aten.sin.default(%mm) : f32[{}, 64]
+  %loss = aten.sum.default(%sin) : f32[]
+  %one = aten.ones_like.default(%loss) : f32[]
+  %d = aten.mul.Tensor(%mm, %one) : f32[{}, 64] bwd
+  %grad = aten.sum.default(%d) : f32[] bwd
+  output((%loss, %grad))
+)",
+                                        in_forward, in_backward));
+  const Joint joint = read_joint(graph);
+  const Halves halves = split_joint(graph, joint, cut_by_tags(graph, joint));
+  const RewriteReport report = verify_halves(graph, halves.forward, halves.backward);
+  if (!report.violations.empty()) return report.violations.front().message;
+  std::string text;
+  for (const Graph* half : {&halves.forward, &halves.backward}) {
+    std::vector<NodeId> binders;
+    for (NodeId id : half->step().order)
+      if (const NodeExtra* extra = half->step().nodes[id].extra; extra != nullptr && !extra->bindings.empty())
+        binders.push_back(id);
+    text += names_of(*half, binders) + "; ";
+  }
+  return text;
+}
+
+TEST_CASE("a half has what binds the symbols that its calls mention") {
+  CHECK(binders_of("u0", "u0") == "n; ; ");
+  CHECK(binders_of("u1", "u0") == "n m; ; ");
+  CHECK(binders_of("u0", "u1") == "n m; m; ");
+}
+
 TEST_CASE("collectives and draws are saved", "[J40][J45]") {
   CHECK(cuts_of(joint_text(R"(
   %sent = _c10d_functional.all_reduce.default(%x, "sum", "g") : f32[64, 64]

@@ -64,7 +64,12 @@ class TorchCut {
     return node(id).op != nullptr && node(id).op->family == OpFamily::kElement;
   }
   bool must_recompute(NodeId id) const {
-    return tags_.is_recomputed(node(id)) && !must_save_.contains(id) && !done_once_.contains(id);
+    return tags_.is_recomputed(node(id)) && !must_save_.contains(id) && !done_once_.contains(id) &&
+           !has_effect(call_of(graph_, id));
+  }
+  // An exchange that backward must not do once more (over symmetric memory).
+  bool has_effect(NodeId id) const {
+    return node(id).op != nullptr && node(id).op->is_effectful && !is_wait(node(id));
   }
   TypeKind kind_of(NodeId id) const { return context_.types[node(id).type].kind; }
 
@@ -199,7 +204,7 @@ class TorchCut {
   }
 
   void ban(NodeId id) {
-    if (has(id, kIsTorchView) || must_recompute(id)) return;
+    if (has(id, kIsTorchView) || is_device(id) || must_recompute(id)) return;
     if (node(id).type && kind_of(id) == TypeKind::kScalar &&
         context_.text(context_.types[node(id).type].py_type) == "SymFloat")
       return;
@@ -240,6 +245,7 @@ class TorchCut {
       case TypeKind::kTensor:
         break;
       case TypeKind::kValue:
+        if (is_number(context_, node(id))) return 1;
         return is_device(id) ? kInfinite : 0;  // meshes and groups
       case TypeKind::kTuple:
       case TypeKind::kList:

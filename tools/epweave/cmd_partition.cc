@@ -128,7 +128,7 @@ class Partition {
     // What these bytes need at least, if whole parameters are not among them. None is known for a
     // choice that exact cuts cannot make, as to compute an exchange again.
     const std::int64_t activations = chosen.totals.bytes - chosen.totals.gathered;
-    if (cuts_.smallest().totals.bytes > activations) return chosen;
+    if (!cuts_.has_cut() || cuts_.smallest().totals.bytes > activations) return chosen;
     cuts_.cut_within(activations);
     if (const double bound = cuts_.find_bound(activations); bound <= chosen.totals.seconds)
       chosen.bound_seconds = bound;
@@ -225,9 +225,11 @@ class Partition {
   std::string_view why(NodeId id) const {
     const Node& node = graph_.step().nodes[id];
     if (node.kind == NodeKind::kPlaceholder) return "an input of the step";
-    if (options_.policy == "tags")
+    const bool is_tagged = RecomputeTags(graph_).is_recomputed(node);
+    if (options_.policy == "tags" && !is_tagged)
       return node.recompute ? graph_.text(node.recompute) : "not tagged to be computed again";
-    if (!can_run_twice(*graph_.context, node)) return "may not run twice";
+    const Node& call = graph_.step().nodes[call_of(graph_, id)];
+    if (options_.policy == "tags" || !can_run_twice(*graph_.context, call)) return "may not run twice";
     return options_.policy == "exact" ? "cheaper than to compute it again" : "in the minimum cut";
   }
 

@@ -5,7 +5,7 @@ namespace {
 
 std::string_view kind_of(const Graph& graph, NodeId id, const ValueCosts& costs) {
   const Node& node = graph.step().nodes[id];
-  if (node.type && graph.context->types[node.type].kind == TypeKind::kScalar) return "symbol";
+  if (is_number(*graph.context, node)) return "symbol";
   if (costs.is_state[id.index()] != 0) return "parameter";
   return costs.is_gathered[id.index()] != 0 ? "gathered" : "activation";
 }
