@@ -87,6 +87,24 @@ void check_shape(std::uint64_t size, std::uint32_t depth) {
     throw InputError(fmt::format("expression has more than {} operations within one another", kMaxDepth));
 }
 
+// Max(1, Max(0, x)) is Max(1, x): what is inside counts as an operand, and of numbers one is left.
+std::vector<PolyId> flatten_extremes(ExprPool& pool, AtomKind kind, std::span<const PolyId> operands) {
+  std::vector<PolyId> numbers, others;
+  const auto add = [&](PolyId operand) { (pool.constant(operand) ? numbers : others).push_back(operand); };
+  for (PolyId operand : operands) {
+    const std::vector<Term>& terms = pool[operand].terms;
+    const bool is_atom =
+        terms.size() == 1 && terms[0].atoms.size() == 1 && terms[0].coefficient == Rational{1, 1};
+    if (is_atom && pool[terms[0].atoms[0]].kind == kind)
+      std::ranges::for_each(pool[terms[0].atoms[0]].operands, add);
+    else
+      add(operand);
+  }
+  if (numbers.size() > 1 && !others.empty()) numbers = {pool.apply(kind, numbers)};
+  others.insert(others.end(), numbers.begin(), numbers.end());
+  return others;
+}
+
 }  // namespace
 
 Rational Rational::of(std::int64_t num, std::int64_t den) {
@@ -421,6 +439,7 @@ PolyId ExprPool::mod(PolyId a, PolyId b) {
 }
 
 PolyId ExprPool::apply(AtomKind kind, std::vector<PolyId> operands, StringId name) {
+  if (kind == AtomKind::kMin || kind == AtomKind::kMax) operands = flatten_extremes(*this, kind, operands);
   std::vector<Rational> numbers;
   for (PolyId operand : operands) {
     const Poly& poly = polys_[operand];

@@ -52,8 +52,9 @@ NodeId SameValues::find_aliased(NodeId id) {
       node, {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.slice.Tensor"});
   if (is_view && node.type && source.type && same_type(facts_, *graph_.context, node.type, source.type))
     return from;
-  if (is_one_of(node, {"aten.t.default"}) && is_one_of(source, {"aten.t.default"})) {
-    const auto inner = graph_.context->args[source.args];
+  const Node& same = body_.nodes[number_[from]];  // behind views that change nothing
+  if (is_one_of(node, {"aten.t.default"}) && is_one_of(same, {"aten.t.default"})) {
+    const auto inner = graph_.context->args[same.args];
     if (!inner.empty() && inner[0].is_node()) return inner[0].as_node();
   }
   return {};
