@@ -103,9 +103,19 @@ def _pair_exchanges(nodes: list) -> dict:
     return found
 
 
-def _label_exchanges(graph) -> None:
-    """Labels forward's unlabelled exchanges of tokens and counts, and their waits."""
-    exchanges = [n for n in graph.nodes if _is_all_to_all(n) and not is_backward(n) and not _is_labelled(n)]
+def _list_unlabelled(graph, *, backward: bool) -> list:
+    return [n for n in graph.nodes if _is_all_to_all(n) and is_backward(n) == backward and not _is_labelled(n)]
+
+
+def _list_recomputed(graph) -> list:
+    """Backward's exchanges that compute forward again: of modules with one of integers, which have no gradient."""
+    exchanges = _list_unlabelled(graph, backward=True)
+    modules = {module_of(n) for n in exchanges if not _is_floating(n)}
+    return [n for n in exchanges if module_of(n) in modules]
+
+
+def _label_exchanges(exchanges: list) -> None:
+    """Labels exchanges of tokens and counts, and their waits."""
     tokens = _pair_exchanges([n for n in exchanges if _is_floating(n)])
     for node in exchanges:
         key, value = (TOKENS, tokens.get(node)) if _is_floating(node) else (COUNTS, "dispatch")
@@ -121,7 +131,8 @@ def annotate(graph_module, *, label_exchanges: bool = True):
     Module paths come from `nn_module_stack`, the direction of AOTAutograd's joint graphs from `partitioner_tag`, and
     a backward node gets module, labels and source line of its forward node: the one with its `seq_nr`. All-to-alls of
     forward are labelled: one of integers exchanges counts; one of floating-point numbers dispatches tokens, or
-    combines them where its split sizes are those of an earlier one, the other way round.
+    combines them where its split sizes are those of an earlier one, the other way round. So are those that backward
+    computes again (torch.utils.checkpoint).
     """
     require_graph(graph_module)
     for graph in _graphs(graph_module):
@@ -132,7 +143,7 @@ def annotate(graph_module, *, label_exchanges: bool = True):
             if is_backward(node) and not node.meta.get("autograd_backward"):
                 node.meta["autograd_backward"] = True
         if label_exchanges:
-            _label_exchanges(graph)
+            _label_exchanges(_list_unlabelled(graph, backward=False))
     forward = _find_forward(graph_module)
     for graph in _graphs(graph_module):
         for node in graph.nodes:
@@ -145,4 +156,6 @@ def annotate(graph_module, *, label_exchanges: bool = True):
             for key in ("nn_module_stack", "stack_trace"):
                 if key in origin.meta:
                     node.meta[key] = origin.meta[key]
+        if label_exchanges:
+            _label_exchanges(_list_recomputed(graph))
     return graph_module

@@ -5,6 +5,7 @@ unrewritten one. Needs torch, torchtitan and transformers.
 Each rank traces, rewrites, proves, loads and runs all models in one process; the ranks' graphs are then checked against
 each other and replayed.
 """
+import functools
 import json
 import os
 import pathlib
@@ -199,6 +200,34 @@ class OwnModels(unittest.TestCase):
                 code, report = doctor(self.folder / f"{name}.in0.epw")
                 self.assertEqual(code, 1)
                 self.assertEqual([x["topic"] for x in report["findings"] if x["state"] == "lacks"], ["tokens"])
+
+
+class Checkpointed(unittest.TestCase):
+    """Blocks whose forward backward computes again (torch.utils.checkpoint)."""
+
+    def test_exchanges_that_backward_makes_again_are_labelled_and_divided(self):
+        import own_moe
+        import torch
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        from torch.utils.checkpoint import checkpoint
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        group = torch.distributed.group.WORLD
+        model, step, inputs = make_own(torch, group)
+        for block in model.blocks:
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False, determinism_check="none")
+        traced = epweave.trace(step, model, inputs, groups={"ep": group}, tokens={"tokens": 0, "labels": 0})
+        labels = [[node.meta["custom"].get("EP_token_exchange", "counts"), bool(node.meta.get("autograd_backward"))]
+                  for node in traced.graph.graph.nodes if "all_to_all_single" in str(node.target)]
+        forward = [["counts", False], ["dispatch", False], ["combine", False]] * len(model.blocks)
+        # Of each block the three again, and the gradients of the combine and of the dispatch.
+        backward = [["counts", True], ["dispatch", True], ["combine", True], ["combine", True], ["dispatch", True]]
+        self.assertEqual(labels, forward + backward * len(model.blocks))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "step.epw"
+            traced.export(path)
+            divided = epweave.rewrite(path, "chunk{roots=blocks.*.moe}")
+            self.assertTrue(epweave.verify(path, divided.path))
 
 
 class Exported(unittest.TestCase):
