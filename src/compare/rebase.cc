@@ -25,6 +25,8 @@ class Rebaser {
       const Node& node = b.step().nodes[id];
       by_name_.at(node.name) = id;
       const Lineage lineage = find_lineage(node);
+      if (lineage.role == ProvenanceRole::kMaterialize)
+        for (StringId origin : lineage.origins) joined_.at(origin) = node.name;
       if (find_copy_record(node) == nullptr) {
         if (!lineage.is_whole()) continue;
         for (StringId origin : lineage.origins) whole_.at(origin) = node.name;
@@ -49,21 +51,59 @@ class Rebaser {
       const Node& node = b_.step().nodes[id];
       result_.origins.push_back({node.name, node.target});
     }
+    find_replaced();
     for (NodeId id : result_.step().order) rebase(id);
     return std::move(result_);
   }
 
  private:
+  // What B made and C has not, and what C made in its place: the same call takes either.
+  void find_replaced() {
+    const Body& body = result_.step();
+    SideTable<StringId, NodeId> in_c;
+    bool is_any = false;
+    for (NodeId id : body.order) {
+      in_c.at(body.nodes[id].name) = id;
+      is_any = is_any || is_new(id);
+    }
+    if (!is_any) return;
+    std::vector<NodeId> before, after;
+    for (NodeId id : body.order) {
+      const NodeId same = by_name_[body.nodes[id].name];
+      if (!same || b_.step().nodes[same].target != body.nodes[id].target) continue;
+      before.clear();
+      after.clear();
+      for_each_input(*result_.context, b_.step().nodes[same], [&](NodeId input) { before.push_back(input); });
+      for_each_input(*result_.context, body.nodes[id], [&](NodeId input) { after.push_back(input); });
+      if (before.size() != after.size()) continue;
+      for (std::size_t i = 0; i < after.size(); ++i) {
+        const StringId name = b_.step().nodes[before[i]].name;
+        if (!in_c[name] && is_new(after[i])) replaced_.at(after[i]) = name;
+      }
+    }
+  }
+
+  bool is_new(NodeId id) const {
+    const Node& node = result_.step().nodes[id];
+    return !by_name_[node.name] && find_lineage(node).role == ProvenanceRole::kAdded;
+  }
+
   void rebase(NodeId id) {
     Node& node = result_.step().nodes[id];
     const Lineage lineage = find_lineage(node);
     Provenance record{.role = lineage.role, .part = lineage.part, .parts = lineage.parts};
     if (const Node* same = find_same(node, lineage)) {
       record = {.role = ProvenanceRole::kKept, .origins = {same->name}};
-      if (lineage.is_whole()) add_origins(lineage, record);
+      if (lineage.is_whole()) {
+        add_origins(lineage, record);
+      } else {
+        add_merged(*same, lineage, record);
+      }
       if (record.origins.size() > 1) record.role = ProvenanceRole::kMerged;
     } else if (const Node* copied = find_copy_record(node) != nullptr ? find_copied(lineage) : nullptr) {
       record = {.role = ProvenanceRole::kBody, .origins = {copied->name}, .parts = 1};
+    } else if (const StringId replaced = replaced_[id]) {
+      record = {.role = ProvenanceRole::kMaterialize, .origins = {replaced}};
     } else if (const StringId divided = find_divided_copy(node, lineage)) {
       record.origins = {divided};
       copy_of_.at(id) = divided;
@@ -122,10 +162,24 @@ class Rebaser {
     record.origins = result_.context->own(names);
   }
 
+  // What joined or moved the values in B that C merged into the node.
+  void add_merged(const Node& same, const Lineage& lineage, Provenance& record) const {
+    const NameList before = find_lineage(same).origins;
+    std::vector<StringId> names(record.origins.begin(), record.origins.end());
+    for (StringId origin : lineage.origins) {
+      const StringId name = joined_[origin];
+      const bool is_merged = std::ranges::find(before, origin) == before.end();
+      if (is_merged && name && std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+    record.origins = result_.context->own(names);
+  }
+
   const Graph& b_;
   Graph result_;
   SideTable<StringId, NodeId> by_name_;
   std::map<Thing, NodeId> first_;                      // of B, what is computed again apart
+  SideTable<StringId, StringId> joined_;               // of a node of A: the last of B that joins or moves it
+  SideTable<NodeId, StringId> replaced_;               // of nodes that C made: what of B they stand for
   SideTable<StringId, StringId> whole_;                // of a node of A: the node of B that is it
   SideTable<StringId, std::vector<StringId>> copies_;  // and those that are it once more
   SideTable<NodeId, StringId> copy_of_;                // of nodes of C: the copy in B that they are of

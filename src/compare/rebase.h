@@ -7,8 +7,9 @@
 // A node of C is the node of B with its name if both are the same thing of A (the same origin, role
 // and part); else what stands for it in B are the nodes that are its origins there as a whole. What
 // C computes again is a copy of the node of B that is that; parts of what B computes again are
-// parts of that copy. What cannot be said this way is left without origins, so that nothing is
-// taken for granted.
+// parts of that copy. What C made in the place of what B made (the wait of a bucket that is in
+// another bucket) is said to be that, moved. What cannot be said this way is left without origins,
+// so that nothing is taken for granted.
 #pragma once
 
 #include <optional>
