@@ -158,7 +158,7 @@ std::string_view ExactCuts::name_remedy(NodeId problem) const {
   const Node& node = graph_.step().nodes[problem];
   if (options_.keeps_heavy && is_heavy(node)) return "give a budget, so that products may be computed again";
   return can_run_twice(*graph_.context, node)
-             ? "use --policy tags, and tag it MUST_RECOMPUTE"
+             ? "tag it MUST_RECOMPUTE, and cut the step by its tags: partition --policy tags"
              : "make a tensor or a number of what backward needs of it, which can be saved";
 }
 
