@@ -11,8 +11,7 @@ namespace {
 class SymbolNeeds {
  public:
   SymbolNeeds(const Graph& graph, const NodeLists& inputs)
-      : graph_(graph),
-        context_(*graph.context),
+      : context_(*graph.context),
         body_(graph.step()),
         inputs_(inputs),
         type_symbols_(*graph.context) {
@@ -83,7 +82,6 @@ class SymbolNeeds {
     }
   }
 
-  const Graph& graph_;
   Context& context_;
   const Body& body_;
   const NodeLists& inputs_;
