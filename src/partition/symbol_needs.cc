@@ -11,10 +11,7 @@ namespace {
 class SymbolNeeds {
  public:
   SymbolNeeds(const Graph& graph, const NodeLists& inputs)
-      : context_(*graph.context),
-        body_(graph.step()),
-        inputs_(inputs),
-        type_symbols_(*graph.context) {
+      : context_(*graph.context), body_(graph.step()), inputs_(inputs), type_symbols_(*graph.context) {
     for (const Symbol& symbol : graph.symbols)
       if (symbol.replaced_by) replaced_.emplace(symbol.name, *symbol.replaced_by);
   }
