@@ -139,6 +139,18 @@ class DiffTest(CommandLineTest):
 
 
 class VerifyTest(CommandLineTest):
+    def test_a_rewrite_of_a_rewrite_that_divides_and_computes_again(self):
+        """Against the first rewrite, which has each node whole, in either order of the two."""
+        self.output_of("rewrite", DSV3, "-p", "dce", "-o", "first.epw", "-q")
+        for passes in ("chunk,memory-policy{policy=full},recompute", "memory-policy{policy=full},recompute,chunk"):
+            with self.subTest(passes):
+                self.output_of("rewrite", "first.epw", "-p", passes, "-o", "second.epw", "-q")
+                proofs = [json.loads(self.output_of("verify", a, "second.epw", "--json", "-q"))
+                          for a in (DSV3, "first.epw")]
+                self.assertEqual([proof["violations"] for proof in proofs], [[], []])
+                self.assertGreater(proofs[0]["divided"], 100)
+                self.assertEqual(*(proof["assumptions"] for proof in proofs))
+
     def test_ranks_name_themselves_apart(self):
         self.write("r0.txt", RANK.format(rank=0, first="a", second="b"))
         self.write("r1.txt", RANK.format(rank=1, first="a", second="b"))

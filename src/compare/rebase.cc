@@ -109,22 +109,48 @@ class Rebaser {
       copy_of_.at(id) = divided;
     } else {
       add_origins(lineage, record);
+      if (find_copy_record(node) != nullptr) return set_records(node, list_of_divided_copy(node, record));
     }
-    record.pass = node.provenance.empty() ? StringId() : node.provenance.back().pass;
-    node.provenance = result_.context->own(std::vector<Provenance>{std::move(record)});
+    set_records(node, {std::move(record)});
+  }
+
+  void set_records(Node& node, std::vector<Provenance> records) {
+    for (Provenance& record : records)
+      record.pass = node.provenance.empty() ? StringId() : node.provenance.back().pass;
+    node.provenance = result_.context->own(std::move(records));
+  }
+
+  // A part that is computed again, of what B has whole: in the order in which the passes came.
+  std::vector<Provenance> list_of_divided_copy(const Node& node, const Provenance& part) const {
+    const Provenance copy{.role = ProvenanceRole::kBody, .origins = part.origins, .parts = 1};
+    const bool was_divided_first = is_copy_record(last_maker(node));
+    return was_divided_first ? std::vector<Provenance>{part, copy} : std::vector<Provenance>{copy, part};
+  }
+
+  // The last record that says that the node was made.
+  static const Provenance& last_maker(const Node& node) {
+    return *std::find_if(node.provenance.rbegin(), node.provenance.rend(),
+                         [](const Provenance& record) { return makes_nodes(record.role); });
   }
 
   // The node of B that is the same thing of A, under the same name; a whole node also under
   // another.
   const Node* find_same(const Node& node, const Lineage& lineage) const {
-    if (lineage.origins.empty()) return nullptr;
     NodeId id = by_name_[node.name];
+    if (lineage.origins.empty()) return find_same_of_none(node, id);
     if (!id && lineage.is_whole() && find_copy_record(node) == nullptr)
       id = by_name_[whole_[lineage.origins.front()]];
     if (!id) return nullptr;
     const Node& other = b_.step().nodes[id];
     const Lineage before = find_lineage(other);
     return !before.origins.empty() && thing_of(before) == thing_of(lineage) ? &other : nullptr;
+  }
+
+  // What was added for no node of A and is the call that B has under that name.
+  const Node* find_same_of_none(const Node& node, NodeId id) const {
+    if (!id) return nullptr;
+    const Node& other = b_.step().nodes[id];
+    return other.target == node.target && find_lineage(other).origins.empty() ? &other : nullptr;
   }
 
   // The node of B that a node of C, which B has not, computes again.
