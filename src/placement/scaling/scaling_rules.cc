@@ -144,6 +144,33 @@ void pointwise(ScalingCall& call) {
     for (std::size_t p = 0; p < call.param_count(); ++p) call.align(call.out(e), call.in(p));
 }
 
+std::int64_t product_of(const ScalingCall& call, Span extents) {
+  std::int64_t product = 1;
+  for (ExtentId extent : extents)
+    if (!extent || __builtin_mul_overflow(product, call.solver.number(extent), &product)) return 0;
+  return product;
+}
+
+// Autograd's gradient of a mean divides what it expands by the number of elements that each element
+// is expanded to: that number follows their extents.
+void divide(ScalingCall& call) {
+  pointwise(call);
+  const std::optional<std::int64_t> divisor = call.integer(1);
+  if (!call.node.backward || !divisor || *divisor < 2 || !call.arg(0).is_node()) return;
+  const NodeId expanded = call.arg(0).as_node();
+  const Node& expand = call.graph.step().nodes[expanded];
+  const Arg source = arg_of(*call.graph.context, expand, 0);
+  if (expand.op == nullptr || expand.op->family != OpFamily::kExpand || !source.is_node()) return;
+  const Span from = call.table.of(source.as_node()), to = call.table.of(expanded);
+  const std::int64_t elements = product_of(call, to);
+  if (elements == 0 || elements % *divisor != 0 || elements / *divisor != product_of(call, from)) return;
+  const ExtentId times = call.solver.add(*divisor);
+  Extents left(from.begin(), from.end());
+  left.push_back(times);
+  call.solver.relate_products(left, Extents(to.begin(), to.end()), call.id);
+  call.literal(1, std::nullopt, times);
+}
+
 // The results have the first argument's extents, the other arguments their own.
 void like_self(ScalingCall& call) {
   for (std::size_t e = 0; e < call.out_count(); ++e) call.align(call.out(e), call.in(std::size_t{0}));
@@ -839,7 +866,7 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::absolute, pointwise},
     {rules::binary, pointwise},
     {rules::binary_second_first, pointwise},
-    {rules::binary_float, pointwise},
+    {rules::binary_float, divide},
     {rules::binary_bool, pointwise},
     {rules::ternary, pointwise},
     {rules::divide_rounded, pointwise},
