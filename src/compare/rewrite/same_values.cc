@@ -25,6 +25,7 @@ SameValues::SameValues(const Graph& graph, Facts& facts)
   for (NodeId id : body_.order)
     for (const StorageAccess& access : effects_.accesses_of(id))
       if (access.writes && !is_wait(body_.nodes[id])) written_.insert(access.storage);
+  find_written_tuples();
   std::vector<NodeId> first_of_key;
   for (NodeId id : body_.order) {
     number_[id] = id;
@@ -60,11 +61,25 @@ NodeId SameValues::find_aliased(NodeId id) {
   return {};
 }
 
+// Of what a call computes, an element is written.
+void SameValues::find_written_tuples() {
+  for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
+    const Node& node = body_.nodes[*id];
+    if (node.op == nullptr || node.op->family != OpFamily::kElement) continue;
+    const auto args = graph_.context->args[node.args];
+    const bool is_written = written_.contains(effects_.storage_of(*id)) || written_tuples_.contains(*id);
+    if (is_written && !args.empty() && args[0].is_node()) written_tuples_.insert(args[0].as_node());
+  }
+}
+
+// Two calls that make what is written later make two values, equal as they are made.
 bool SameValues::is_pure(NodeId id) const {
   const Node& node = body_.nodes[id];
   if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes ||
       draws_random(*graph_.context, node))
     return false;
+  const bool makes_storage = effects_.storage_of(id) == id;
+  if (written_tuples_.contains(id) || (makes_storage && written_.contains(id))) return false;
   for (const StorageAccess& access : effects_.accesses_of(id))
     if (written_.contains(access.storage)) return false;
   return true;

@@ -1,6 +1,8 @@
 // Which nodes of a body are the same value, whatever the inputs: aliases of the whole of another
 // value (detach, views that change nothing, a transpose of a transpose), and calls with the same
-// target and the same arguments that see no storage which anything but a wait writes.
+// target and the same arguments that neither see nor make storage which anything but a wait writes:
+//
+//   %a = neg(%x); %b = neg(%x); add_(%a, %y); mul(%a, %b)     %a and %b are two values
 #pragma once
 
 #include <vector>
@@ -20,6 +22,7 @@ class SameValues {
  private:
   NodeId find_aliased(NodeId id);
   void push_key(ArgRange range);
+  void find_written_tuples();
   bool is_pure(NodeId id) const;
 
   const Graph& graph_;
@@ -27,6 +30,7 @@ class SameValues {
   Facts& facts_;
   Effects effects_;
   IdSet<NodeId> written_;            // storage
+  IdSet<NodeId> written_tuples_;     // some element of which is written
   IdVector<NodeId, NodeId> number_;  // the first node that is the same value
   WordTable keys_;
 };
