@@ -145,9 +145,11 @@ Placement reshape(PlacementCall& call) {
   call.refuse("chunk.reshape", "the divided dimension cannot be followed through the reshape");
 }
 
-// Whether it takes every row along its dimension, whatever their number.
-bool takes_all_rows(PlacementCall& call, ExprId extent) {
-  const Operand start = call.arg(2, "start"), end = call.arg(3, "end"), step = call.arg(4, "step");
+// Whether it takes every row along its dimension, whatever their number; `first` is the parameter
+// that says where it starts.
+bool takes_all_rows(PlacementCall& call, std::size_t first, ExprId extent) {
+  const Operand start = call.arg(first, "start"), end = call.arg(first + 1, "end"),
+                step = call.arg(first + 2, "step");
   const auto is_default = [](const Operand& operand) { return !operand || operand.arg.is(ArgKind::kNone); };
   const auto is_number = [&](const Operand& operand, std::int64_t number) {
     return is_default(operand) || operand.arg == Arg::integer(number);
@@ -163,7 +165,7 @@ Placement slice(PlacementCall& call) {
   const Placement p = same(call);
   const Operand value = call.arg(0);
   if (!p.is_rows() || call.dim(call.int_arg(1, "dim", 0), call.rank(value)) != p.dim) return p;
-  if (!takes_all_rows(call, call.tensor(value)->sizes[static_cast<std::size_t>(p.dim)]))
+  if (!takes_all_rows(call, 2, call.tensor(value)->sizes[static_cast<std::size_t>(p.dim)]))
     call.refuse("chunk.along-divided", "it slices the divided dimension");
   if (const Operand end = call.arg(3, "end"); call.is_scalar(end)) call.take_part(end);
   return p;
@@ -175,8 +177,11 @@ Placement unslice(PlacementCall& call) {
   Placement p = same(call);
   const bool is_selected = call.rank(call.arg(0)) < call.items(sizes).size();
   if (p.is_rows() && is_selected) p.dim += call.dim_arg(0, call.items(sizes).size()) <= p.dim ? 1 : 0;
-  if (!is_selected && p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.items(sizes).size()) == p.dim)
-    call.refuse("chunk.along-divided", "it pads the divided dimension");
+  if (!is_selected && p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.items(sizes).size()) == p.dim) {
+    if (!takes_all_rows(call, 3, call.tensor(call.arg(0))->sizes[static_cast<std::size_t>(p.dim)]))
+      call.refuse("chunk.along-divided", "it pads the divided dimension");
+    if (const Operand end = call.arg(4, "end"); call.is_scalar(end)) call.take_part(end);
+  }
   return with_sizes(call, sizes, p);
 }
 
