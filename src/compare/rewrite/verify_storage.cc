@@ -86,7 +86,6 @@ NodeId StorageCheck::storage_in_a(NodeId storage) const {
   switch (made.kind) {
     case ClaimKind::kWhole:
     case ClaimKind::kPart:
-      return made.origin;
     case ClaimKind::kPiece:
     case ClaimKind::kJoin:
     case ClaimKind::kBlocks:
