@@ -405,6 +405,11 @@ class StreamTest(CommandLineTest):
         self.assertEqual((self.folder / "log.txt").read_text(),
                          "epweave: error: missing.epw: cannot open: No such file or directory\n")
 
+    def test_a_log_file_that_takes_nothing_is_an_error(self):
+        result = self.run_tool("rewrite", "small.txt", "-p", "dce", "-o", "out.epw", "--log-file", "/dev/full")
+        self.assertEqual((result.returncode, result.stderr.decode().splitlines()[-1]),
+                         (3, "epweave: error: /dev/full: cannot write the log file: No space left on device"))
+
 
 class BadInputTest(CommandLineTest):
     def binary(self, text=SMALL):

@@ -157,9 +157,12 @@ World read_world(const Graph& graph, std::uint32_t ranks) {
   if (ranks != 0 && recorded != 0 && ranks != recorded)
     throw UsageError(fmt::format("the graph is one of {} ranks, not {}", recorded, ranks));
   world.size = recorded != 0 ? recorded : ranks != 0 ? ranks : needed;
-  if (world.size < needed)
-    throw UsageError(
-        fmt::format("the graph's groups name rank {}, the world has {} ranks", needed - 1, world.size));
+  if (world.size < needed) {
+    const std::string problem =
+        fmt::format("the graph's groups name rank {}, the world has {} ranks", needed - 1, world.size);
+    if (recorded != 0) throw InputError(problem);
+    throw UsageError(problem);
+  }
   if (world.size > kMostRanks) throw InputError(fmt::format("a world of more than {} ranks", kMostRanks));
   world.meshes = read_meshes(graph, world.size);
   return world;

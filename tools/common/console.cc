@@ -48,8 +48,13 @@ void Console::write(std::string_view label, const char* color, std::string_view 
   else
     fmt::print(stderr, "{}{}{}", label, text, end);
   if (log_) {
-    fmt::print(log_.get(), "{}{}{}", label, text, end);
-    std::fflush(log_.get());
+    const std::string line = fmt::format("{}{}{}", label, text, end);
+    const bool is_written =
+        std::fwrite(line.data(), 1, line.size(), log_.get()) == line.size() && std::fflush(log_.get()) == 0;
+    if (is_written) return;
+    log_.reset();  // or the message would end here again
+    throw InputError(
+        fmt::format("{}: cannot write the log file: {}", options_.log_file, std::strerror(errno)));
   }
 }
 

@@ -26,6 +26,9 @@ const Json& require(const Json& object, const char* key, bool (Json::*is)() cons
 // What list_regressions reads of the baseline.
 void require_report(const Json& before, const std::string& path) {
   if (!before.is_object()) fail(path, "it is no object");
+  if (before.contains("schema") && before.at("schema") != kReportSchema)
+    fail(path, fmt::format("its schema is {}, this program's is {}: predict the baseline again",
+                           before.at("schema").dump(), kReportSchema));
   for (const char* key : {"makespan_ms", "peak_bytes"})
     require(before, key, &Json::is_number, "number", path);
   const Json& collectives = require(before, "collectives", &Json::is_array, "list", path);
