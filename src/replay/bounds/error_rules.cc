@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "replay/bounds/error_rules.h"
+#include "replay/check/bound_comparison.h"
 
 namespace epweave::replay {
 
