@@ -126,6 +126,8 @@ class _Joiner:
         self.graph, self.root = torch.fx.Graph(), torch.nn.Module()
         self.inputs = {name: self.graph.placeholder(name) for name in inputs}
         self.saved, self.results = {}, {}
+        self.input_roles = {}
+        self.output_roles: dict[str, list[dict]] = {}  # a node may be returned several times: as a loss, as a mesh
 
     def append(self, half) -> None:
         placeholders = [node for node in half.graph.nodes if node.op == "placeholder"]
@@ -142,6 +144,7 @@ class _Joiner:
                 self.saved[role["fqn"]] = value
             elif node is not None:
                 self.results.setdefault(node.name, value)
+                self.output_roles.setdefault(node.name, []).append(role)
 
     def argument(self, node, role: dict):
         if role.get("role") == "saved":
@@ -149,9 +152,15 @@ class _Joiner:
         if role.get("role") == "tangent" and role["name"] not in self.inputs:
             return _ones_like(self.graph, node)
         value = self.inputs[role["name"]]
+        self.input_roles.setdefault(role["name"], role)
         if not value.meta:
             value.meta = dict(node.meta)
         return value
+
+    def take_output_role(self, name: str | None) -> dict:
+        """The role of the next time that the value is returned."""
+        roles = self.output_roles.get(name)
+        return roles.pop(0) if roles else {"role": "other"}
 
     def take_attribute(self, half, target: str) -> None:
         import torch
@@ -190,5 +199,9 @@ def join_halves(forward, backward, inputs: list[str], outputs):
     joiner.graph.output(type(outputs)(values[name] for name in outputs))
     joiner.graph.lint()
     module = torch.fx.GraphModule(joiner.root, joiner.graph)
-    module.meta[FILE_FACTS] = {"process_groups": forward.meta[FILE_FACTS].get("process_groups", [])}
+    facts = forward.meta[FILE_FACTS]
+    module.meta[FILE_FACTS] = {
+        **{key: facts[key] for key in ("info", "process_groups") if key in facts},
+        "inputs": [joiner.input_roles.get(name, {"name": name, "role": "user"}) for name in inputs],
+        "outputs": [joiner.take_output_role(name) for name in outputs]}
     return module

@@ -217,6 +217,16 @@ class HalvesRun(unittest.TestCase):
                     self.assertTrue(torch.equal(a, b) and torch.equal(b, c))
                 self.assertGreater(len(saved), 0)
 
+    def test_a_joined_step_says_what_its_inputs_and_outputs_are(self):
+        """So that the replay gives it the inputs of the step, on four ranks, and finds its outputs the same."""
+        graph = LLAMA
+        joined = epweave.partition(graph, "min-cut").join()
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "joined.epw"
+            epweave.export(joined, path)
+            report = epweave.replay_check(graph, path)
+        self.assertEqual(report["verdict"], "same")
+
     def test_halves_of_another_graph_are_refused(self):
         step, _ = make_step()
         halves = epweave.partition(step, "min-cut")
