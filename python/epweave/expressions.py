@@ -81,7 +81,7 @@ def _polynomial(text: str):
     """The coefficient of each product of symbols and calls; the text itself where it is no expression."""
     try:
         return _terms(ast.parse(text, mode="eval").body)
-    except SyntaxError:
+    except (SyntaxError, RecursionError):
         return text
 
 
@@ -98,7 +98,7 @@ def _terms(e) -> frozenset:
         return _collect((tuple(sorted(p + q)), f * g) for p, f in _terms(e.left) for q, g in _terms(e.right))
     if isinstance(e, ast.BinOp):
         atom = (type(e.op).__name__, repr(sorted(_terms(e.left))), repr(sorted(_terms(e.right))))
-    elif isinstance(e, ast.Call) and isinstance(e.func, ast.Name):
+    elif isinstance(e, ast.Call) and isinstance(e.func, ast.Name) and not e.keywords:
         operands = [repr(sorted(_terms(x))) for x in e.args]
         atom = (e.func.id, *(sorted(operands) if e.func.id in ("Min", "Max") else operands))
     else:

@@ -38,9 +38,21 @@ IdSet<StringId> find_bound_symbols(const Graph& graph, const Joint& joint, const
       if (body.nodes[id].type)
         for (StringId symbol : symbols.of(body.nodes[id].type)) bound.insert(symbol);
   for (NodeId id : body.order)
-    if (joint.backward(id) && body.nodes[id].extra != nullptr)
+    if ((joint.backward(id) || cut.recomputes(id)) && body.nodes[id].extra != nullptr)
       for (const Binding& binding : body.nodes[id].extra->bindings) bound.insert(binding.symbol);
   return bound;
+}
+
+// A value that is saved for a symbol must be one that can be.
+void require_binder(const Graph& graph, const SymbolNeed& need) {
+  const Node& binder = graph.step().nodes[need.binder];
+  if (binder.kind == NodeKind::kPlaceholder || can_save(*graph.context, binder)) return;
+  throw PassError(
+      "partition.cut",
+      fmt::format("backward mentions {}, which only this call computes: its value is no tensor or "
+                  "number, so that it cannot be saved",
+                  graph.text(need.symbol)),
+      site_of(graph, binder), "read the number off the value with aten.sym_size.int in forward");
 }
 
 // Backward has what binds the symbols that its calls mention.
@@ -50,10 +62,13 @@ void save_binders(const Graph& graph, const Joint& joint, Cut& cut) {
   };
   if (std::ranges::none_of(joint.symbol_needs, is_in_backward)) return;
   IdSet<StringId> bound = find_bound_symbols(graph, joint, cut);
+  TypeSymbols symbols(*graph.context);
   bool is_added = false;
   for (const SymbolNeed& need : joint.symbol_needs) {
     if (!is_in_backward(need) || !bound.insert(need.symbol) || joint.backward(need.binder)) continue;
+    require_binder(graph, need);
     cut.saved.push_back(need.binder);
+    for (StringId symbol : symbols.of(graph.step().nodes[need.binder].type)) bound.insert(symbol);
     is_added = true;
   }
   if (is_added) std::ranges::sort(cut.saved, {}, [&](NodeId id) { return joint.positions[id]; });

@@ -52,9 +52,9 @@ void Console::write(std::string_view label, const char* color, std::string_view 
     const bool is_written =
         std::fwrite(line.data(), 1, line.size(), log_.get()) == line.size() && std::fflush(log_.get()) == 0;
     if (is_written) return;
-    log_.reset();  // or the message would end here again
-    throw InputError(
-        fmt::format("{}: cannot write the log file: {}", options_.log_file, std::strerror(errno)));
+    const std::string problem = std::strerror(errno);
+    log_.reset();
+    warn(fmt::format("{}: cannot write the log file: {}", options_.log_file, problem));
   }
 }
 

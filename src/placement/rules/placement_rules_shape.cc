@@ -178,7 +178,10 @@ Placement unslice(PlacementCall& call) {
   const bool is_selected = call.rank(call.arg(0)) < call.items(sizes).size();
   if (p.is_rows() && is_selected) p.dim += call.dim_arg(0, call.items(sizes).size()) <= p.dim ? 1 : 0;
   if (!is_selected && p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.items(sizes).size()) == p.dim) {
-    if (!takes_all_rows(call, 3, call.tensor(call.arg(0))->sizes[static_cast<std::size_t>(p.dim)]))
+    const auto dim = static_cast<std::size_t>(p.dim);
+    const TensorType *from = call.tensor(call.arg(0)), *to = call.result_tensor();
+    const bool is_padded = to == nullptr || !call.facts().equal(from->sizes[dim], to->sizes[dim]);
+    if (is_padded || !takes_all_rows(call, 3, from->sizes[dim]))
       call.refuse("chunk.along-divided", "it pads the divided dimension");
     if (const Operand end = call.arg(4, "end"); call.is_scalar(end)) call.take_part(end);
   }
