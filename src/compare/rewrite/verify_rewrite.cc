@@ -181,6 +181,21 @@ class RewriteVerifier {
   RewriteReport& report_;
 };
 
+// Violations of a graph of write_moved_views speak of B's nodes: of the memory, which has another name
+// there, and of the view, which is not in B.
+void name_as_in(const Graph& b, const Graph& viewed, std::vector<Violation>& violations) {
+  for (NodeId id : b.step().order) {
+    const Node& memory = b.step().nodes[id];
+    const std::string name(b.text(memory.name)), there(viewed.text(viewed.step().nodes[id].name));
+    if (name == there) continue;
+    for (Violation& violation : violations) {
+      if (violation.site.node == there || violation.site.node == name) violation.site = site_of(b, memory);
+      for (std::size_t at = 0; (at = violation.message.find("%" + there, at)) != std::string::npos; ++at)
+        violation.message.replace(at + 1, there.size(), name);
+    }
+  }
+}
+
 // `regrouped`: names of calls of B that may sum in another order than written.
 RewriteReport verify_derived(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
   RewriteReport report;
@@ -193,10 +208,12 @@ RewriteReport verify_derived(const Graph& a, const Graph& b, const IdSet<StringI
   const Graph& after = prefix ? prefix->b : repeated ? repeated->b : written;
   RewriteClaims claims(before, after, report.violations);
   if (repeated) claims.merge_repeats(repeated->original);
-  if (!claims.read()) return report;
-  for (NodeId id : after.step().order)
-    if (regrouped.contains(after.step().nodes[id].name)) claims.set_regrouped(id);
-  RewriteVerifier(claims, prefix ? &*prefix : nullptr, report).run();
+  if (claims.read()) {
+    for (NodeId id : after.step().order)
+      if (regrouped.contains(after.step().nodes[id].name)) claims.set_regrouped(id);
+    RewriteVerifier(claims, prefix ? &*prefix : nullptr, report).run();
+  }
+  if (viewed) name_as_in(b, *viewed, report.violations);
   return report;
 }
 
