@@ -170,7 +170,7 @@ std::vector<std::pair<std::string, Node>> change_arguments(Graph& graph, const N
   return changed;
 }
 
-TEST_CASE("each argument and keyword of the calls that make a part's block tables is compared") {
+TEST_CASE("each argument and keyword of the calls that make a part's block tables is compared", "[slow]") {
   const Graph graph = read_block_graph();
   const char* const mode = GENERATE("whole-kv", "independent");
   Graph sound = rewrite(graph, fmt::format("chunk{{roots=layers.*,parts=4,attention={}}}", mode));

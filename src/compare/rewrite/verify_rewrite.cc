@@ -181,8 +181,8 @@ class RewriteVerifier {
   RewriteReport& report_;
 };
 
-// Violations of a graph of write_moved_views speak of B's nodes: of the memory, which has another name
-// there, and of the view, which is not in B.
+// Violations of a graph of write_moved_views speak of B's nodes: of the memory, which has another
+// name there, and of the view, which is not in B.
 void name_as_in(const Graph& b, const Graph& viewed, std::vector<Violation>& violations) {
   for (NodeId id : b.step().order) {
     const Node& memory = b.step().nodes[id];
