@@ -9,10 +9,21 @@ namespace epweave {
 
 // --------------------------------------------------------------------------- extents
 
+namespace {
+
+bool is_mean(const Node& node) {
+  return node.op != nullptr &&
+         (node.op->type_rule == rules::mean_all || node.op->type_rule == rules::mean_dims);
+}
+
+}  // namespace
+
 ExtentTable::ExtentTable(const Graph& graph, Facts& facts, ScalingSolver& solver)
     : graph_(graph), facts_(facts), solver_(solver) {
   for (NodeId id : graph.step().order) {
-    const TypeId type = graph.step().nodes[id].type;
+    const Node& node = graph.step().nodes[id];
+    if (is_mean(node) && !node.backward && node.seq_nr) means_.insert(*node.seq_nr);
+    const TypeId type = node.type;
     if (!type) continue;
     const auto begin = static_cast<std::uint32_t>(tensors_.size());
     const Type& value = graph.context->types[type];
@@ -151,23 +162,14 @@ std::int64_t product_of(const ScalingCall& call, Span extents) {
   return product;
 }
 
-// Whether autograd made the call for a mean of forward. Another division by that many elements is
-// the model's own.
-bool is_gradient_of_mean(const ScalingCall& call) {
-  const Body& step = call.graph.step();
-  return call.node.backward && call.node.seq_nr && std::ranges::any_of(step.order, [&](NodeId id) {
-           const Node& node = step.nodes[id];
-           return !node.backward && node.seq_nr == call.node.seq_nr && node.op != nullptr &&
-                  (node.op->type_rule == rules::mean_all || node.op->type_rule == rules::mean_dims);
-         });
-}
-
 // Autograd's gradient of a mean divides what it expands by the number of elements that each element
-// is expanded to: that number follows their extents.
+// is expanded to: that number follows their extents. Another division by that many elements is the
+// model's own.
 void divide(ScalingCall& call) {
   pointwise(call);
   const std::optional<std::int64_t> divisor = call.integer(1);
-  if (!divisor || *divisor < 2 || !call.arg(0).is_node()) return;
+  if (!divisor || *divisor < 2 || !call.arg(0).is_node() || !call.table.is_gradient_of_mean(call.node))
+    return;
   const NodeId expanded = call.arg(0).as_node();
   const Node& expand = call.graph.step().nodes[expanded];
   const Arg source = arg_of(*call.graph.context, expand, 0);
@@ -175,7 +177,6 @@ void divide(ScalingCall& call) {
   const Span from = call.table.of(source.as_node()), to = call.table.of(expanded);
   const std::int64_t elements = product_of(call, to);
   if (elements == 0 || elements % *divisor != 0 || elements / *divisor != product_of(call, from)) return;
-  if (!is_gradient_of_mean(call)) return;
   const ExtentId times = call.solver.add(*divisor);
   Extents left(from.begin(), from.end());
   left.push_back(times);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/facts.h"
@@ -36,6 +37,11 @@ class ExtentTable {
   ExtentId of_poly(PolyId poly);
   const std::vector<std::pair<PolyId, ExtentId>>& sums() const { return sums_; }
 
+  // Whether autograd made the node for a mean of forward.
+  bool is_gradient_of_mean(const Node& node) const {
+    return node.backward && node.seq_nr && means_.contains(*node.seq_nr);
+  }
+
   Facts& facts() { return facts_; }
 
  private:
@@ -56,6 +62,7 @@ class ExtentTable {
   Extents extents_;
   SideTable<PolyId, ExtentId> of_poly_;
   std::vector<std::pair<PolyId, ExtentId>> sums_;
+  std::unordered_set<std::int64_t> means_;  // sequence numbers of forward's
 };
 
 class ScalingCall {
