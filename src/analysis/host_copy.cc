@@ -29,4 +29,10 @@ std::optional<HostCopy> find_host_copy(const Context& context, const Body& body,
   return HostCopy{.is_blocking = !flag.is(ArgKind::kBool) || !flag.as_bool()};
 }
 
+HostEvent host_event_of(const Context& context, const Body& body, const Node& node) {
+  if (const auto copy = find_host_copy(context, body, node))
+    return copy->is_blocking ? HostEvent::kWait : HostEvent::kCopy;
+  return makes_host_wait(context, body, node) ? HostEvent::kWait : HostEvent::kNone;
+}
+
 }  // namespace epweave

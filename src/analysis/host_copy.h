@@ -7,6 +7,7 @@
 //   h = _to_copy(x, device=cpu, non_blocking=True);  g = _to_copy(y, device=cpu);  n = item(h)    it does not
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
@@ -30,6 +31,11 @@ bool is_on_host(const Context& context, const Node& node);
 // number off it.
 bool makes_host_wait(const Context& context, const Body& body, const Node& node);
 
+// What a call is for the host's memory: it begins a copy that may still be on its way, or the host
+// waits for all of them.
+enum class HostEvent : std::uint8_t { kNone, kCopy, kWait };
+HostEvent host_event_of(const Context& context, const Body& body, const Node& node);
+
 // Calls visit(copy, reader) where a node reads what a non-blocking copy wrote, and nothing between
 // the two made the host wait. `order` has at least the copies, their readers and the nodes that
 // make the host wait; `effects` are those of a body with the same nodes, in whichever order. What
@@ -49,9 +55,9 @@ void visit_early_reads(const Effects& effects, const Body& body, std::span<const
         const auto copy = copied_at.find(effects.storage_of(input));
         if (copy != copied_at.end() && last_wait < copy->second) visit(order[copy->second - 1], id);
       });
-    const auto copy = find_host_copy(context, body, node);
-    if (copy && !copy->is_blocking) copied_at[effects.storage_of(id)] = i + 1;
-    if (copy ? copy->is_blocking : makes_host_wait(context, body, node)) last_wait = i + 1;
+    const HostEvent event = host_event_of(context, body, node);
+    if (event == HostEvent::kCopy) copied_at[effects.storage_of(id)] = i + 1;
+    if (event == HostEvent::kWait) last_wait = i + 1;
   }
 }
 

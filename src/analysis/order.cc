@@ -314,8 +314,7 @@ OrderFacts find_order_facts(const Context& context, const Body& body, const Effe
   Effects effects(context, body, [&](NodeId id, const Node& node) {
     inputs.add(id, node);
     launches.add(id, node);
-    if (makes_host_wait(context, body, node) || find_host_copy(context, body, node))
-      host_events.push_back(id);
+    if (host_event_of(context, body, node) != HostEvent::kNone) host_events.push_back(id);
     if (also) also(id, node);
   });
   return {std::move(effects), inputs.take(), launches.take(), std::move(host_events)};
@@ -347,11 +346,11 @@ std::vector<OrderEdge> list_host_read_edges(const OrderFacts& facts) {
         edges.push_back({copies[at].copy, copies[at].wait, OrderReason::kHostRead, {}});
         edges.push_back({copies[at].wait, id, OrderReason::kHostRead, {}});
       }
-    const auto copy = find_host_copy(context, body, node);
-    if (copy && !copy->is_blocking) {
+    const HostEvent event = host_event_of(context, body, node);
+    if (event == HostEvent::kCopy) {
       copy_of.at(facts.effects.storage_of(id)) = static_cast<std::uint32_t>(copies.size());
       copies.push_back({id, {}});
-    } else if (copy || makes_host_wait(context, body, node)) {
+    } else if (event == HostEvent::kWait) {
       for (; first_open < copies.size(); ++first_open) copies[first_open].wait = id;
     }
   }

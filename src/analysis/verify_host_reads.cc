@@ -25,11 +25,8 @@ bool reads_before_waiting(const Context& context, const Body& body) {
       for_each_input(context, node,
                      [&](NodeId input) { reads_on_host |= may_be_on_host(context, body.nodes[input]); });
     if (reads_on_host) return true;
-    const auto copy = find_host_copy(context, body, node);
-    if (copy ? copy->is_blocking : makes_host_wait(context, body, node))
-      is_copying = false;
-    else if (copy)
-      is_copying = true;
+    const HostEvent event = host_event_of(context, body, node);
+    if (event != HostEvent::kNone) is_copying = event == HostEvent::kCopy;
   }
   return false;
 }
