@@ -1,5 +1,7 @@
 #include "compare/lineage.h"
 
+#include <algorithm>
+
 namespace epweave {
 bool Lineage::is_whole() const {
   return !makes_nodes(role) || (role == ProvenanceRole::kBody && parts == 1);
@@ -19,6 +21,12 @@ Lineage find_lineage(const Node& node) {
   if (is_copy) return lineage;
   if (!node.provenance.empty()) lineage.role = node.provenance.back().role;
   return lineage;
+}
+
+const Provenance* find_maker(const Node& node) {
+  const auto found =
+      std::ranges::find_if(node.provenance.rbegin(), node.provenance.rend(), makes_nodes, &Provenance::role);
+  return found == node.provenance.rend() ? nullptr : &*found;
 }
 
 }  // namespace epweave

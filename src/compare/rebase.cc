@@ -123,14 +123,8 @@ class Rebaser {
   // A part that is computed again, of what B has whole: in the order in which the passes came.
   std::vector<Provenance> list_of_divided_copy(const Node& node, const Provenance& part) const {
     const Provenance copy{.role = ProvenanceRole::kBody, .origins = part.origins, .parts = 1};
-    const bool was_divided_first = is_copy_record(last_maker(node));
+    const bool was_divided_first = is_copy_record(*find_maker(node));  // the copy's record at least
     return was_divided_first ? std::vector<Provenance>{part, copy} : std::vector<Provenance>{copy, part};
-  }
-
-  // The last record that says that the node was made.
-  static const Provenance& last_maker(const Node& node) {
-    return *std::find_if(node.provenance.rbegin(), node.provenance.rend(),
-                         [](const Provenance& record) { return makes_nodes(record.role); });
   }
 
   // The node of B that is the same thing of A, under the same name; a whole node also under

@@ -40,8 +40,8 @@ class ViewWriter {
     const Node& node = b_.step().nodes[id];
     std::vector<StringId> values;
     if (!is_merged(node) || !has_numbers(node.type)) return values;
-    const auto made = std::find_if(node.provenance.rbegin(), node.provenance.rend(),
-                                   [](const Provenance& record) { return makes_nodes(record.role); });
+    const Provenance* made = find_maker(node);
+    EPWEAVE_CHECK(made != nullptr);  // a merged node was added
     for (StringId origin : origins_of(node)) {
       const NodeId a = in_a_[origin];
       if (!a || std::ranges::find(made->origins, origin) != made->origins.end()) continue;

@@ -12,11 +12,15 @@
 
 namespace epweave {
 
-static std::span<const OpInfo* const> list_reshapes() {
+namespace {
+
+std::span<const OpInfo* const> list_reshapes() {
   static const OpInfo* const ops[] = {find_op("aten.view.default"), find_op("aten._unsafe_view.default"),
                                       find_op("aten.reshape.default")};
   return ops;
 }
+
+}  // namespace
 
 bool is_reshape(const Node& node) {
   return node.op != nullptr && std::ranges::find(list_reshapes(), node.op) != list_reshapes().end();
