@@ -34,14 +34,13 @@ Showing showing_of(Facts& facts, const TensorType& operand, std::span<const Expr
 
 NodeId shown_operand(const Context& context, const Body& body, NodeId id) {
   static const OpInfo* const getitem = find_op("operator.getitem");
-  static const OpInfo* const unsafe_view = find_op("aten._unsafe_view.default");
   const Node& node = body.nodes[id];
   if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
   const auto first = [&](std::size_t param) {
     const Arg arg = arg_of(context, node, param);
     return arg.is_node() ? arg.as_node() : NodeId();
   };
-  if (node.op == unsafe_view || is_wait(node)) return first(0);
+  if (is_wait(node)) return first(0);
   if (node.op == getitem) {
     const NodeId list = first(0);
     const OpInfo* op = list ? body.nodes[list].op : nullptr;

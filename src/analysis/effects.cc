@@ -14,7 +14,6 @@ namespace {
 // Ops whose schema does not tell how they treat storage.
 struct SpecialOps {
   const OpInfo* reshape = find_op("aten.reshape.default");
-  const OpInfo* unsafe_view = find_op("aten._unsafe_view.default");
   const OpInfo* getitem = find_op("operator.getitem");
 };
 
@@ -68,7 +67,7 @@ class StorageClasses {
 
   void join_call(NodeId id, const Node& node) {
     if (node.op == special().getitem) return join_element(id, node);
-    if (is_wait(node) || node.op == special().unsafe_view) return join_all(id, arg_of(context_, node, 0));
+    if (is_wait(node)) return join_all(id, arg_of(context_, node, 0));
     if (!node.op->is_view && !node.op->writes) return;
     for (std::size_t i = 0; i < node.op->params.size(); ++i) {
       const OpParam& param = node.op->params[i];

@@ -1,7 +1,7 @@
 // What the calls of a body do besides computing their value: which storage they read and write, and
 // which order that forces on them.
 //
-// Values share storage where an op's schema says so (views, in-place and `out=` ops), where a wait
+// Values share storage where an op's row says so (views, in-place and `out=` ops), where a wait
 // hands on the tensor it waited for, and where two attributes name the same constant. Values that
 // may share storage are in one class, named by its first value.
 //

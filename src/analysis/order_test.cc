@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/ep_regions.h"
 #include "analysis/value_numbers.h"
@@ -229,6 +230,28 @@ TEST_CASE("aten.lift hands on its operand") {
   %l = aten.lift.default(%x) : f32[4]
 )");
   CHECK(Effects(*graph.context, graph.step()).storage_of(find(graph, "l")) == find(graph, "x"));
+}
+
+TEST_CASE("pieces of the unsafe splits and _unsafe_view show their operand, whatever their schemas promise") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[4, 3]
+  %v = aten._unsafe_view.default(%x, [12]) : f32[12]
+  %s = aten.unsafe_split.Tensor(%x, 2) : [f32[2, 3], f32[2, 3]+6]
+  %s0 = operator.getitem(%s, 0) : f32[2, 3]
+  %c = aten.unsafe_chunk.default(%x, 2) : [f32[2, 3], f32[2, 3]+6]
+  %c1 = operator.getitem(%c, 1) : f32[2, 3]+6
+  %n = aten.unsafe_split_with_sizes.default(%x, [1, 3]) : [f32[1, 3], f32[3, 3]+3]
+  %n1 = operator.getitem(%n, 1) : f32[3, 3]+3
+  %y = aten.neg.default(%s0) : f32[2, 3]
+  %w = aten.add_.Scalar(%c1, 1) : f32[2, 3]+6
+  %z = aten.neg.default(%n1) : f32[3, 3]
+)");
+  const Effects effects(*graph.context, graph.step());
+  for (std::string_view name : {"v", "s", "s0", "c", "c1", "n", "n1"})
+    CHECK(effects.storage_of(find(graph, name)) == find(graph, "x"));
+  for (std::string_view name : {"v", "s", "c", "n"})
+    CHECK(shown_operand(*graph.context, graph.step(), find(graph, name)) == find(graph, "x"));
+  CHECK(shown_operand(*graph.context, graph.step(), find(graph, "s0")) == find(graph, "s"));
+  CHECK(edges_of(graph) == "y -> w (overwrites what it reads in x)\nw -> z (reads what it wrote in x)");
 }
 
 TEST_CASE("the host reads a non-blocking copy only behind something that waits") {

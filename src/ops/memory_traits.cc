@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ir/graph.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {
@@ -567,6 +568,12 @@ unsigned find_listed(std::string_view name) {
   return traits;
 }
 
+// `_unsafe_view` shows its operand, too, but does not say so.
+bool is_declared_view(std::string_view target) {
+  const OpInfo* op = find_op(target);
+  return op != nullptr && op->is_view && !op->writes && op->schema.find("(a") != std::string_view::npos;
+}
+
 }  // namespace
 
 unsigned memory_traits_of(std::string_view target) {
@@ -575,6 +582,7 @@ unsigned memory_traits_of(std::string_view target) {
   unsigned traits = find_listed(target);
   if (has_overload) traits |= find_listed(target.substr(0, dot));
   if ((traits & kIsComputeIntensive) != 0 && target.ends_with(".default")) traits |= kIsSavedByDefault;
+  if (is_declared_view(target)) traits |= kIsDeclaredView;
   return traits;
 }
 

@@ -34,6 +34,7 @@ enum MemoryTrait : unsigned {
   kLoadsFromHost = 512,      // begins one back
   kCountsFlops = 1024,       // PyTorch: its flop counter has a formula; to its overlap scheduler, compute
   kIsPointwise = 2048,       // PyTorch: tagged so
+  kIsDeclaredView = 4096,    // PyTorch: the schema says that the result shows an argument, and writes none
 };
 
 unsigned memory_traits_of(std::string_view target);

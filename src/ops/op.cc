@@ -90,6 +90,14 @@ void read_schema(OpInfo& op) {
   }
 }
 
+// What the schema would say.
+void show_first_operand(OpInfo& op) {
+  constexpr std::string_view kSet = "a";
+  op.params.front().alias_set = kSet;
+  for (OpReturn& result : op.returns) result.alias_set = kSet;
+  op.is_view = true;
+}
+
 std::vector<OpInfo> read_table() {
   std::vector<OpInfo> table;
   for (const OpRow& row : op_rows()) {
@@ -105,6 +113,7 @@ std::vector<OpInfo> read_table() {
     op.reads_types_only = (row.flags & kTypesOnly) != 0;
     op.makes_zeros = (row.flags & kZeros) != 0;
     read_schema(op);
+    if ((row.flags & kShowsUnsaid) != 0) show_first_operand(op);
     EPWEAVE_CHECK(op.params.size() <= kMaxParams);
     table.push_back(std::move(op));
   }

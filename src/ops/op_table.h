@@ -16,6 +16,9 @@ enum OpFlags : unsigned {
   kZeros = 8,
   kUnset = 16,    // leaves the elements of its result as they are (ops/traffic.h)
   kOneSlot = 32,  // writes one rank's slot of its result
+  // Its results show the first operand's storage, which torch's schema does not say: the author of
+  // the graph promises that nobody writes there. The tool believes storage, not promises.
+  kShowsUnsaid = 64,
 };
 
 struct OpRow {

@@ -81,7 +81,7 @@ class InductorFactsFinder {
         if (f_.roles[input] != InductorRole::kRank) ++f_.value_inputs[i];
       if (call.kind != NodeKind::kCall || f_.roles[i] == InductorRole::kRank) continue;
       if (traits.has(call, kCountsFlops)) f_.roles[i] = InductorRole::kCompute;
-      f_.is_cheap[i] = traits.has(call, kIsPointwise) || (call.op != nullptr && call.op->is_view);
+      f_.is_cheap[i] = traits.has(call, kIsPointwise) || traits.has(call, kIsDeclaredView);
       f_.blocks_path[i] = call.op == nullptr || is_launch(call) || is_wait(call);
     }
   }
