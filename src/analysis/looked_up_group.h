@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "ir/graph.h"
+#include "ops/mesh_calls.h"
 
 namespace epweave {
 
@@ -23,5 +24,8 @@ struct LookedUpGroup {
 
 // None: no lookup, or its mesh, axis or group is not recorded.
 std::optional<LookedUpGroup> looked_up_group(const Context& context, const Body& body, const Node& node);
+
+// The axis of a mesh that a lookup names. None: the number is not known, or the mesh has none such.
+std::optional<std::size_t> axis_looked_up(const Context& context, const Node& lookup, const MeshValue& mesh);
 
 }  // namespace epweave

@@ -19,6 +19,8 @@
 //     schema            a call's arguments fit the op's schema: no unknown keyword, none missing or
 //                       given twice
 //     type              a call's recorded type is what the op's type rule gives
+//     mesh-group        a group that is looked up in a mesh is recorded as one of the ranks that the
+//                       mesh has along the axis, through the file's own rank
 //     symbols-bound     every symbol in a recorded type or argument is bound by an earlier node or
 //                       placeholder
 //     bindings          a symbol is bound once

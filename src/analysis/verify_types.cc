@@ -1,10 +1,15 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "analysis/looked_up_group.h"
 #include "analysis/type_symbols.h"
 #include "analysis/verify_report.h"
+#include "analysis/world.h"
 #include "ops/bind.h"
+#include "ops/mesh_calls.h"
 #include "ops/type_memo.h"
 #include "ops/type_rules.h"
 
@@ -58,6 +63,7 @@ class TypeCheck {
       }
       check_symbols(body, node);
       if (node.op != nullptr) check_call(body, node, types);
+      if (mesh_call_of(node) == MeshCall::kGroup) check_lookup(body, node, types);
     }
   }
 
@@ -112,6 +118,45 @@ class TypeCheck {
     } catch (const TypeMismatch& mismatch) {
       report(graph_, body, node, "type", mismatch.what(), out_);
     }
+  }
+
+  // What is recorded of a lookup is the group's name; its ranks are in the table.
+  void check_lookup(const Body& body, const Node& node, TypeMemo& types) {
+    const StringId name = group_of(node.type);
+    const ProcessGroup* group = name ? graph_.find_group(name) : nullptr;
+    const auto mesh = group != nullptr ? mesh_of(body, arg_of(context_, node, 0), types) : std::nullopt;
+    const auto axis = mesh ? axis_looked_up(context_, node, *mesh) : std::nullopt;
+    if (!axis) return;
+    const std::uint32_t own = own_rank(graph_);
+    const auto ranks = ranks_along(*mesh, *axis, own);
+    if (!ranks)
+      return report(graph_, body, node, "mesh-group",
+                    fmt::format("the mesh does not hold the file's own rank {}", own), out_);
+    if (!std::ranges::is_permutation(*ranks, group->ranks))
+      report(graph_, body, node, "mesh-group",
+             fmt::format("recorded as group '{}' with ranks [{}], the mesh has ranks [{}] along this axis",
+                         text(name), fmt::join(group->ranks, ", "), fmt::join(*ranks, ", ")),
+             out_);
+  }
+
+  StringId group_of(TypeId type) const {
+    if (!type || context_.types[type].kind != TypeKind::kValue) return {};
+    const Arg value = context_.types[type].value;
+    return value.is(ArgKind::kProcessGroup) ? value.as_name() : StringId();
+  }
+
+  // By its record; where there is none, by what it is made of.
+  std::optional<MeshValue> mesh_of(const Body& body, Arg mesh, TypeMemo& types) {
+    if (!mesh.is_node()) return read_mesh(context_, mesh);
+    Node made = body.nodes[mesh.as_node()];
+    if (!made.type && has_type_rule(made)) {
+      try {
+        made.type = types.infer(graph_, body, made);
+      } catch (const TypeMismatch&) {
+        return std::nullopt;  // a violation of that node
+      }
+    }
+    return recorded_mesh(context_, made);
   }
 
   template <class Visit>

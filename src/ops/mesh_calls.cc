@@ -125,4 +125,19 @@ std::optional<MeshValue> mesh_through(const MeshValue& mesh, RankChange change) 
   return moved;
 }
 
+std::optional<std::vector<std::uint32_t>> ranks_along(const MeshValue& mesh, std::size_t axis,
+                                                      std::uint32_t rank) {
+  const auto through = mesh_through(mesh, {mesh.ranks[0], rank});
+  if (!through) return std::nullopt;
+  const auto found = std::ranges::find(through->ranks, rank);
+  if (found == through->ranks.end()) return std::nullopt;
+  std::size_t inner = 1;
+  for (std::size_t d = axis + 1; d < mesh.shape.size(); ++d) inner *= mesh.shape[d];
+  const auto own = static_cast<std::size_t>(found - through->ranks.begin());
+  const std::size_t first = own - own / inner % mesh.shape[axis] * inner;
+  std::vector<std::uint32_t> ranks;
+  for (std::size_t i = 0; i < mesh.shape[axis]; ++i) ranks.push_back(through->ranks[first + i * inner]);
+  return ranks;
+}
+
 }  // namespace epweave

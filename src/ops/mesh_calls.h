@@ -50,4 +50,9 @@ struct RankChange {
 };
 std::optional<MeshValue> mesh_through(const MeshValue& mesh, RankChange change);
 
+// The ranks along an axis of the mesh, through this rank: of the mesh through it, where this mesh
+// does not hold it. None: there is no such mesh.
+std::optional<std::vector<std::uint32_t>> ranks_along(const MeshValue& mesh, std::size_t axis,
+                                                      std::uint32_t rank);
+
 }  // namespace epweave
