@@ -27,6 +27,12 @@ std::vector<NodeId> list_returned(const Graph& graph) {
   return results;
 }
 
+// Tensors, tuples of them, and what has no recorded type; no numbers, groups or meshes.
+bool has_memory(const Context& context, TypeId type) {
+  return !type ||
+         (context.types[type].kind != TypeKind::kScalar && context.types[type].kind != TypeKind::kValue);
+}
+
 // The elements that a tensor shows of its memory, in order; none: they have no numbers, or lie in
 // too many pieces.
 std::optional<std::vector<Run>> list_elements(const TensorType& type, const ExprPool& exprs) {
@@ -76,7 +82,9 @@ void AliasCheck::list_held() {
 }
 
 void AliasCheck::hold(NodeId a, NodeId b) {
-  if (claims_.tensor_a(a) == nullptr || claims_.tensor_b(b) == nullptr) return;
+  if (!has_memory(context_, graph_a_.step().nodes[a].type) ||
+      !has_memory(context_, graph_b_.step().nodes[b].type))
+    return;
   held_.push_back({a, b, memory_in_a(a), memory_in_b(b)});
 }
 
@@ -141,17 +149,18 @@ void AliasCheck::fail(const Held& x, const Held& y) {
 
 bool AliasCheck::share_in_a(const Held& x, const Held& y) const {
   return x.memory_a == y.memory_a &&
-         may_meet(*claims_.tensor_a(x.in_a), *claims_.tensor_a(y.in_a), context_.exprs);
+         may_meet(claims_.tensor_a(x.in_a), claims_.tensor_a(y.in_a), context_.exprs);
 }
 
 bool AliasCheck::share_in_b(const Held& x, const Held& y) const {
   return x.memory_b == y.memory_b &&
-         may_meet(*claims_.tensor_b(x.in_b), *claims_.tensor_b(y.in_b), context_.exprs);
+         may_meet(claims_.tensor_b(x.in_b), claims_.tensor_b(y.in_b), context_.exprs);
 }
 
-bool AliasCheck::may_meet(const TensorType& x, const TensorType& y, const ExprPool& exprs) {
-  if (x.dtype != y.dtype) return true;
-  const auto mine = list_elements(x, exprs), other = list_elements(y, exprs);
+// Where one is no tensor, its elements are not known.
+bool AliasCheck::may_meet(const TensorType* x, const TensorType* y, const ExprPool& exprs) {
+  if (x == nullptr || y == nullptr || x->dtype != y->dtype) return true;
+  const auto mine = list_elements(*x, exprs), other = list_elements(*y, exprs);
   if (!mine || !other) return true;
   for (auto a = mine->begin(), b = other->begin(); a != mine->end() && b != other->end();) {
     if (a->first < b->first + b->count && b->first < a->first + a->count) return true;

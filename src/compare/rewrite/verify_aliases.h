@@ -47,7 +47,7 @@ class AliasCheck {
   void fail(const Held& x, const Held& y);
   bool share_in_a(const Held& x, const Held& y) const;
   bool share_in_b(const Held& x, const Held& y) const;
-  static bool may_meet(const TensorType& x, const TensorType& y, const ExprPool& exprs);
+  static bool may_meet(const TensorType* x, const TensorType* y, const ExprPool& exprs);
 
   RewriteClaims& claims_;
   const Graph& graph_a_;

@@ -379,6 +379,30 @@ void CallCheck::check_shared_writes(const PartFacts& facts) {
                                claims_.name_a(a)));
 }
 
+// A tensor, several values, or one that is no tensor. Traces record lists as tuples, and symbols
+// may have become numbers.
+static TypeKind form_of(const Type& type) {
+  if (type.kind == TypeKind::kList) return TypeKind::kTuple;
+  return type.kind == TypeKind::kScalar ? TypeKind::kValue : type.kind;
+}
+
+void CallCheck::check_kind(NodeId id) {
+  const Claim& claim = claims_[id];
+  const bool is_value = claim.kind == ClaimKind::kWhole || claim.kind == ClaimKind::kPart ||
+                        claim.kind == ClaimKind::kPiece || claim.kind == ClaimKind::kJoin ||
+                        claim.kind == ClaimKind::kMoved;
+  const TypeId before = is_value ? a_.nodes[claim.origin].type : TypeId(), after = b_.nodes[id].type;
+  if (!before) return;
+  if (!after)
+    return claims_.fail(id, "rewrite-type",
+                        fmt::format("has no recorded type, and none follows; its origin is {}",
+                                    print_type(context_, before)));
+  if (form_of(context_.types[before]) != form_of(context_.types[after]))
+    claims_.fail(
+        id, "rewrite-type",
+        fmt::format("is {}, its origin {}", print_type(context_, after), print_type(context_, before)));
+}
+
 void CallCheck::check_type(NodeId id) {
   if (const NodeId origin = claims_[id].origin; !has_number_of(id, origin)) {
     const std::string is = print_type(context_, b_.nodes[id].type);

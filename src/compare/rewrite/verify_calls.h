@@ -37,6 +37,9 @@ class CallCheck {
   void check_added(NodeId id);
   // Target and arguments.
   void check_call(NodeId id);
+  // What is of A's values has a type where its origin has one, and is a tensor, a tuple or a number
+  // as that is: what has no type, no check of types sees.
+  void check_kind(NodeId id);
   // Dtype, device and sizes are its origin's.
   void check_type(NodeId id);
   // What a node of sizes gives follows from its arguments, not from what is recorded of it.

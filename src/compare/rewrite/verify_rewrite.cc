@@ -9,6 +9,7 @@
 #include "compare/pairing.h"
 #include "compare/rebase.h"
 #include "compare/rewrite/host_copies.h"
+#include "compare/rewrite/missing_types.h"
 #include "compare/rewrite/moved_views.h"
 #include "compare/rewrite/part_symbols.h"
 #include "compare/rewrite/prefix_keys.h"
@@ -110,6 +111,7 @@ class RewriteVerifier {
   void check_node(NodeId id) {
     if (!movement_.has_moved()) calls_.check_added(id);
     orders_.visit(id);
+    calls_.check_kind(id);
     switch (claims_[id].kind) {
       case ClaimKind::kWhole:
         ++report_.whole;
@@ -278,11 +280,7 @@ RewriteReport verify_as_written(const Graph& a, const Graph& b) {
   return verify_written_out(plain_a, plain_b, regrouped);
 }
 
-}  // namespace
-
-RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
-  EPWEAVE_CHECK(a.context == b.context);
-  EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
+RewriteReport verify_typed(const Graph& a, const Graph& b) {
   RewriteReport report = verify_as_written(a, b);
   if (report.violations.empty()) return report;
   // What stands in the way may be how calls are spelled.
@@ -290,6 +288,15 @@ RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
   if (!plain_a && !plain_b) return report;
   RewriteReport plain = verify_as_written(plain_a ? *plain_a : a, plain_b ? *plain_b : b);
   return plain.violations.empty() ? plain : report;
+}
+
+}  // namespace
+
+RewriteReport verify_rewrite(const Graph& a, const Graph& b) {
+  EPWEAVE_CHECK(a.context == b.context);
+  EPWEAVE_CHECK(!a.bodies.empty() && !b.bodies.empty());
+  const std::optional<Graph> typed_a = write_missing_types(a), typed_b = write_missing_types(b);
+  return verify_typed(typed_a ? *typed_a : a, typed_b ? *typed_b : b);
 }
 
 }  // namespace epweave

@@ -38,8 +38,8 @@
 //                      another order
 //   rewrite-merged     a node stands for two nodes of A that are not the same value
 //   rewrite-once       two nodes are the same whole node of A
-//   rewrite-type       a whole value has another dtype, device or size, an input other strides; or
-//                      a number is another
+//   rewrite-type       a whole value has another dtype, device or size, an input other strides; a
+//                      number is another; or a value has no type where its origin has one
 //   rewrite-update     an update of a buffer, an op with effects or unknown ones, or a random draw
 //                      is missing (guards may go)
 //   rewrite-added      a node that is neither A's nor a part of A's writes, communicates, draws or
