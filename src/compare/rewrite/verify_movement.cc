@@ -335,7 +335,7 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
   } else if (node.op->family == OpFamily::kJoin) {
     const Arg dim = arg_of(context_, node, 1);
     if (dim.is_none() || dim.is_int())
-      value = read_joined(arg_of(context_, node, 0), dim.is_int() ? dim.as_int() : 0);
+      value = read_joined(arg_of(context_, node, 0), dim.is_int() ? dim.as_int() : 0, type->dtype);
   } else {
     value = pack(node);
   }
@@ -450,8 +450,8 @@ std::optional<MovementCheck::Read> MovementCheck::read(Arg arg) {
 }
 
 // One behind the other along the dimension: for each place in those in front of it, its part of
-// each.
-std::optional<MovementCheck::Read> MovementCheck::read_joined(Arg list, std::int64_t dim) {
+// each. Items of another dtype are cast to that of the result.
+std::optional<MovementCheck::Read> MovementCheck::read_joined(Arg list, std::int64_t dim, DType dtype) {
   if (!list.is_list() || dim < 0) return {};
   Read all;
   std::vector<Sequence> items;
@@ -465,7 +465,8 @@ std::optional<MovementCheck::Read> MovementCheck::read_joined(Arg list, std::int
     for (std::int64_t d = 0; d < dim; ++d) in_front *= (*sizes)[static_cast<std::size_t>(d)];
     if (i > 0 && in_front != rows) return {};
     rows = in_front;
-    items.push_back(item->elements);
+    const bool is_cast = claims_.tensor_b(arg.as_node())->dtype != dtype;
+    items.push_back(is_cast ? terms_.cast(item->elements, dtype) : item->elements);
     merge(all.launches, item->launches);
     all.packed = std::max(all.packed, item->packed);
   }

@@ -126,7 +126,7 @@ class MovementCheck {
   std::optional<Sequence> elements_of(const View& view) const;
   bool put(const View& view, const Sequence& what);
   std::optional<Read> read(Arg arg);
-  std::optional<Read> read_joined(Arg list, std::int64_t dim);
+  std::optional<Read> read_joined(Arg list, std::int64_t dim, DType dtype);
   bool write_to(Arg target, const Read& what);
   std::optional<Read> launch(NodeId b, const Node& node, Read sent);
   std::optional<Read> pack(const Node& node);
