@@ -41,6 +41,7 @@ class Assumptions {
     const Graph &a = claims_.graph_a(), &b = claims_.graph_b();
     for (const auto& [symbol, number] : numbers_.known_numbers())
       add(fmt::format("{} = {}", b.text(symbol), number));
+    add_hints(b);
     add_symbols(b);
     add_notes(a, b);
     for (const Symbol& symbol : b.symbols)
@@ -51,6 +52,17 @@ class Assumptions {
  private:
   void add(std::string text) {
     if (seen_.insert(text).second) list_.push_back(std::move(text));
+  }
+
+  // What inputs of B say that symbols were when they were divided.
+  void add_hints(const Graph& b) {
+    for (NodeId id : b.step().order) {
+      const Node& node = b.step().nodes[id];
+      if (node.kind != NodeKind::kPlaceholder || node.extra == nullptr) continue;
+      for (const auto& [symbol, number] : node.extra->chunk_hints)
+        if (claims_.facts_a().assumed_value(symbol) != number)
+          add(fmt::format("{} = {}", b.text(symbol), number));
+    }
   }
 
   void add_symbols(const Graph& b) {
