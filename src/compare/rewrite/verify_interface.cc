@@ -96,6 +96,48 @@ void check_added_numbers(RewriteClaims& claims, const SideTable<StringId, const 
   }
 }
 
+// Which nodes of A give its symbols their values.
+class BindersOfA {
+ public:
+  explicit BindersOfA(const RewriteClaims& claims) : claims_(claims), body_(claims.graph_a().step()) {
+    for (const Symbol& symbol : claims.graph_a().symbols) known_.insert(symbol.name);
+    for (NodeId id : body_.order) {
+      if (body_.nodes[id].extra == nullptr) continue;
+      for (const Binding& binding : body_.nodes[id].extra->bindings) {
+        known_.insert(binding.symbol);
+        binders_.at(binding.symbol).push_back({id, binding.path});
+      }
+    }
+  }
+
+  bool is_known(StringId symbol) const { return known_.contains(symbol); }
+  NodeId first_of(StringId symbol) const {
+    return binders_[symbol].empty() ? NodeId() : binders_[symbol].front().node;
+  }
+
+  // Whether a node of B that binds the symbol is all of one that does in A, at the same place of
+  // its value.
+  bool is_bound_alike(NodeId b, const Binding& binding) const {
+    const ArgPool& args = claims_.graph_a().context->args;
+    return claims_[b].kind == ClaimKind::kWhole &&
+           std::ranges::any_of(binders_[binding.symbol], [&](const Binder& binder) {
+             return claims_.same_class(claims_[b].origin, binder.node) &&
+                    std::ranges::equal(args[binder.path], args[binding.path]);
+           });
+  }
+
+ private:
+  struct Binder {
+    NodeId node;
+    ArgRange path;
+  };
+
+  const RewriteClaims& claims_;
+  const Body& body_;
+  IdSet<StringId> known_;  // symbols of A
+  SideTable<StringId, std::vector<Binder>> binders_;
+};
+
 // Data about an input or output, as its caller reads it; numbers may have become constants.
 bool is_same_data(const Context& context, Numbers& numbers, Arg x, Arg y) {
   if (x.is_tree() && y.is_tree()) {
@@ -240,6 +282,22 @@ void check_symbol_facts(RewriteClaims& claims, Numbers& numbers) {
       if (!is_known)
         say(fmt::format("satisfies {}",
                         graph_b.context->exprs.print(graph_b.context->exprs.poly(statement))));
+    }
+  }
+}
+
+void check_binders(RewriteClaims& claims) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  const BindersOfA binders(claims);
+  for (NodeId id : graph_b.step().order) {
+    const NodeExtra* extra = graph_b.step().nodes[id].extra;
+    if (extra == nullptr) continue;
+    for (const Binding& binding : extra->bindings) {
+      if (!binders.is_known(binding.symbol) || binders.is_bound_alike(id, binding)) continue;
+      const NodeId before = binders.first_of(binding.symbol);
+      claims.fail(id, "rewrite-symbol",
+                  fmt::format("binds {}, which {} binds in the first graph", graph_a.text(binding.symbol),
+                              before ? claims.name_a(before) : "no call"));
     }
   }
 }

@@ -22,6 +22,10 @@ void check_groups(RewriteClaims& claims);
 // (Symbol::assumptions).
 void check_symbol_facts(RewriteClaims& claims, Numbers& numbers);
 
+// A symbol of A is in B what it is in A: bound by the same node, if at all. Arguments and sizes
+// that name it are compared by name.
+void check_binders(RewriteClaims& claims);
+
 // Nested graphs of A are in B, node by node in the same order.
 void check_nested(RewriteClaims& claims, Numbers& numbers);
 

@@ -86,6 +86,7 @@ class RewriteVerifier {
     storage_.check_host_reads();
     check_nested(claims_, numbers_);
     check_part_symbols(a_, b_, report_.violations);
+    check_binders(claims_);
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
     assume(list_assumptions(claims_, numbers_));

@@ -59,8 +59,8 @@
 //                      (host_copies.h)
 //   rewrite-host-read  the host reads a copy that may not have arrived, where in A it waits for it
 //   rewrite-symbol     a part names what another part binds, a symbol is bound more often
-//                      (part_symbols.h), or is said to be what the first graph does not say: a
-//                      number, a range, a value when traced
+//                      (part_symbols.h) or by another call than in A, or is said to be what the
+//                      first graph does not say: a number, a range, a value when traced
 //   rewrite-nested     a nested graph differs
 //
 // Where A is itself the result of a rewrite and B was made from it by another, the provenance of
