@@ -58,6 +58,11 @@ inline constexpr std::array<FlexTablePair, 4> kFlexTables = {
 inline constexpr std::string_view kFlexFullBlocks =
     "of blocks that tables of a block mask list as seen altogether its mask function hides nothing";
 
+// What parts that see their own keys alone need, of whatever attention.
+inline constexpr std::string_view kOwnKeys =
+    "no token attends to one of another part (attention=independent): every border between parts is one "
+    "between documents";
+
 class FlexCall {
  public:
   // None if the node is no FlexAttention call, or not one of this form.

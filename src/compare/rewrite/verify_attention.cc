@@ -47,9 +47,17 @@ AttentionCheck::AttentionCheck(const RewriteClaims& claims)
 AttentionCheck::Restored AttentionCheck::restore(NodeId origin, std::span<const NodeId> parts,
                                                  std::size_t part) {
   Restored result{b_.step().nodes[parts[part]], {}};
+  const Node& whole = a_.step().nodes[origin];
+  if (!FlexCall::read(a_, whole) || !FlexCall::read(b_, result.call)) return result;
   const auto division = divide(origin, parts, part);
-  if (!division) return result;
   problems_.clear();
+  check_cuts(whole, result.call, division ? std::optional(division->dim) : std::nullopt);
+  if (!division) {
+    result.problems = std::move(problems_);
+    return result;
+  }
+  assume_numbers(result.call);
+  if (division->keys) assume(std::string(kOwnKeys));
   std::vector<Arg> mask = division->after.mask;
   if (division->prefix) check_causal(*division);
   if (division->keys && prefix_calls_ != nullptr)
@@ -106,6 +114,56 @@ std::optional<AttentionCheck::Division> AttentionCheck::divide(NodeId origin, st
   return std::nullopt;
 }
 
+void AttentionCheck::check_cuts(const Node& whole, const Node& call, std::optional<std::size_t> divided) {
+  constexpr std::size_t kFewestDims = 3;  // of what lies beside the queries
+  for (std::size_t p = 0; p < call.op->params.size(); ++p) {
+    const std::string_view name = call.op->params[p].name;
+    const bool is_keys = name == "key" || name == "value";
+    const Arg x = arg_of(context_, whole, p), y = arg_of(context_, call, p);
+    const TensorType* before = x.is_node() ? claims_.tensor_a(x.as_node()) : nullptr;
+    const TensorType* after = y.is_node() ? claims_.tensor_b(y.as_node()) : nullptr;
+    if (before == nullptr || after == nullptr || before->rank() < kFewestDims) continue;
+    for (std::size_t d = 0; d < before->rank() && d < after->rank(); ++d) {
+      const bool is_beside =
+          d == divided && !(is_keys && d == kQueryDim) && context_.exprs.constant(before->sizes[d]) != 1;
+      if (is_cut(before->sizes[d], after->sizes[d])) {
+        if (d != divided)
+          problems_.push_back(fmt::format(
+              "has a part of dimension {} of its {}, along which its functions and tables are the whole's", d,
+              name));
+      } else if (is_beside) {
+        problems_.push_back(
+            fmt::format("has all of dimension {} of its {}, beside a part of its queries", d, name));
+      }
+    }
+  }
+}
+
+// Sizes of B may be numbers where those of A are symbols.
+bool AttentionCheck::is_cut(ExprId whole, ExprId piece) {
+  if (whole == piece) return false;
+  const auto of_whole = facts_a_.hint(whole), of_piece = facts_b_.hint(piece);
+  return !of_whole || of_whole != of_piece;
+}
+
+void AttentionCheck::assume(std::string text) {
+  if (std::ranges::find(assumptions_, text) == assumptions_.end()) assumptions_.push_back(std::move(text));
+}
+
+// Rows, blocks and tables are counted by what extents of queries and keys were when traced.
+void AttentionCheck::assume_numbers(const Node& call) {
+  for (std::string_view name : {"query", "key"}) {
+    const auto param = call.op->find_param(name);
+    const Arg arg = param ? arg_of(context_, call, *param) : Arg::none();
+    const TensorType* type = arg.is_node() ? claims_.tensor_b(arg.as_node()) : nullptr;
+    if (type == nullptr) continue;
+    for (const std::size_t dim : {std::size_t{0}, kQueryDim})
+      for (const StringId symbol : context_.exprs.symbols(facts_b_.normalize(type->sizes[dim])))
+        if (const auto number = facts_b_.hint(symbol))
+          assume(fmt::format("{} = {}", context_.text(symbol), *number));
+  }
+}
+
 // Then a query sees no key behind the part's, if block tables say what the mask function says.
 void AttentionCheck::check_causal(const Division& division) {
   const FlexFunction& mask = division.before.functions.back();
@@ -114,7 +172,7 @@ void AttentionCheck::check_causal(const Division& division) {
         "takes the keys up to its part's, and nothing shows that the mask {} hides from each query "
         "the keys behind it",
         context_.text(mask.body->name)));
-  rests_on_full_blocks_ = rests_on_full_blocks_ || division.before.has_full_blocks();
+  if (division.before.has_full_blocks()) assume(std::string(kFlexFullBlocks));
 }
 
 std::span<const Arg> AttentionCheck::call_args(NodeId id, std::string_view target,
@@ -357,11 +415,7 @@ bool AttentionCheck::is_share(Arg whole, Arg taken) {
   if (!whole.is_node() || !taken.is_node()) return false;
   const TensorType* before = tensor_of(context_, a_.step().nodes[whole.as_node()].type);
   const TensorType* after = tensor_of(context_, b_.step().nodes[taken.as_node()].type);
-  // Sizes of B may be numbers where those of A are symbols.
-  const auto is_same = [&](ExprId x, ExprId y) {
-    const auto of_whole = facts_a_.hint(x), of_part = facts_b_.hint(y);
-    return x == y || (of_whole && of_whole == of_part);
-  };
+  const auto is_same = [&](ExprId x, ExprId y) { return !is_cut(x, y); };
   return before != nullptr && after != nullptr && !std::ranges::equal(before->sizes, after->sizes, is_same);
 }
 

@@ -37,9 +37,9 @@ class AttentionCheck {
     Node call;
     std::vector<std::string> problems;
   };
-  // Whether a call that took keys of the parts before its own has blocks that no mask function is
-  // applied to.
-  bool rests_on_full_blocks() const { return rests_on_full_blocks_; }
+  // What the parts that were put back rest on: the numbers that extents had when traced, by which
+  // rows are counted; keys of the part's own; blocks that no mask function is applied to.
+  const std::vector<std::string>& assumptions() const { return assumptions_; }
   // `parts`: B's parts of A's call `origin`, first to last. Other calls than FlexAttention's come
   // back as they are.
   Restored restore(NodeId origin, std::span<const NodeId> parts, std::size_t part);
@@ -58,6 +58,12 @@ class AttentionCheck {
   // The number of rows of a call's operand in A or B.
   std::optional<std::int64_t> extent(const Graph& graph, const Node& node, std::string_view param,
                                      std::size_t dim);
+  // Each operand has less than all of the dimension along which the part has some of the queries,
+  // and all of any other: the functions and the tables count what they were made for.
+  void check_cuts(const Node& whole, const Node& call, std::optional<std::size_t> divided);
+  bool is_cut(ExprId whole, ExprId piece);
+  void assume(std::string text);
+  void assume_numbers(const Node& call);
   bool is_number(Arg arg, std::int64_t number, const Body& body);
   void check_causal(const Division& division);
   void check_batch_tables(const Division& division);
@@ -83,7 +89,7 @@ class AttentionCheck {
   Facts &facts_a_, &facts_b_;
   std::vector<std::string> problems_;
   const IdSet<NodeId>* prefix_calls_ = nullptr;
-  bool rests_on_full_blocks_ = false;
+  std::vector<std::string> assumptions_;  // each once
 };
 
 }  // namespace epweave

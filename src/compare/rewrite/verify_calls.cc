@@ -87,6 +87,12 @@ void CallCheck::check_attention(NodeId id) {
   check_keywords(id, a_.nodes[claim.origin], whole.call);
 }
 
+std::vector<std::string> CallCheck::assumptions() const {
+  std::vector<std::string> list = attention_.assumptions();
+  if (causal_mask_.rests_on_own_keys()) list.emplace_back(kOwnKeys);
+  return list;
+}
+
 void CallCheck::check_positional(NodeId id, const Node& before, const Node& after) {
   before_ = &before;
   after_ = &after;

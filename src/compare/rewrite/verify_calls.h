@@ -30,8 +30,12 @@ class CallCheck {
   CallCheck(RewriteClaims& claims, Numbers& numbers);
 
   // Of B as it is read, which calls took keys of the parts before theirs.
-  void set_prefix_calls(const IdSet<NodeId>* calls) { attention_.set_prefix_calls(calls); }
-  bool rests_on_full_blocks() const { return attention_.rests_on_full_blocks(); }
+  void set_prefix_calls(const IdSet<NodeId>* calls) {
+    attention_.set_prefix_calls(calls);
+    causal_mask_.set_prefix_calls(calls);
+  }
+  // What the proof of parts of attention rests on.
+  std::vector<std::string> assumptions() const;
 
   // What is neither a node of A nor a part of one computes its value and does nothing else.
   void check_added(NodeId id);

@@ -70,14 +70,19 @@ void restore_wanted_gradients(Context& context, const Node& whole, Node& call) {
 }  // namespace
 
 std::string CausalMaskCheck::restore(NodeId origin, std::span<const NodeId> parts, std::size_t part,
-                                     Node& call) const {
+                                     Node& call) {
   const Node& whole = a_.step().nodes[origin];
   const auto queries_a = extent(a_, whole, "query"), queries = extent(b_, call, "query");
   const auto keys_a = extent(a_, whole, "key"), keys = extent(b_, call, "key");
   if (!queries_a || !queries || !keys_a || !keys) return {};
   const Share share{static_cast<std::uint32_t>(part), static_cast<std::uint32_t>(parts.size())};
-  if (numbers_.match(*queries_a, *queries, share) != Fraction::kPart) return {};
-  const Fraction seen = numbers_.match(*keys_a, *keys, share);
+  const Fraction asked = numbers_.match(*queries_a, *queries, share),
+                 seen = numbers_.match(*keys_a, *keys, share);
+  if (asked != Fraction::kPart && seen == Fraction::kPart && is_causal(whole))
+    return "is_causal counts the keys of the part from 0, and it has all queries";
+  if (asked != Fraction::kPart) return {};
+  const bool has_prefix = prefix_calls_ != nullptr && prefix_calls_->contains(parts[part]);
+  rests_on_own_keys_ = rests_on_own_keys_ || (seen == Fraction::kPart && !has_prefix);
   if (seen == Fraction::kPart && !numbers_.is_same(*queries, *keys))
     return "the queries and keys of the part are not as many, so they are not of the same tokens";
   // With keys of its own it is causal among these; undivided along the sequence it is the whole's.

@@ -24,10 +24,15 @@ class CausalMaskCheck {
   CausalMaskCheck(const Graph& a, const Graph& b, Numbers& numbers)
       : a_(a), b_(b), context_(*a.context), numbers_(numbers) {}
 
+  // Calls of B that took keys of the parts before theirs, put back to their own.
+  void set_prefix_calls(const IdSet<NodeId>* calls) { prefix_calls_ = calls; }
+
   // Part `part` of `parts`, B's parts of A's call `origin`, with is_causal and arguments spelled as
   // they are there. Says what is wrong with its mask or with keys of its own, or nothing; then
   // `call` is as it was where it has no mask of its own.
-  std::string restore(NodeId origin, std::span<const NodeId> parts, std::size_t part, Node& call) const;
+  std::string restore(NodeId origin, std::span<const NodeId> parts, std::size_t part, Node& call);
+  // Whether a part sees the keys of its own rows alone.
+  bool rests_on_own_keys() const { return rests_on_own_keys_; }
 
  private:
   // The extent of an operand of a call, A's or B's; none if it has no such operand.
@@ -48,6 +53,8 @@ class CausalMaskCheck {
   const Graph& b_;
   Context& context_;
   Numbers& numbers_;
+  const IdSet<NodeId>* prefix_calls_ = nullptr;
+  bool rests_on_own_keys_ = false;
 };
 
 }  // namespace epweave

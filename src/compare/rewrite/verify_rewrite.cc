@@ -94,7 +94,7 @@ class RewriteVerifier {
     assume(frames.assumptions());
     assume(strides_.assumptions());
     assume(aliases_.assumptions());
-    if (calls_.rests_on_full_blocks()) assume({std::string(kFlexFullBlocks)});
+    assume(calls_.assumptions());
     if (facts.rests_on_own_sums())
       assume(
           {"where a part takes a sum, that of its own rows is meant (contract=own-sums in the second graph's "

@@ -131,6 +131,7 @@ void RowCheck::check_attention(NodeId part) {
   const Node& before = claims_.graph_a().step().nodes[claims_[part].origin];
   enum Axis : std::uint8_t { kBatch, kHeads, kQueries, kKeys, kAxes };
   std::array<Cut, kAxes> cuts;
+  std::vector<NodeId> keys;  // of which the part has some heads
   for (std::size_t p = 0; p < after.op->params.size(); ++p) {
     const std::string_view name = after.op->params[p].name;
     const Arg x = arg_of(context, before, p), y = arg_of(context, after, p);
@@ -145,16 +146,44 @@ void RowCheck::check_attention(NodeId part) {
     const std::size_t skipped = is_mask ? kAxes - std::min<std::size_t>(whole->rank(), kAxes) : 0;
     for (std::size_t d = 0; d < whole->rank(); ++d) {
       std::size_t axis = d + skipped;
+      const bool is_cut = is_divided(whole->sizes[d], piece->sizes[d]);
+      // A score is a sum over all of the head dimension.
+      if (axis >= kKeys && !is_mask && is_cut) return fail(part, y.as_node(), d);
       if (axis >= kAxes || (axis == kKeys && !is_mask)) continue;
-      if (is_keys && axis == kHeads) continue;  // several heads of queries may share one
       if (is_keys && axis == kQueries) axis = kKeys;
       if (context.exprs.constant(whole->sizes[d]) == 1) continue;
       if (is_own_statistic && axis == kQueries) continue;
-      cuts[axis].note(y.as_node(), d, is_divided(whole->sizes[d], piece->sizes[d]));
+      cuts[axis].note(y.as_node(), d, is_cut);
+      if (is_keys && axis == kHeads && is_cut) keys.push_back(y.as_node());
     }
   }
   for (const Cut& cut : cuts)
     if (!check_cut(part, cut)) return;
+  for (const NodeId key : keys)
+    if (!has_heads_of_whole(part, key))
+      return claims_.fail(
+          part, "rewrite-rows",
+          fmt::format("has other heads of {} for each head of its queries than the whole call",
+                      claims_.describe(key)));
+}
+
+// Several heads of queries may share one of keys: as many as in the whole call.
+bool RowCheck::has_heads_of_whole(NodeId part, NodeId key) {
+  constexpr std::size_t kHeads = 1;
+  const Context& context = *claims_.graph_b().context;
+  const Node& node = claims_.graph_b().step().nodes[part];
+  const auto position = node.op->find_param("query");
+  const Arg query = position ? arg_of(context, node, *position) : Arg::none();
+  if (!query.is_node()) return false;
+  const auto heads = [&](const TensorType* type) {
+    return type != nullptr && type->rank() > kHeads ? type->sizes[kHeads] : ExprId();
+  };
+  const ExprId queries = heads(claims_.tensor_b(query.as_node())), keys = heads(claims_.tensor_b(key)),
+               all_queries = heads(claims_.tensor_a(claims_[query.as_node()].origin)),
+               all_keys = heads(claims_.tensor_a(claims_[key].origin));
+  if (!queries || !keys || !all_queries || !all_keys) return false;
+  ExprPool& exprs = claims_.graph_b().context->exprs;
+  return numbers_.is_same(exprs.mul(queries, all_keys), exprs.mul(all_queries, keys));
 }
 
 }  // namespace epweave

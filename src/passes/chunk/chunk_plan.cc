@@ -369,9 +369,7 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
                                 graph.text(step.nodes[open.node].name), open.why));
   if (std::any_of(plan.placements.attention.begin(), plan.placements.attention.end(),
                   [](const auto& call) { return call.second.keys; }))
-    lines.push_back(
-        "assumption: no token attends to one of another part (attention=independent): every border "
-        "between parts is one between documents");
+    lines.push_back(fmt::format("assumption: {}", kOwnKeys));
   if (rests_on_full_blocks(graph, plan)) lines.push_back(fmt::format("assumption: {}", kFlexFullBlocks));
   if (has_divided_groups(graph, plan))
     lines.push_back("assumption: the group sizes of each grouped_mm count the rows of each expert");
