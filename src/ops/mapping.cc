@@ -908,16 +908,17 @@ void loss_backward(B& b) {
   for (const Factors& factors : b.result(0)) b.mark(factors, FactorUse::kWhole);
 }
 
+// A row's class is a number among all of them: half of the classes would count from 0 again.
 void class_loss(B& b) {
   const std::size_t rank = b.sizes(0).size();
   const Dims dims = b.fresh(b.sizes(0));
   if (dims.empty()) return;
   b.operand(0) = dims;
-  b.mark(dims.back(), FactorUse::kIndexed);
+  b.mark(dims.back(), FactorUse::kWhole);
   const Dims rows(dims.begin(), dims.end() - 1);
   for (const Factors& factors : rows) b.mark(factors, use_of_reduction(b));
   align(b.operand(1), b.sizes(1), rows);
-  for (std::size_t i = 2; i < b.operand_count(); ++i) b.operand(i) = b.fresh(b.sizes(i), FactorUse::kIndexed);
+  for (std::size_t i = 2; i < b.operand_count(); ++i) b.operand(i) = b.fresh(b.sizes(i), FactorUse::kWhole);
   if (b.result_count() > 0 && b.result_sizes(0).size() == rank - 1)
     align(b.result(0), b.result_sizes(0), rows);
 }
@@ -929,13 +930,13 @@ void class_loss_backward(B& b) {
   if (dims.empty()) return;
   b.operand(self) = dims;
   b.result(0) = dims;
-  b.mark(dims.back(), FactorUse::kIndexed);
+  b.mark(dims.back(), FactorUse::kWhole);
   const Dims rows(dims.begin(), dims.end() - 1);
   align(b.operand(target), b.sizes(target), rows);
   const std::size_t grad = b.tensor(0).value_or(0);
   if (b.sizes(grad).size() == rows.size()) align(b.operand(grad), b.sizes(grad), rows);
   if (const auto weight = b.tensor("weight"))
-    b.operand(*weight) = b.fresh(b.sizes(*weight), FactorUse::kIndexed);
+    b.operand(*weight) = b.fresh(b.sizes(*weight), FactorUse::kWhole);
 }
 
 // ---- across ranks
