@@ -371,12 +371,13 @@ bool PartFacts::converts_shares(NodeId origin) const {
   });
 }
 
-// add(x, 1): what is written as a number is added by each part.
+// add(x, 1), add(x, %n): a number, written or computed, is added by each part.
 bool PartFacts::has_number_for_tensor(const Node& node) const {
-  for (std::size_t i = 0; i < op_->params.size(); ++i)
-    if (op_->params[i].type == "Tensor" &&
-        (arg_of(context_, node, i).is_int() || arg_of(context_, node, i).is(ArgKind::kReal)))
-      return true;
+  for (std::size_t i = 0; i < op_->params.size(); ++i) {
+    const Arg given = arg_of(context_, node, i);
+    const bool is_tensor = given.is_node() && claims_.tensor_a(given.as_node()) != nullptr;
+    if (op_->params[i].type == "Tensor" && !given.is_none() && !is_tensor) return true;
+  }
   return false;
 }
 
