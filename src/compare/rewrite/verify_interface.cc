@@ -207,8 +207,10 @@ void check_world(RewriteClaims& claims) {
   for (const auto& [key, problem] : kEntries) {
     const Arg* before = find_entry(*graph_a.context, graph_a.info, key);
     const Arg* after = find_entry(*graph_b.context, graph_b.info, key);
-    if (before != nullptr && after != nullptr && !graph_a.context->args.equal(*before, *after))
-      claims.fail_graph("rewrite-group", std::string(problem));
+    const bool is_left_out = before != nullptr && after == nullptr;
+    const bool is_other =
+        before != nullptr && after != nullptr && !graph_a.context->args.equal(*before, *after);
+    if (is_left_out || is_other) claims.fail_graph("rewrite-group", std::string(problem));
   }
 }
 
