@@ -134,6 +134,7 @@ class RewriteVerifier {
         break;
       case ClaimKind::kPiece:
         joins_.check_piece(id);
+        strides_.check_piece(id);
         break;
       case ClaimKind::kJoin:
         ++report_.joins;
@@ -147,6 +148,8 @@ class RewriteVerifier {
         calls_.check_size(id);
         break;
       case ClaimKind::kBlocks:  // with the split or join that is made with it
+        strides_.check_piece(id);
+        break;
       case ClaimKind::kNone:
         break;
     }

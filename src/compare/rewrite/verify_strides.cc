@@ -47,6 +47,15 @@ void StrideCheck::check(NodeId id) {
   if (after.kind == NodeKind::kOutput) compare_results(id);
 }
 
+void StrideCheck::check_piece(NodeId id) {
+  if (!may_copy(graph_b_.step().nodes[id]) || !later_b_.any(id)) return;
+  if (showing_of(facts_b_, graph_b_, id) == Showing::kView) return;
+  const NodeId shown = shown_operand(context_, graph_b_.step(), id);
+  claims_.fail(id, "rewrite-strides",
+               fmt::format("may be a copy of {}, and one of them is written behind it",
+                           shown ? claims_.describe(shown) : "another value"));
+}
+
 // What is a view in A and a copy in B, or the other way around, may not be written behind it, nor
 // what it shows.
 void StrideCheck::check_showing(NodeId id) {

@@ -25,6 +25,8 @@ class StrideCheck {
   StrideCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a, const Effects& effects_b);
 
   // Of a call, or a part of one, and of the output.
+  // A piece, or a value in blocks, that may be a copy: what is written into it behind is lost.
+  void check_piece(NodeId id);
   void check(NodeId id);
   // One for each result with other strides: "what takes %v does not depend on its strides: {1, u0}
   // for {8, 1}".
