@@ -11,6 +11,7 @@
 #include "ops/bind.h"
 #include "ops/mapping.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "ops/sorting.h"
 
 namespace epweave {
@@ -103,13 +104,27 @@ void RowCheck::check(NodeId part) {
     for (std::size_t d = 0; d < whole->sizes.size() && d < piece->sizes.size(); ++d) {
       const auto factors = mapping.operand(i, d);
       const bool is_cut = is_divided(whole->sizes[d], piece->sizes[d]);
-      if (is_cut && !holds(Condition::kMixesNoRows, may_divide(mapping, factors)))
-        return fail(part, after->operands[i], d);
+      const bool is_passed = may_divide(mapping, factors) &&
+                             is_as_traced(claims_[part].origin, mapping, factors, whole->sizes[d]);
+      if (is_cut && !holds(Condition::kMixesNoRows, is_passed)) return fail(part, after->operands[i], d);
       if (factors.size() == 1) cuts[factors[0]].note(after->operands[i], d, is_cut);
     }
   }
   for (const Cut& cut : cuts)
     if (!check_cut(part, cut)) return;
+}
+
+// The mapping is that of the extents that were traced: what was one dimension of operand and result
+// then, or none at all, is so whatever the extent.
+bool RowCheck::is_as_traced(NodeId origin, const CallMapping& mapping, std::span<const Factor> factors,
+                            ExprId extent) {
+  if (factors.empty())
+    return facts_.hint(extent) != 1 || claims_.graph_a().context->exprs.constant(extent) == 1;
+  const TensorType* result = claims_.tensor_a(origin);
+  const auto dim = factors.size() == 1 && result != nullptr && mapping.result_count() > 0
+                       ? mapping.result_dim(0, factors[0])
+                       : std::nullopt;
+  return !dim || *dim >= result->sizes.size() || facts_.equal(result->sizes[*dim], extent);
 }
 
 bool RowCheck::check_cut(NodeId part, const Cut& cut) {
@@ -129,6 +144,10 @@ void RowCheck::check_attention(NodeId part) {
   const Context& context = *claims_.graph_b().context;
   const Node& after = claims_.graph_b().step().nodes[part];
   const Node& before = claims_.graph_a().step().nodes[claims_[part].origin];
+  if (has_dropout(context, after))
+    return claims_.fail(
+        part, "rewrite-rows",
+        "draws which elements it drops by their places, and those of a part are counted from 0");
   enum Axis : std::uint8_t { kBatch, kHeads, kQueries, kKeys, kAxes };
   std::array<Cut, kAxes> cuts;
   std::vector<NodeId> keys;  // of which the part has some heads

@@ -16,9 +16,11 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "compare/rewrite/rewrite_claims.h"
 #include "ir/facts.h"
+#include "ops/mapping.h"
 
 namespace epweave {
 
@@ -41,6 +43,8 @@ class RowCheck {
     }
   };
   bool check_cut(NodeId part, const Cut& cut);
+  bool is_as_traced(NodeId origin, const CallMapping& mapping, std::span<const Factor> factors,
+                    ExprId extent);
   // Of tensors; FlexAttention's calls have rules of their own (verify_attention.h).
   void check_attention(NodeId part);
   bool has_heads_of_whole(NodeId part, NodeId key);
