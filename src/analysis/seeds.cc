@@ -8,15 +8,26 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/traffic.h"
 
 namespace epweave {
 namespace {
 
+// ones_like, or full_like of 1. Another number scales the loss: it is backward's own.
+bool makes_ones(const Context& context, const Node& node) {
+  if (node.op->makes_zeros || node.op->is_random || leaves_unset(*node.op)) return false;
+  const auto value = node.op->find_param("fill_value");
+  if (!value) return true;
+  const Arg given = arg_of(context, node, *value);
+  return given == Arg::integer(1) || given == Arg::real(1.0);
+}
+
 // A gradient of 1: as large as a number that forward computed, read by backward alone.
 bool is_one_for_loss(const Graph& graph, const NodeLists& inputs, const NodeLists& users, NodeId id) {
   const Node& node = graph.step().nodes[id];
-  if (node.op == nullptr || node.op->family != OpFamily::kLike || node.op->makes_zeros || node.op->is_random)
+  if (node.op == nullptr || node.op->family != OpFamily::kLike || !makes_ones(*graph.context, node))
     return false;
   const TensorType* type = tensor_of(*graph.context, node.type);
   if (type == nullptr || !is_floating(type->dtype) || type->rank() != 0 || users[id].empty()) return false;

@@ -2,7 +2,7 @@
 //
 //   %tangents_1 = placeholder             a tangent: its role is `tangent`, or "tangents" is in its name
 //                                         (AOTAutograd's joint graphs)
-//   %one = ones_like(%loss)               the gradient of the loss: a number, read by backward alone
+//   %one = ones_like(%loss)               the gradient of the loss: 1, read by backward alone
 #pragma once
 
 #include <span>
