@@ -71,9 +71,12 @@ class OutputClassifier {
         what = role.fqn ? fmt::format("{} of {}", graph_b_.text(role.role), graph_b_.text(role.fqn))
                         : std::string(graph_b_.text(role.role));
       }
-      if (returned[i])
-        outputs_.push_back(
-            {what, std::string(graph_b_.text(b_.nodes[returned[i]].name)), numerics_[returned[i]]});
+      if (!returned[i]) continue;
+      // As the step leaves it, which may be later than the value was made.
+      Numerics numerics = numerics_[returned[i]];
+      for (const SeenWrite& write : writers_b_.left_in(returned[i]))
+        numerics = std::max(numerics, numerics_[write.writer]);
+      outputs_.push_back({what, std::string(graph_b_.text(b_.nodes[returned[i]].name)), numerics});
     }
   }
 
