@@ -541,16 +541,22 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
   if ((cat_dim < 0 ? cat_dim + rank : cat_dim) != dim) return order_by_operands(id, true);
   const auto items = context_.args.children(list);
   std::int64_t blocks = kUnknown;
-  Sizes first;
+  const TensorType* first = nullptr;
+  // By what is known of extents, not by what they were when traced.
+  const auto is_as_first = [&](const TensorType& type) {
+    return std::ranges::equal(type.sizes, first->sizes,
+                              [&](ExprId x, ExprId y) { return facts_b_.equal(x, y); });
+  };
   for (const Arg& item : items) {
     const bool is_known = item.is_node() && is_share(item.as_node());
     const std::int64_t found = is_known ? blocks_[item.as_node()] : kUnknown;
-    const Sizes sizes = is_known ? sizes_in_b(item.as_node()) : Sizes();
+    const TensorType* type = is_known ? claims_.tensor_b(item.as_node()) : nullptr;
     if (found == kCounted) return kOwn;
     if (is_kept(found)) return found;
-    if (found == kUnknown || (blocks != kUnknown && (found != blocks || sizes != first))) return kUnknown;
+    if (found == kUnknown || type == nullptr) return kUnknown;
+    if (blocks != kUnknown && (found != blocks || !is_as_first(*type))) return kUnknown;
     blocks = found;
-    first = sizes;
+    first = type;
   }
   return blocks * static_cast<std::int64_t>(items.size());
 }
