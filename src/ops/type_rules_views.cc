@@ -1,5 +1,6 @@
 // Views: new sizes and strides of the same storage; and ops that view where they can (reshape).
 #include <algorithm>
+#include <limits>
 
 #include "ir/types/promotion.h"
 #include "ops/rules.h"
@@ -102,7 +103,9 @@ ExprId clamp_index(TypeRuleCall& call, ExprId index, ExprId extent) {
   const ExprId zero = call.number(0);
   if (auto number = call.exprs.constant(index); number ? *number < 0 : facts.at_least(call.number(-1), index))
     index = call.exprs.add(index, extent);
-  if (facts.at_least(index, extent)) return extent;
+  const bool is_end =
+      call.exprs.constant(index) == std::numeric_limits<std::int64_t>::max();  // of any extent
+  if (is_end || facts.at_least(index, extent)) return extent;
   if (facts.at_least(zero, index)) return zero;
   if (!facts.at_least(index, zero)) index = call.exprs.max(zero, index);
   const bool is_within = facts.at_least(extent, index) || stays_within(call, index, extent);
