@@ -3,6 +3,7 @@
 #include "analysis/collectives.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
+#include "ops/may_copy.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "ops/type_rules.h"
@@ -55,8 +56,7 @@ NodeId shown_operand(const Context& context, const Body& body, NodeId id) {
 }
 
 bool may_copy(const Node& node) {
-  static const OpInfo* const reshape = find_op("aten.reshape.default");
-  return node.op != nullptr && node.op == reshape;
+  return node.op != nullptr && may_copy(*node.op);
 }
 
 Showing showing_of(Facts& facts, const Graph& graph, NodeId id) {
@@ -67,6 +67,9 @@ Showing showing_of(Facts& facts, const Graph& graph, NodeId id) {
   const TensorType* operand =
       self.is_node() ? tensor_of(*graph.context, graph.step().nodes[self.as_node()].type) : nullptr;
   const TensorType* result = tensor_of(*graph.context, node.type);
+  // Whether a conjugation is still to be done is not recorded; there is none of real elements.
+  if (operand != nullptr && node.op->family == OpFamily::kElementwise)
+    return is_complex(operand->dtype) ? Showing::kUnknown : Showing::kView;
   if (operand == nullptr || result == nullptr || operand->strides.size() != operand->sizes.size())
     return Showing::kUnknown;
   return showing_of(facts, *operand, result->sizes);

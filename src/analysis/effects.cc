@@ -5,6 +5,7 @@
 #include "analysis/collectives.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/may_copy.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 // Ops whose schema does not tell how they treat storage.
 struct SpecialOps {
-  const OpInfo* reshape = find_op("aten.reshape.default");
   const OpInfo* getitem = find_op("operator.getitem");
 };
 
@@ -278,7 +278,7 @@ std::string_view name_of(OrderReason reason) {
 
 bool reads_elements(const Node& node) {
   if (node.kind != NodeKind::kCall) return false;
-  return node.op == nullptr || node.op->cost != CostClass::kFree || node.op == special().reshape;
+  return node.op == nullptr || node.op->cost != CostClass::kFree || may_copy(*node.op);
 }
 
 Effects::Effects(const Context& context, const Body& body, const Visit& also)

@@ -19,6 +19,7 @@ enum OpFlags : unsigned {
   // Its results show the first operand's storage, which torch's schema does not say: the author of
   // the graph promises that nobody writes there. The tool believes storage, not promises.
   kShowsUnsaid = 64,
+  kMayCopy = 128,  // shows its operand, or is a copy, as the operand lies in memory (ops/may_copy.h)
 };
 
 struct OpRow {
