@@ -303,20 +303,26 @@ TypeId stack(TypeRuleCall& call) {
   return call.contiguous(promotion.result(), std::move(sizes), first.device);
 }
 
-// constant_pad_nd(self, pad, value): pad lists (before, after) from the last dimension on.
+// constant_pad_nd(self, pad, value): pad lists (before, after) from the last dimension on. Where
+// nothing is added, it is a clone of what is left, with the order of its strides.
 TypeId pad(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   const Dims pads = call.extents(1);
   if (pads.size() % 2 != 0 || pads.size() / 2 > self.rank())
     call.mismatch("{} paddings for {} dimensions", pads.size(), self.rank());
   Dims sizes = self.sizes;
-  bool is_unchanged = true;
+  bool adds_nothing = true;
   for (std::size_t i = 0; i < pads.size(); i += 2) {
     ExprId& size = sizes[self.rank() - 1 - i / 2];
     size = call.exprs.add(size, call.exprs.add(pads[i], pads[i + 1]));
-    is_unchanged &= is_zero(call.facts, pads[i]) && is_zero(call.facts, pads[i + 1]);
+    for (const ExprId added : {pads[i], pads[i + 1]})
+      adds_nothing &= call.facts.at_least(call.number(0), added);
   }
-  if (is_unchanged) return call.fresh_like(self);
+  if (adds_nothing) {
+    TensorType left = self;
+    left.sizes = std::move(sizes);
+    return call.fresh_like(left);
+  }
   return call.contiguous(self.dtype, std::move(sizes), self.device);
 }
 

@@ -172,6 +172,18 @@ TEST_CASE("what log_sigmoid saves for its derivative is empty but on the CPU") {
   CHECK(c.type("aten.log_sigmoid_forward.default", {cpu}) == "(f32[4, 3]{1, 4}@cpu, f32[4, 3]{3, 1}@cpu)");
 }
 
+TEST_CASE("a pad that only cuts keeps the order of strides, one that adds does not") {
+  Calls c;
+  const Arg x = n(c.tensor("f32", {"4", "2", "8", "8"}, {"128", "8", "16", "1"}));
+  const auto padded = [&](std::int64_t before, std::int64_t after) {
+    return c.type("aten.constant_pad_nd.default", {x, c.list({i(before), i(after)})});
+  };
+  CHECK(padded(0, 0) == "f32[4, 2, 8, 8]{128, 8, 16, 1}@cuda:0");
+  CHECK(padded(0, -2) == "f32[4, 2, 8, 6]{96, 6, 12, 1}@cuda:0");
+  CHECK(padded(-1, -1) == "f32[4, 2, 8, 6]{96, 6, 12, 1}@cuda:0");
+  CHECK(padded(-3, 1) == "f32[4, 2, 8, 6]{96, 48, 6, 1}@cuda:0");
+}
+
 TEST_CASE("statistics of layer norm have the input's dtype on the CPU") {
   Calls c;
   const auto normalised = [&](const char* device) {
