@@ -170,10 +170,26 @@ class Recomputer {
         note_kept(id, "its storage, or what it reads, is written between it and its readers in backward");
         is_sound = false;
       }
-      if (is_sound) break;
+      if (is_sound && !keep_unwaited(kept)) break;
     }
     for (NodeId id : body_.order)
       if (kept.contains(id) && is_wanted(id, region)) kept_.push_back(id);
+  }
+
+  // A launch of which backward reads the size alone is not launched again: nothing would wait for
+  // it.
+  bool keep_unwaited(IdSet<NodeId>& kept) {
+    IdSet<NodeId> waited(body_.nodes.size());
+    for (NodeId id : copied_)
+      if (const NodeId launch = find_waited_launch(context_, body_, id)) waited.insert(launch);
+    bool is_any = false;
+    for (NodeId id : copied_) {
+      if (!is_launch(body_.nodes[id]) || waited.contains(id)) continue;
+      kept.insert(id);
+      note_kept(id, "backward reads nothing of it but its size");
+      is_any = true;
+    }
+    return is_any;
   }
 
   void note_kept(NodeId id, std::string_view why) { why_kept_.at(id) = graph_.intern(why); }
