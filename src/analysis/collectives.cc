@@ -130,6 +130,18 @@ NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait)
   return {};
 }
 
+NodeId find_described_launch(const Context& context, const Body& body, const Node& node) {
+  if (node.op == nullptr || !node.op->reads_types_only) return {};
+  Arg from = arg_of(context, node, 0);
+  for (std::size_t steps = 0; from.is_node() && steps < body.nodes.size(); ++steps) {
+    const Node& value = body.nodes[from.as_node()];
+    if (is_launch(value)) return from.as_node();
+    if (value.op == nullptr || value.op->cost != CostClass::kFree) return {};
+    from = arg_of(context, value, 0);
+  }
+  return {};
+}
+
 std::string_view name_of_group(const Context& context, const Body& body, Arg group) {
   if (group.is_node()) return context.text(body.nodes[group.as_node()].name);
   if (group.is(ArgKind::kText) || group.is(ArgKind::kProcessGroup)) return context.text(group.as_name());

@@ -51,6 +51,13 @@ bool is_synchronous(const Node& node);
 //   w = wait_tensor(view(getitem(l, 0), [4]))              waits for l
 NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait);
 
+// The launch of whose result, or a view of it, the node reads the type alone, so that it needs no
+// wait; or none.
+//
+//   l = all_gather_into_tensor(x, 2, "35")
+//   n = sym_size(view(l, [4, 2]), 0)                       reads the type of l
+NodeId find_described_launch(const Context& context, const Body& body, const Node& node);
+
 // Position of the group among the launch's arguments.
 std::size_t group_position(const OpInfo& op);
 

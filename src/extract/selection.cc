@@ -122,12 +122,13 @@ class Selector {
     return true;
   }
 
-  // The call that this one stays with: of an element of a tuple, and of a wait. None: the node's
-  // module says.
+  // The call that this one stays with: of an element of a tuple, of a wait, and of what reads the
+  // type of a launch. None: the node's module says.
   NodeId owner_of(const Node& node) const {
     NodeId owner;
     if (const auto element = tuple_element(context_, body_, node)) owner = element->tuple;
     if (is_wait(node)) for_each_input(context_, node, [&](NodeId input) { owner = input; });
+    if (find_described_launch(context_, body_, node)) owner = arg_of(context_, node, 0).as_node();
     return owner && body_.nodes[owner].kind == NodeKind::kCall ? owner : NodeId();
   }
 

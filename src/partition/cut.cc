@@ -174,7 +174,9 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const IdSet<NodeId> written = find_written_in_forward(effects, joint);
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
-    const bool is_of_backward = node.is_backward() && !joint.forward(id);
+    // A size of a launch is saved: else the launch would be, or be done again, without its wait.
+    const bool is_of_backward = node.is_backward() && !joint.forward(id) &&
+                                !find_described_launch(*graph.context, body, node).valid();
     return ValueChoice{.is_recomputed = tags.is_recomputed(node) || is_of_backward,
                        .can_save = can_save(*graph.context, node),
                        .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id) &&
