@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "analysis/collectives.h"
 #include "analysis/recompute_tags.h"
@@ -48,6 +50,7 @@ class Recomputer {
         context_(*graph.context),
         body_(graph.step()),
         tags_(graph),
+        host_traits_(context_),
         pass_(graph.intern("recompute")) {}
 
   std::vector<std::string> run() {
@@ -61,6 +64,7 @@ class Recomputer {
     if (!region) return {describe_unused()};
     choose(*region);
     if (copied_.empty()) return notes();
+    refuse_repeated();
     insert();
     return notes();
   }
@@ -192,7 +196,50 @@ class Recomputer {
     return is_any;
   }
 
+  // Origin and part: no two copies stand for the same. None: a node that a pass made of others.
+  using Stand = std::pair<StringId, std::uint32_t>;
+  std::optional<Stand> find_stand(const Node& node) const {
+    std::uint32_t part = 0;
+    for (const Provenance& record : node.provenance) {
+      if (!makes_nodes(record.role) || is_copy_record(record)) continue;
+      if (record.role != ProvenanceRole::kBody) return std::nullopt;
+      part = record.part;
+    }
+    const NameList origins = origins_of(node);
+    if (origins.empty()) return std::nullopt;
+    return Stand{origins.front(), part};
+  }
+
+  void refuse_repeated() const {
+    std::map<Stand, NodeId> done;
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      const Provenance* record = node.is_backward() ? find_copy_record(node) : nullptr;
+      if (node.kind != NodeKind::kCall || record == nullptr || record->pass != pass_) continue;
+      if (const auto stand = find_stand(node)) done.emplace(*stand, id);
+    }
+    for (NodeId id : copied_) {
+      const Node& node = body_.nodes[id];
+      const auto stand = find_stand(node);
+      const auto found = stand ? done.find(*stand) : done.end();
+      if (found == done.end()) continue;
+      throw PassError(
+          "recompute.repeated",
+          fmt::format("backward computes it again already ({}), and is to do so for other calls too",
+                      graph_.text(body_.nodes[found->second].name)),
+          site_of(graph_, node),
+          "tag all that is computed again by one memory-policy, in front of the first recompute");
+    }
+  }
+
   void note_kept(NodeId id, std::string_view why) { why_kept_.at(id) = graph_.intern(why); }
+
+  bool waits_for_host(const Node& node) {
+    const Arg launch = is_wait(node) ? arg_of(context_, node, 0) : Arg::none();
+    if (!launch.is_node()) return false;
+    const Node& copied = body_.nodes[launch.as_node()];
+    return host_traits_.has(copied, kSendsToHost) || host_traits_.has(copied, kLoadsFromHost);
+  }
 
   bool can_copy(NodeId id) {
     const Node& node = body_.nodes[id];
@@ -201,6 +248,8 @@ class Recomputer {
       why = "its op is not known";
     } else if (node.op->is_effectful && !is_wait(node)) {
       why = "it does more than compute its value";
+    } else if (waits_for_host(node)) {
+      why = "it waits for a copy to the host or from it";
     } else if (node.extra != nullptr && !node.extra->bindings.empty()) {
       why = "it binds a symbol";
     }
@@ -433,6 +482,7 @@ class Recomputer {
   Context& context_;
   Body& body_;
   const RecomputeTags tags_;
+  MemoryTraits host_traits_;
   StringId pass_;
   NodeLists inputs_, users_;
   IdVector<NodeId, std::uint32_t> positions_;

@@ -171,6 +171,7 @@ constexpr Reason kRefusals[] = {
     {"partition.tangent-written", "no tangent is an input; goldens j52_*"},
     {"recompute.random", kTagged},
     {"recompute.regions", "forward of a step ends before backward begins; recompute_test"},
+    {"recompute.repeated", "a chain runs recompute once; golden recompute_other_policy"},
 };
 
 constexpr Reason kTags[] = {
