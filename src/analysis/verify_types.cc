@@ -110,7 +110,7 @@ class TypeCheck {
     if (!has_type_rule(node)) return;
     try {
       const TypeId type = types.infer(graph_, body, node);
-      if (!type || !node.type || same_type(facts_, context_, type, node.type)) return;
+      if (!type || !node.type || reaches_same_elements(facts_, context_, type, node.type)) return;
       report(graph_, body, node, "type",
              fmt::format("recorded {}, the arguments give {}", print_type(context_, node.type),
                          print_type(context_, type)),

@@ -150,6 +150,7 @@ TypeId scan_extreme(TypeRuleCall& call);
 TypeId softmax(TypeRuleCall& call);
 TypeId safe_softmax(TypeRuleCall& call);
 TypeId softmax_backward(TypeRuleCall& call);
+TypeId log_softmax_backward(TypeRuleCall& call);
 TypeId topk(TypeRuleCall& call);
 TypeId sort(TypeRuleCall& call);
 TypeId argsort(TypeRuleCall& call);

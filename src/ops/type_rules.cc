@@ -8,27 +8,68 @@
 namespace epweave {
 namespace {
 
-bool same_tensor(Facts& facts, const TensorType& a, const TensorType& b) {
-  if (a.dtype != b.dtype || a.device != b.device || a.layout != b.layout || a.rank() != b.rank() ||
-      a.strides.size() != b.strides.size())
-    return false;
-  for (std::size_t i = 0; i < a.rank(); ++i)
-    if (!facts.equal_as_assumed(a.sizes[i], b.sizes[i])) return false;
-  auto same_stride = [&](ExprId x, ExprId y) {
-    return facts.equal_strides(x, y) || facts.equal_as_assumed(x, y);
-  };
-  for (std::size_t i = 0; i < a.strides.size(); ++i)
-    if (!same_stride(a.strides[i], b.strides[i])) return false;
-  if (a.offset == b.offset) return true;
-  const ExprId zero = facts.pool().number(0);
-  return same_stride(a.offset ? a.offset : zero, b.offset ? b.offset : zero);
-}
+// Which strides two equal types have in common.
+enum class Strides : std::uint8_t { kAll, kMoving };
 
-// A symbolic scalar whose expression is a number, and a number.
-bool same_scalar(Facts& facts, const Type& scalar, const Type& value) {
-  return value.value.is_int() &&
-         facts.equal_as_assumed(scalar.expr, facts.pool().number(value.value.as_int()));
-}
+class TypeComparison {
+ public:
+  TypeComparison(Facts& facts, const Context& context, Strides strides)
+      : facts_(facts), context_(context), strides_(strides) {}
+
+  bool is_same(TypeId a, TypeId b) {
+    if (a == b) return true;
+    if (!a || !b) return false;
+    const Type &x = context_.types[a], &y = context_.types[b];
+    if (x.kind == TypeKind::kScalar && y.kind == TypeKind::kValue) return is_same_scalar(x, y);
+    if (y.kind == TypeKind::kScalar && x.kind == TypeKind::kValue) return is_same_scalar(y, x);
+    if (x.kind != y.kind) return false;
+    switch (x.kind) {
+      case TypeKind::kTensor:
+        return is_same_tensor(x.tensor, y.tensor);
+      case TypeKind::kScalar:
+        return x.py_type == y.py_type && facts_.equal(x.expr, y.expr);
+      case TypeKind::kTuple:
+      case TypeKind::kList:
+        if (x.elements.size() != y.elements.size()) return false;
+        for (std::size_t i = 0; i < x.elements.size(); ++i)
+          if (!is_same(x.elements[i], y.elements[i])) return false;
+        return true;
+      case TypeKind::kValue:
+        return context_.args.equal(x.value, y.value);
+    }
+    return false;
+  }
+
+ private:
+  bool is_same_tensor(const TensorType& a, const TensorType& b) {
+    if (a.dtype != b.dtype || a.device != b.device || a.layout != b.layout || a.rank() != b.rank() ||
+        a.strides.size() != b.strides.size())
+      return false;
+    for (std::size_t i = 0; i < a.rank(); ++i)
+      if (!facts_.equal_as_assumed(a.sizes[i], b.sizes[i])) return false;
+    for (std::size_t i = 0; i < a.strides.size(); ++i)
+      if (is_compared(a, i) && !is_same_stride(a.strides[i], b.strides[i])) return false;
+    if (a.offset == b.offset) return true;
+    const ExprId zero = facts_.pool().number(0);
+    return is_same_stride(a.offset ? a.offset : zero, b.offset ? b.offset : zero);
+  }
+  bool is_compared(const TensorType& tensor, std::size_t dim) {
+    return strides_ == Strides::kAll || dim >= tensor.rank() || !is_one(facts_, tensor.sizes[dim]);
+  }
+  bool is_same_stride(ExprId a, ExprId b) {
+    return facts_.equal_strides(a, b) || facts_.equal_as_assumed(a, b);
+  }
+
+  // A symbolic scalar whose expression is a number, and a number.
+  bool is_same_scalar(const Type& scalar, const Type& value) {
+    return value.value.is_int() &&
+           facts_.equal_as_assumed(scalar.expr, facts_.pool().number(value.value.as_int()));
+  }
+
+  Facts& facts_;
+  const Context& context_;
+  Strides strides_;
+};
 
 }  // namespace
 
@@ -47,27 +88,11 @@ TypeId infer_type(Facts& facts, const Graph& graph, const Body& body, const Node
 }
 
 bool same_type(Facts& facts, const Context& context, TypeId a, TypeId b) {
-  if (a == b) return true;
-  if (!a || !b) return false;
-  const Type &x = context.types[a], &y = context.types[b];
-  if (x.kind == TypeKind::kScalar && y.kind == TypeKind::kValue) return same_scalar(facts, x, y);
-  if (y.kind == TypeKind::kScalar && x.kind == TypeKind::kValue) return same_scalar(facts, y, x);
-  if (x.kind != y.kind) return false;
-  switch (x.kind) {
-    case TypeKind::kTensor:
-      return same_tensor(facts, x.tensor, y.tensor);
-    case TypeKind::kScalar:
-      return x.py_type == y.py_type && facts.equal(x.expr, y.expr);
-    case TypeKind::kTuple:
-    case TypeKind::kList:
-      if (x.elements.size() != y.elements.size()) return false;
-      for (std::size_t i = 0; i < x.elements.size(); ++i)
-        if (!same_type(facts, context, x.elements[i], y.elements[i])) return false;
-      return true;
-    case TypeKind::kValue:
-      return context.args.equal(x.value, y.value);
-  }
-  return false;
+  return TypeComparison(facts, context, Strides::kAll).is_same(a, b);
+}
+
+bool reaches_same_elements(Facts& facts, const Context& context, TypeId a, TypeId b) {
+  return TypeComparison(facts, context, Strides::kMoving).is_same(a, b);
 }
 
 namespace {

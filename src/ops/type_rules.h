@@ -29,6 +29,9 @@ TypeId infer_type(Facts& facts, const Graph& graph, const Body& body, const Node
 
 // Whether two types are equal under the facts; requires_grad and subclass are not compared.
 bool same_type(Facts& facts, const Context& context, TypeId a, TypeId b);
+// The same, but for strides of dimensions of extent 1, which torch gives by other rules where sizes
+// are symbolic.
+bool reaches_same_elements(Facts& facts, const Context& context, TypeId a, TypeId b);
 
 // "bf16[u0, 256]{256, 1}@cuda:0", "(f32[8], i64[8])", "SymInt(3*u0)": for messages, the text form
 // and tables.

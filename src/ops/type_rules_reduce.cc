@@ -169,8 +169,15 @@ TypeId safe_softmax(TypeRuleCall& call) {
   return call.contiguous(call.dtype_or(2, self.dtype), self.sizes, self.device);
 }
 
-// _softmax_backward_data, _log_softmax_backward_data (grad_output, output, dim, input_dtype).
+// _softmax_backward_data (grad_output, output, dim, input_dtype).
 TypeId softmax_backward(TypeRuleCall& call) {
+  const TensorType &grad = call.tensor(std::size_t{0}), &output = call.tensor(std::size_t{1});
+  check_same_sizes(call, grad, output);
+  call.dim_or_scalar(2, grad.rank());
+  return call.contiguous(call.dtype_or(3, grad.dtype), grad.sizes, grad.device);
+}
+// _log_softmax_backward_data: the same, but laid out as the operands.
+TypeId log_softmax_backward(TypeRuleCall& call) {
   const TensorType &grad = call.tensor(std::size_t{0}), &output = call.tensor(std::size_t{1});
   check_same_sizes(call, grad, output);
   call.dim_or_scalar(2, grad.rank());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <random>
 
 #include "ops/op.h"
@@ -44,6 +45,13 @@ class Calls {
     } catch (const TypeMismatch& mismatch) {
       return mismatch.what();
     }
+  }
+  // "same", "same elements", "other".
+  std::string compare(NodeId a, NodeId b) {
+    Facts facts(graph_);
+    const TypeId x = graph_.step().nodes[a].type, y = graph_.step().nodes[b].type;
+    if (same_type(facts, *graph_.context, x, y)) return "same";
+    return reaches_same_elements(facts, *graph_.context, x, y) ? "same elements" : "other";
   }
   void assume(std::string_view symbol, std::vector<std::string> facts) {
     Symbol s;
@@ -157,6 +165,16 @@ TEST_CASE("gated activations and their gradients are laid out as torch's formula
     CHECK(c.type(target, {b, a}) == "f32[4, 3]{1, 4}@cuda:0");
     CHECK(c.type(target, {a, b}) == "f32[4, 3]{3, 1}@cuda:0");
   }
+  const auto threshold = [&](Arg grad, Arg self) {
+    return c.type("aten.threshold_backward.default", {grad, self, i(0)});
+  };
+  CHECK(threshold(b, a) == "f32[4, 3]{1, 4}@cuda:0");
+  CHECK(threshold(a, b) == "f32[4, 3]{3, 1}@cuda:0");
+  const auto leaky_relu = [&](Arg grad, Arg self) {
+    return c.type("aten.leaky_relu_backward.default", {grad, self, Arg::real(0.1), Arg::boolean(false)});
+  };
+  CHECK(leaky_relu(b, a) == "f32[4, 3]{1, 4}@cuda:0");
+  CHECK(leaky_relu(a, b) == "f32[4, 3]{3, 1}@cuda:0");
   CHECK(c.type("aten.mish_backward.default", {b, a}) == "f32[4, 3]{3, 1}@cuda:0");
   CHECK(c.type("aten.glu.default", {wide, i(0)}) == "f32[3, 4]{1, 3}@cuda:0");
   CHECK(c.type("aten.glu_backward.default", {half, wide, i(0)}) == "f32[6, 4]{4, 1}@cuda:0");
@@ -210,6 +228,36 @@ TEST_CASE("softmax that masks whole rows, and random numbers of a tensor's sizes
         "f32[2, 3, 4]{3, 1, 6}@cpu");
   CHECK(c.type("aten.empty_permuted.default", {c.list({i(2), i(3)}), c.list({i(0), i(0)})}) ==
         "empty_permuted: the layout is no order of 2 dimensions");
+}
+
+TEST_CASE("the gradient of softmax is laid out by rows, that of its logarithm as the gradient it takes") {
+  Calls c;
+  const Arg turned = n(c.tensor("bf16", {"4", "3"}, {"1", "4"})),
+            rows = n(c.tensor("bf16", {"4", "3"}, {"3", "1"})), f32 = c.dtype("f32");
+  const auto gradient = [&](const char* target, Arg grad, Arg output) {
+    return c.type(target, {grad, output, i(1), f32});
+  };
+  for (const Arg output : {turned, rows}) {
+    for (const Arg grad : {turned, rows})
+      CHECK(gradient("aten._softmax_backward_data.default", grad, output) == "f32[4, 3]{3, 1}@cuda:0");
+    CHECK(gradient("aten._log_softmax_backward_data.default", turned, output) == "f32[4, 3]{1, 4}@cuda:0");
+    CHECK(gradient("aten._log_softmax_backward_data.default", rows, output) == "f32[4, 3]{3, 1}@cuda:0");
+  }
+}
+
+TEST_CASE("a pad that adds nothing is a copy of a view, others are laid out by rows") {
+  Calls c;
+  const Arg turned = n(c.tensor("f32", {"4", "3", "8"}, {"1", "4", "12"})),
+            swapped = n(c.tensor("f32", {"4", "3", "8"}, {"8", "32", "1"}));
+  const auto padded = [&](Arg self, std::vector<std::int64_t> pads) {
+    return c.type("aten.constant_pad_nd.default", {self, c.ints(std::move(pads)), i(0)});
+  };
+  CHECK(padded(turned, {0, 0}) == "f32[4, 3, 8]{1, 4, 12}@cuda:0");
+  CHECK(padded(turned, {0, -2}) == "f32[4, 3, 6]{1, 4, 12}@cuda:0");
+  CHECK(padded(turned, {-1, 0, -1, 0}) == "f32[4, 2, 7]{1, 4, 8}@cuda:0");
+  CHECK(padded(swapped, {-1, 0, -1, 0}) == "f32[4, 2, 7]{7, 28, 1}@cuda:0");
+  CHECK(padded(turned, {1, -1}) == "f32[4, 3, 8]{24, 8, 1}@cuda:0");
+  CHECK(padded(swapped, {0, -2, 1, 0}) == "f32[4, 4, 6]{24, 6, 1}@cuda:0");
 }
 
 TEST_CASE("what a mask scatters is laid out by rows, and its gradient has the sizes of the source") {
@@ -327,6 +375,34 @@ TEST_CASE("views move sizes, strides and offsets") {
   CHECK_THAT(c.type("aten.view.default", {turned, c.list({i(-1)})}), Catch::Contains("without a copy"));
   CHECK(c.type("aten.permute.default", {x, c.ints({0, 0, 1})}) ==
         "permute: the dimensions are not a permutation of 3");
+}
+
+TEST_CASE("a slice to the largest integer takes all that is left, however many there are") {
+  Calls c;
+  c.assume("u0", {"1 <= u0"});
+  c.assume("u1", {"0 <= u1"});
+  c.assume("u2", {"0 <= u2"});
+  constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+  for (const std::string rows : {"16*u0", "u0", "u1 + u2"}) {
+    const Arg x = n(c.tensor("f32", {rows, "8"}, {"8", "1"}));
+    CHECK(c.type("aten.slice.Tensor", {x, i(0), i(0), i(kEnd)}) ==
+          fmt::format("f32[{}, 8]{{8, 1}}@cuda:0", rows));
+  }
+  const Arg x = n(c.tensor("f32", {"16*u0", "8"}, {"8", "1"}));
+  CHECK(c.type("aten.slice.Tensor", {x, i(0), i(1), i(kEnd)}) == "f32[16*u0 - 1, 8]{8, 1}+8@cuda:0");
+}
+
+TEST_CASE("strides of dimensions of extent 1 reach no element") {
+  Calls c;
+  const NodeId a = c.tensor("f32", {"8*u0", "4", "1", "2"}, {"8", "1", "8", "4"}),
+               b = c.tensor("f32", {"8*u0", "4", "1", "2"}, {"8", "1", "1", "4"}),
+               other = c.tensor("f32", {"8*u0", "4", "1", "2"}, {"8", "2", "8", "1"}),
+               near = c.tensor("f32", {"u1", "2"}, {"2", "1"}),
+               far = c.tensor("f32", {"u1", "2"}, {"4", "1"});
+  CHECK(c.compare(a, a) == "same");
+  CHECK(c.compare(a, b) == "same elements");
+  CHECK(c.compare(a, other) == "other");
+  CHECK(c.compare(near, far) == "other");
 }
 
 TEST_CASE("an extent that may be 0 counts as 1 in strides") {

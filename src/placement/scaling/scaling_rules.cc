@@ -891,6 +891,7 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::ternary_in_place, pointwise},
     {rules::copy_in_place, pointwise},
     {rules::complex, pointwise},
+    {rules::log_softmax_backward, pointwise},
     {rules::softmax_backward, pointwise},
     {rules::log_sigmoid, like_self},
     {rules::dropout, like_self},
