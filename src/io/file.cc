@@ -298,8 +298,10 @@ namespace {
 
 // Where a path leads through symbolic links, so that a rename replaces the file and not the link.
 std::string follow_links(std::string path) {
-  for (int depth = 0; depth < 40 && std::filesystem::is_symlink(path); ++depth) {
-    const std::filesystem::path target = std::filesystem::read_symlink(path);
+  std::error_code error;
+  for (int depth = 0; depth < 40 && std::filesystem::is_symlink(path, error); ++depth) {
+    const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+    if (error) return path;
     path = (target.is_absolute() ? target : std::filesystem::path(path).parent_path() / target).string();
   }
   return path;
@@ -308,6 +310,14 @@ std::string follow_links(std::string path) {
 // Names of open files, such as /dev/stdout and /proc/self/fd/1: written to, whatever they lead to.
 bool is_open_file_name(std::string_view path) {
   return path.starts_with("/dev/") || path.starts_with("/proc/");
+}
+
+// What a name beside the path begins with: the path, or as much of it as leaves room for an ending
+// where the file's name is as long as names may be.
+std::string temporary_stem(const std::string& path) {
+  constexpr std::size_t kMostBytes = 200;
+  const std::size_t name = path.rfind('/') + 1;  // 0 without a folder
+  return path.substr(0, name + kMostBytes);
 }
 
 // A path that leads to an open file.
@@ -328,6 +338,8 @@ OutputFile::OutputFile(const std::string& given_path) {
   // Renaming over a device or pipe would replace it.
   struct stat status {};
   const bool exists = ::stat(path_.c_str(), &status) == 0;
+  if (!exists && errno == ENAMETOOLONG)
+    fail(path_, fmt::format("cannot be written: {}", std::strerror(errno)));
   if (exists && (!S_ISREG(status.st_mode) || is_open_file_name(path_))) {
     file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
     if (file_ < 0) fail(path_, fmt::format("cannot open for writing: {}", std::strerror(errno)));
@@ -347,7 +359,7 @@ void OutputFile::open_new() {
     return;
   }
   close_file(file_);
-  std::string temporary = path_ + ".XXXXXX";
+  std::string temporary = temporary_stem(path_) + ".XXXXXX";
   file_ = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (file_ < 0 && errno == ENOENT) fail(path_, fmt::format("there is no folder {}", folder.string()));
   if (file_ < 0) fail(path_, fmt::format("cannot be written: {}", std::strerror(errno)));
@@ -367,7 +379,7 @@ void OutputFile::write(std::string_view bytes) {
 // A name of its own beside `path_`: a file without a name cannot replace one that is there.
 void OutputFile::give_name() {
   for (int attempt = 0;; ++attempt) {
-    const std::string name = fmt::format("{}.{}-{}", path_, ::getpid(), attempt);
+    const std::string name = fmt::format("{}.{}-{}", temporary_stem(path_), ::getpid(), attempt);
     if (::linkat(AT_FDCWD, descriptor_path(file_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
       temporary_ = name;
       return;
@@ -407,7 +419,8 @@ bool is_same_file(const std::string& a, const std::string& b) {
     std::error_code error;
     return std::filesystem::weakly_canonical(std::filesystem::absolute(follow_links(path), error), error);
   };
-  return resolved(a) == resolved(b);
+  const std::filesystem::path of_a = resolved(a);
+  return !of_a.empty() && of_a == resolved(b);
 }
 
 void write_bytes(const std::string& path, std::string_view bytes) {

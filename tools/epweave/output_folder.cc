@@ -12,10 +12,10 @@ namespace fs = std::filesystem;
 
 OutputFolder::OutputFolder(std::string path, std::string_view why) : path_(std::move(path)) {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
-  if (fs::exists(path_) && !fs::is_directory(path_))
+  std::error_code error;
+  if (fs::exists(path_, error) && !fs::is_directory(path_, error))
     throw InputError(fmt::format("{}: not a folder; {}", path_, why));
   staging_ = path_ + ".partial";
-  std::error_code error;
   fs::remove_all(staging_, error);
   if (!fs::create_directories(staging_, error) || error)
     throw InputError(fmt::format("{}: {}", staging_, error.message()));
