@@ -198,7 +198,11 @@ Tensor ErrorBounds::apply(std::string_view target, std::vector<Value> args) {
 Tensor ErrorBounds::magnitude(const Tensor& value) {
   if (is_complex(value.dtype))
     return apply("aten.sum.dim_IntList", {magnitude(view_parts(value)), Value::list({std::int64_t{-1}})});
-  return apply("aten.abs.default", {apply("aten._to_copy.default", {value, DType::kFloat32})});
+  return apply("aten.abs.default", {narrow(value)});
+}
+
+Tensor ErrorBounds::narrow(const Tensor& value) {
+  return apply("aten._to_copy.default", {value, DType::kFloat32});
 }
 
 Tensor ErrorBounds::scale(const Tensor& a, double factor) {

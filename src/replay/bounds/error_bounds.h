@@ -79,6 +79,7 @@ class ErrorBounds {
 
   // For the rules: runs an op on bounds and magnitudes.
   Tensor apply(std::string_view target, std::vector<Value> args);
+  Tensor narrow(const Tensor& value);            // as float32
   Tensor magnitude(const Tensor& value);         // float32
   Tensor round_off(const Tensor& result);        // v |result|
   Tensor add(const Tensor& a, const Tensor& b);  // broadcast

@@ -26,6 +26,9 @@ void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound)
 }
 
 Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args) {
+  // Bounds are float32: a float64 argument beside them would make a result of its own type.
+  for (Value& arg : args)
+    if (arg.is_tensor() && arg.tensor().dtype == DType::kFloat64) arg = bounds.narrow(arg.tensor());
   const KernelFn kernel = bounds.kernels().find(op);
   if (kernel == nullptr) throw NoBound();
   const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
@@ -99,13 +102,19 @@ void bound_div(ErrorBounds& bounds, const BoundedCall& call) {
 
 // --- copies ---
 
+// Whether some number of the one type is none of the other. float16 has more digits than bfloat16,
+// but fewer the nearer a number is to 0.
+bool is_rounded(DType from, DType to) {
+  return unit_roundoff(to) > unit_roundoff(from) || (to == DType::kFloat16 && from == DType::kBfloat16);
+}
+
 // Writes of `source` over `self`: the bound moves, and grows where the stored type is narrower.
 void bound_copy_in_place(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &to = only_result(call), &from = tensor_at(call, 1);
   Tensor zero = make_tensor(bounds.memory(), DType::kFloat32, to.sizes);
   std::fill_n(zero.data<float>(), zero.numel(), 0.0F);
   const Tensor bound = bounds.add(zero, bounds.find_or_zero(from));
-  if (unit_roundoff(to.dtype) > unit_roundoff(from.dtype)) return set_rounded(bounds, to, bound);
+  if (is_rounded(from.dtype, to.dtype)) return set_rounded(bounds, to, bound);
   bounds.set(to, bound);
 }
 
@@ -113,7 +122,7 @@ void bound_cast(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &to = only_result(call), &from = tensor_at(call, 0);
   if (!is_floating(to.dtype) || !is_floating(from.dtype)) throw NoBound();
   const Tensor bound = bounds.find_or_zero(from);
-  if (unit_roundoff(to.dtype) > unit_roundoff(from.dtype)) return set_rounded(bounds, to, bound);
+  if (is_rounded(from.dtype, to.dtype)) return set_rounded(bounds, to, bound);
   bounds.set(to, bound);
 }
 

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 
 #include "ops/op.h"
+#include "replay/check/bound_comparison.h"
 #include "replay/kernels/host/kernels.h"
 #include "replay/values/evaluate.h"
 
@@ -28,6 +30,10 @@ class Calls {
     const Tensor made = tensor(elements);
     bounds_.set(made, tensor(bound));
     return made;
+  }
+  void set_bound(const Tensor& value, const std::vector<float>& bound) { bounds_.set(value, tensor(bound)); }
+  Tensor cast(const Tensor& value, DType dtype) {
+    return bounds_.apply("aten._to_copy.default", {value, dtype});
   }
   void make_unknown(const Tensor& value) { bounds_.set_unknown(value); }
   // The bound of the result.
@@ -57,6 +63,37 @@ TEST_CASE("padding is exact whatever the fill, and moves the bounds of the rest"
                               {x, Value::list({std::int64_t{1}, std::int64_t{2}}), fill}) ==
           std::vector<float>{0, 0.25F, 0.5F, 0, 0});
   }
+}
+
+TEST_CASE("a cast to float16 rounds what is small, of bfloat16 too") {
+  for (const DType from : {DType::kBfloat16, DType::kFloat32}) {
+    CAPTURE(info(from).short_name);
+    Calls calls;
+    // Multiples of half of float16's smallest number: odd ones lie between two of its numbers.
+    const float step = 0x1p-25F;
+    std::vector<float> numbers, next, allowed(100, step);
+    for (int k = 1; k <= 100; ++k) {
+      numbers.push_back(static_cast<float>(k) * step);
+      next.push_back(static_cast<float>(k + 1) * step);
+    }
+    const Tensor a = calls.cast(calls.tensor(numbers), from), b = calls.cast(calls.tensor(next), from);
+    calls.set_bound(a, allowed);
+    const std::vector<float> bound = calls.bound_of_call("aten._to_copy.default", {a, DType::kFloat16});
+    const Buffer<double> of_a = read_numbers(calls.cast(a, DType::kFloat16)),
+                         of_b = read_numbers(calls.cast(b, DType::kFloat16));
+    for (std::size_t i = 0; i < bound.size(); ++i) {
+      CHECK(std::abs(of_a[i] - of_b[i]) <= static_cast<double>(bound[i]));
+      CHECK(bound[i] <= 2.1F * step);
+    }
+  }
+}
+
+TEST_CASE("a cast to a type that has all the numbers of the other rounds nothing") {
+  Calls calls;
+  const Tensor half = calls.cast(calls.tensor({1, 2}), DType::kFloat16);
+  calls.set_bound(half, {0.25F, 0.5F});
+  CHECK(calls.bound_of_call("aten._to_copy.default", {half, DType::kFloat32}) ==
+        std::vector<float>{0.25F, 0.5F});
 }
 
 TEST_CASE("the sign of a factor is not that of a bound") {

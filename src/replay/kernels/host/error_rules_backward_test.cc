@@ -7,6 +7,7 @@
 
 #include "ops/op.h"
 #include "replay/bounds/error_bounds.h"
+#include "replay/check/bound_comparison.h"
 #include "replay/kernels/host/kernels.h"
 #include "replay/values/evaluate.h"
 
@@ -138,6 +139,40 @@ struct Attention {
 constexpr std::string_view kFlexBackward = "higher_order.flex_attention_backward";
 
 }  // namespace
+
+TEST_CASE("gradients of float64 stay within bounds, too") {
+  Case c;
+  const auto wide = [&](const Tensor& tensor) {
+    return c.bounds().apply("aten._to_copy.default", {tensor, DType::kFloat64});
+  };
+  const Tensor grad = wide(c.random({6, 8})), input = wide(c.random({6, 8})), weight = wide(c.random({8})),
+               bias = wide(c.random({8}));
+  const Tensor allowed = c.bounds().scale(c.bounds().magnitude(c.random({6, 8})), 0x1p-8);
+  const Tensor moved = c.bounds().apply("aten.add.Tensor", {grad, wide(c.bounds().scale(allowed, 0.999))});
+  const Value shape = Value::list({std::int64_t{8}});
+  const Value norm = c.run("aten.native_layer_norm.default", {input, shape, weight, bias, 1e-5});
+  const auto gradients = [&](const Tensor& of) {
+    return std::vector<Value>{
+        of, input, shape, norm.items()[1], norm.items()[2], weight, bias, Value::list({true, true, true})};
+  };
+  constexpr std::string_view kTarget = "aten.native_layer_norm_backward.default";
+  c.bounds().set(grad, allowed);
+  const std::vector<Value> args = gradients(grad);
+  const Value result = c.run(kTarget, args), other = c.run(kTarget, gradients(moved));
+  c.bounds().follow({*find_op(kTarget), args, result});
+  CHECK(c.bounds().without_bound().empty());
+  for (std::size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    const Tensor& gradient = result.items()[i].tensor();
+    REQUIRE(gradient.dtype == DType::kFloat64);
+    const Buffer<double> a = read_numbers(gradient), b = read_numbers(other.items()[i].tensor()),
+                         bound = read_numbers(c.bounds().find_or_zero(gradient));
+    double share = 0;
+    for (std::size_t j = 0; j < a.size(); ++j) share = std::max(share, std::abs(a[j] - b[j]) / bound[j]);
+    CHECK(share > 0.2);
+    CHECK(share <= 1);
+  }
+}
 
 TEST_CASE("what a gradient within its bound gives lies within the result's bound") {
   const std::int64_t last = -1;
