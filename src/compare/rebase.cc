@@ -83,9 +83,11 @@ class Rebaser {
     }
   }
 
+  // A tensor: of a split of its own, each piece says what it is.
   bool is_new(NodeId id) const {
     const Node& node = result_.step().nodes[id];
-    return !by_name_[node.name] && find_lineage(node).role == ProvenanceRole::kAdded;
+    return !by_name_[node.name] && find_lineage(node).role == ProvenanceRole::kAdded &&
+           tensor_of(*result_.context, node.type) != nullptr;
   }
 
   void rebase(NodeId id) {

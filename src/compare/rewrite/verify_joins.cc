@@ -94,8 +94,6 @@ std::int64_t JoinCheck::dim_of(const Node& node, std::size_t position, std::size
   return dim < 0 ? dim + n : dim;
 }
 
-// Whether a part has the sizes of the whole but for its share along `dim`; dim -1: exactly the
-// sizes.
 bool JoinCheck::has_part_sizes(NodeId part, NodeId origin, std::int64_t dim) {
   const TensorType* whole = claims_.tensor_a(origin);
   const TensorType* piece = claims_.tensor_b(part);

@@ -30,10 +30,12 @@ class JoinCheck {
   void check_piece(NodeId id);
   // Sums in execution order: whether one is whole is known when the ones before it are checked.
   void check_join(NodeId id);
+  // Whether a part has the sizes of the whole but for its share along `dim`; dim -1: exactly the
+  // sizes.
+  bool has_part_sizes(NodeId part, NodeId origin, std::int64_t dim);
 
  private:
   std::int64_t dim_of(const Node& node, std::size_t position, std::size_t rank) const;
-  bool has_part_sizes(NodeId part, NodeId origin, std::int64_t dim);
   ExprId extent_of_size(Arg size) const;
   std::vector<ExprId> part_numbers(NodeId origin) const;
   ExprId extent_of_part(Arg part, std::int64_t dim) const;

@@ -578,9 +578,9 @@ std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
   return kUnknown;
 }
 
-void OrderCheck::assume_joined(NodeId id) {
+void OrderCheck::assume_joined(NodeId id, NodeId origin) {
   assumptions_.push_back(fmt::format("rows of {} are joined in the order of the whole, at {}",
-                                     claims_.name_a(claims_[id].origin), claims_.name_b(id)));
+                                     claims_.name_a(origin), claims_.name_b(id)));
 }
 
 void OrderCheck::check_join(NodeId id) {
@@ -599,22 +599,36 @@ void OrderCheck::check_join(NodeId id) {
   } else if (b_.nodes[id].op != cat && b_.nodes[id].op != permute) {
     return;
   }
-  for (NodeId part : claims_.parts(origin)) {
-    if (!holds(Condition::kJoinsKnownOrders, blocks_[part] != kOwn))
-      return claims_.fail(
-          id, "rewrite-join",
-          fmt::format("joins rows of {}, which are in an order of their part's own", claims_.describe(part)));
-    if (blocks_[part] == kUnknown) return assume_joined(id);
-    if (is_kept(blocks_[part]) || blocks_[part] == joined) continue;
-    if (blocks_[part] == kCounted) {
-      const int dim = divided_dimension(part);
-      const std::int64_t rows = dim < 0 ? 0 : sizes_in_b(part)[static_cast<std::size_t>(dim)];
-      if (repeats_within_blocks(part, rows, joined)) continue;
-    }
-    return claims_.fail(id, "rewrite-join",
-                        fmt::format("joins rows of {} blocks, of which {} has some, as those of {}",
-                                    blocks_[part], claims_.describe(part), joined));
+  for (NodeId part : claims_.parts(origin))
+    if (!check_in_order(id, part, {"joins", joined})) return;
+}
+
+void OrderCheck::check_taken(NodeId id, NodeId part) {
+  check_in_order(id, part, {"takes", 1});
+}
+
+// False: they are not, which is reported, or it is not known, which is assumed.
+bool OrderCheck::check_in_order(NodeId id, NodeId part, ShownIn shown) {
+  if (!holds(Condition::kJoinsKnownOrders, blocks_[part] != kOwn)) {
+    claims_.fail(id, "rewrite-join",
+                 fmt::format("{} rows of {}, which are in an order of their part's own", shown.verb,
+                             claims_.describe(part)));
+    return false;
   }
+  if (blocks_[part] == kUnknown) {
+    assume_joined(id, claims_[part].origin);
+    return false;
+  }
+  if (is_kept(blocks_[part]) || blocks_[part] == shown.blocks) return true;
+  if (blocks_[part] == kCounted) {
+    const int dim = divided_dimension(part);
+    const std::int64_t rows = dim < 0 ? 0 : sizes_in_b(part)[static_cast<std::size_t>(dim)];
+    if (repeats_within_blocks(part, rows, shown.blocks)) return true;
+  }
+  claims_.fail(id, "rewrite-join",
+               fmt::format("{} rows of {} blocks, of which {} has some, as those of {}", shown.verb,
+                           blocks_[part], claims_.describe(part), shown.blocks));
+  return false;
 }
 
 }  // namespace epweave

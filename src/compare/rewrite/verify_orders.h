@@ -27,6 +27,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compare/rewrite/rewrite_claims.h"
@@ -40,6 +41,9 @@ class OrderCheck {
 
   // Each node of B that executes, in order.
   void visit(NodeId id);
+
+  // Rows of a part that a node takes for rows of the whole: they must be in the whole's order.
+  void check_taken(NodeId id, NodeId part);
 
   // Whether the rows of a share are in an order of the part's own.
   bool has_own_order(NodeId b) const { return blocks_[b] == kOwn; }
@@ -85,7 +89,7 @@ class OrderCheck {
   std::int64_t order_by_operands(NodeId id, bool pairs);
   void fail_pair(NodeId id, NodeId x, NodeId y);
   bool has_unknown_order(NodeId share);
-  void assume_joined(NodeId id);
+  void assume_joined(NodeId id, NodeId origin);
   std::int64_t order_of_index(NodeId id);
   std::int64_t order_of_positions(NodeId id, NodeId source, NodeId positions);
   bool repeats_within_blocks(NodeId counted, std::int64_t rows, std::int64_t blocks);
@@ -103,6 +107,12 @@ class OrderCheck {
   std::int64_t order_of_cat(NodeId id);
   std::int64_t order_of_split(NodeId id, NodeId from);
   void check_join(NodeId id);
+  // What a node does with rows of a part, and in how many blocks the whole has them.
+  struct ShownIn {
+    std::string_view verb;
+    std::int64_t blocks = 1;
+  };
+  bool check_in_order(NodeId id, NodeId part, ShownIn shown);
   // The first argument, if it is a share.
   NodeId first_share(NodeId id) const;
 

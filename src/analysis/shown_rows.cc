@@ -1,0 +1,101 @@
+#include "analysis/shown_rows.h"
+
+#include <limits>
+
+#include "ops/bind.h"
+#include "ops/op.h"
+#include "ops/rules.h"
+
+namespace epweave {
+namespace {
+
+// A number that a call takes: a literal, or what is recorded of the node that gives it.
+ExprId number_of(const Graph& graph, Arg arg) {
+  const Context& context = *graph.context;
+  ExprPool& exprs = graph.context->exprs;
+  if (arg.is_int()) return exprs.number(arg.as_int());
+  if (arg.is(ArgKind::kSymbolic)) return arg.as_expr();
+  const TypeId type = arg.is_node() ? graph.step().nodes[arg.as_node()].type : TypeId();
+  if (!type) return {};
+  if (context.types[type].kind == TypeKind::kScalar) return context.types[type].expr;
+  return context.types[type].kind == TypeKind::kValue && !context.types[type].value.is_node()
+             ? number_of(graph, context.types[type].value)
+             : ExprId();
+}
+
+const TensorType* operand_of(const Graph& graph, const Node& node) {
+  const Arg self = arg_of(*graph.context, node, 0);
+  return self.is_node() ? tensor_of(*graph.context, graph.step().nodes[self.as_node()].type) : nullptr;
+}
+
+std::optional<ShownRows> find_slice_rows(const Graph& graph, Facts& facts, NodeId id) {
+  const Node& node = graph.step().nodes[id];
+  const Context& context = *graph.context;
+  const auto start_at = node.op->find_param("start"), end_at = node.op->find_param("end"),
+             step_at = node.op->find_param("step");
+  const TensorType *from = operand_of(graph, node), *shown = tensor_of(context, node.type);
+  const auto dim = from != nullptr ? find_dim(context, node, from->rank()) : std::nullopt;
+  if (!dim || !start_at || !end_at || !step_at || shown == nullptr || shown->rank() != from->rank())
+    return {};
+  const Arg start = arg_of(context, node, *start_at), end = arg_of(context, node, *end_at),
+            step = arg_of(context, node, *step_at);
+  if (!step.is_none() && !(step.is_int() && step.as_int() == 1)) return {};
+  ExprPool& exprs = graph.context->exprs;
+  const bool is_to_end =
+      end.is_none() || (end.is_int() && end.as_int() == std::numeric_limits<std::int64_t>::max());
+  const ExprId first = start.is_none() ? exprs.number(0) : number_of(graph, start);
+  const ExprId last = is_to_end ? from->sizes[*dim] : number_of(graph, end);
+  // What is recorded would be less if it did not begin or end within the value.
+  const bool is_within = first && last && facts.is_nonnegative(facts.pool().poly(first)) &&
+                         facts.equal(exprs.sub(last, first), shown->sizes[*dim]);
+  return is_within ? std::optional(ShownRows{arg_of(context, node, 0).as_node(), *dim, first}) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::size_t> find_dim(const Context& context, const Node& node, std::size_t rank) {
+  const auto at = node.op != nullptr ? node.op->find_param("dim") : std::nullopt;
+  const Arg arg = at ? arg_of(context, node, *at) : Arg();
+  if (!at || !(arg.is_none() || arg.is_int())) return {};
+  const auto extent = static_cast<std::int64_t>(rank);
+  std::int64_t dim = arg.is_none() ? 0 : arg.as_int();
+  if (dim < 0) dim += extent;
+  return dim >= 0 && dim < extent ? std::optional(static_cast<std::size_t>(dim)) : std::nullopt;
+}
+
+std::optional<SplitRows> find_split_rows(const Graph& graph, NodeId split) {
+  const Node& node = graph.step().nodes[split];
+  const Context& context = *graph.context;
+  const bool is_split = node.kind == NodeKind::kCall && node.op != nullptr &&
+                        node.op->family == OpFamily::kSplit && node.op->is_view;
+  const TensorType* from = is_split ? operand_of(graph, node) : nullptr;
+  const auto dim = from != nullptr ? find_dim(context, node, from->rank()) : std::nullopt;
+  if (!dim || !node.type || context.types[node.type].kind != TypeKind::kList) return {};
+  const std::size_t pieces = context.types[node.type].elements.size();
+  const Arg size = arg_of(context, node, 1);
+  SplitRows rows{arg_of(context, node, 0).as_node(), *dim, {}};
+  if (node.op->type_rule == rules::split) {
+    rows.extents.assign(pieces, number_of(graph, size));
+  } else if (node.op->type_rule == rules::split_with_sizes && size.is_list()) {
+    for (Arg item : context.args.children(size)) rows.extents.push_back(number_of(graph, item));
+  }
+  const bool is_known = rows.extents.size() == pieces &&
+                        std::ranges::all_of(rows.extents, [](ExprId extent) { return extent.valid(); });
+  return is_known ? std::optional(std::move(rows)) : std::nullopt;
+}
+
+std::optional<ShownRows> find_shown_rows(const Graph& graph, Facts& facts, NodeId id) {
+  const Node& node = graph.step().nodes[id];
+  if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
+  if (node.op->family == OpFamily::kSlice && node.op->is_view) return find_slice_rows(graph, facts, id);
+  const auto element = tuple_element(*graph.context, graph.step(), node);
+  const auto split = element ? find_split_rows(graph, element->tuple) : std::nullopt;
+  if (!split || element->index < 0 || element->index >= std::ssize(split->extents)) return {};
+  ExprPool& exprs = graph.context->exprs;
+  ExprId start = exprs.number(0);
+  for (std::int64_t i = 0; i < element->index; ++i)
+    start = exprs.add(start, split->extents[static_cast<std::size_t>(i)]);
+  return ShownRows{split->of, split->dim, start};
+}
+
+}  // namespace epweave

@@ -1,0 +1,115 @@
+#include "compare/rewrite/verify_taken_rows.h"
+
+#include <fmt/format.h>
+
+#include "ops/bind.h"
+#include "ops/rules.h"
+
+namespace epweave {
+
+TakenRowsCheck::TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
+                               const Effects& effects_b)
+    : claims_(claims),
+      numbers_(numbers),
+      context_(*claims.graph_a().context),
+      later_in_a_(effects_a),
+      later_in_b_(effects_b) {}
+
+bool TakenRowsCheck::check(NodeId id, JoinCheck& joins, OrderCheck& orders) {
+  const auto rows = find_rows(id);
+  if (!rows) return false;
+  if (const std::string fault = find_fault(id, *rows, joins); !fault.empty()) {
+    claims_.fail(id, "rewrite-rows",
+                 fmt::format("is said to be {}, which shows rows of {}, and shows rows of {}; {}",
+                             claims_.name_a(claims_[id].origin), claims_.name_a(rows->in_a.of),
+                             claims_.describe(rows->in_b.of), fault));
+    return true;
+  }
+  if (is_part(*rows)) {
+    taken_.push_back(id);
+    orders.check_taken(id, rows->in_b.of);
+  }
+  return true;
+}
+
+// Only where B takes them of something else than A does.
+std::optional<TakenRowsCheck::Rows> TakenRowsCheck::find_rows(NodeId id) {
+  auto in_b = find_shown_rows(claims_.graph_b(), claims_.facts_b(), id);
+  if (!in_b) return {};
+  auto in_a = find_shown_rows(claims_.graph_a(), claims_.facts_a(), claims_[id].origin);
+  if (!in_a) return {};
+  if (claims_.is_whole(in_b->of) && claims_.same_class(claims_[in_b->of].origin, in_a->of)) return {};
+  return Rows{*in_a, *in_b};
+}
+
+bool TakenRowsCheck::is_part(const Rows& rows) const {
+  return claims_[rows.in_b.of].kind == ClaimKind::kPart;
+}
+
+std::string TakenRowsCheck::find_fault(NodeId id, const Rows& rows, JoinCheck& joins) {
+  const ShownRows &in_a = rows.in_a, &in_b = rows.in_b;
+  const TensorType *whole = claims_.tensor_a(in_a.of), *part = claims_.tensor_b(in_b.of);
+  if (whole == nullptr || part == nullptr || in_a.dim != in_b.dim || whole->rank() != part->rank() ||
+      whole->dtype != part->dtype)
+    return "these are not rows of one dimension and dtype";
+  const auto begin = find_begin(rows, joins);
+  if (!begin) return "that is no part of it";
+  ExprPool& exprs = context_.exprs;
+  if (numbers_.match(exprs.sub(in_a.start, begin->of_a), exprs.add(begin->of_b, in_b.start), {}) !=
+      Fraction::kAll)
+    return fmt::format("these begin at {}, those at {}",
+                       exprs.text(exprs.add(exprs.add(begin->of_a, begin->of_b), in_b.start)),
+                       exprs.text(in_a.start));
+  if (later_in_a_.any(in_a.of) || later_in_b_.any(in_b.of) || later_in_b_.any(id))
+    return "one of these is written behind where it is computed";
+  return {};
+}
+
+std::optional<TakenRowsCheck::Begin> TakenRowsCheck::find_begin(const Rows& rows, JoinCheck& joins) {
+  return is_part(rows) ? find_begin_of_part(rows, joins) : find_begin_in_cat(rows);
+}
+
+std::optional<TakenRowsCheck::Begin> TakenRowsCheck::find_begin_of_part(const Rows& rows, JoinCheck& joins) {
+  const Claim& claim = claims_[rows.in_b.of];
+  if (!claims_.same_class(claim.origin, rows.in_a.of) || claims_.is_carried(claim.origin)) return {};
+  const ExprId zero = context_.exprs.number(0);
+  ExprId begin = zero;
+  for (std::uint32_t k = 0; k <= claim.part; ++k) {
+    const NodeId part = claims_.part_of(claim.origin, k);
+    if (!part || !joins.has_part_sizes(part, claim.origin, static_cast<std::int64_t>(rows.in_a.dim)))
+      return {};
+    if (k < claim.part) begin = context_.exprs.add(begin, claims_.tensor_b(part)->sizes[rows.in_a.dim]);
+  }
+  return Begin{zero, begin};
+}
+
+std::optional<TakenRowsCheck::Begin> TakenRowsCheck::find_begin_in_cat(const Rows& rows) {
+  const Node& node = claims_.graph_a().step().nodes[rows.in_a.of];
+  if (node.op == nullptr || node.op->type_rule != rules::cat || !claims_.is_whole(rows.in_b.of)) return {};
+  const Arg list = arg_of(context_, node, 0);
+  if (!list.is_list() || find_dim(context_, node, claims_.tensor_a(rows.in_a.of)->rank()) != rows.in_a.dim)
+    return {};
+  const NodeId wanted = claims_[rows.in_b.of].origin;
+  const ExprId zero = context_.exprs.number(0);
+  ExprId begin = zero;
+  for (Arg item : context_.args.children(list)) {
+    const TensorType* type = item.is_node() ? claims_.tensor_a(item.as_node()) : nullptr;
+    if (type == nullptr || type->rank() <= rows.in_a.dim) return {};
+    if (claims_.same_class(item.as_node(), wanted) && !later_in_a_.any(item.as_node()))
+      return Begin{begin, zero};
+    begin = context_.exprs.add(begin, type->sizes[rows.in_a.dim]);
+  }
+  return {};
+}
+
+void TakenRowsCheck::check_facts(const PartFacts& facts) {
+  for (NodeId id : taken_) {
+    const NodeId part = find_shown_rows(claims_.graph_b(), claims_.facts_b(), id)->of;
+    if (!facts.may_join(claims_[part].origin))
+      claims_.fail(id, "rewrite-rows",
+                   fmt::format("takes rows of {}, of which a part has not rows of the whole",
+                               claims_.name_a(claims_[part].origin)));
+  }
+}
+
+}  // namespace epweave
