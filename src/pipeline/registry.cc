@@ -1,5 +1,6 @@
 #include "pipeline/registry.h"
 
+#include "passes/bypass_joins.h"
 #include "passes/canonicalize.h"
 #include "passes/concretize.h"
 #include "passes/dce.h"
@@ -38,6 +39,9 @@ PassResult run_symbolize(const Graph& graph, const Options& options) {
 PassResult run_concretize(const Graph& graph, const Options&) {
   return concretize(graph);
 }
+PassResult run_bypass_joins(const Graph& graph, const Options&) {
+  return bypass_joins(graph);
+}
 PassResult run_specialize(const Graph& graph, const Options& options) {
   return specialize(graph, {.rank = options.integer("rank")});
 }
@@ -65,6 +69,10 @@ std::vector<PassInfo> make_passes() {
        .run = run_symbolize},
       chunk_row(),
       mark_eager_chunks_row(),
+      {.name = "bypass-joins",
+       .summary = "take rows of a joined value that lie in one part from that part",
+       .options = {},
+       .run = run_bypass_joins},
       isolate_ep_pg_row(),
       reassign_pgs_row(),
       bucket_row(),

@@ -16,7 +16,8 @@ std::string chunk_of(const RandomStep& step, std::string_view division) {
 std::vector<RandomPipeline> list_pipelines(const RandomStep& step) {
   const bool moe = step.has_exchange;
   const auto chunk = [&](std::string_view division) { return chunk_of(step, division); };
-  const std::string schedule = moe ? ",isolate-ep-pg,dce,overlap-ep,concretize" : ",concretize";
+  const std::string schedule =
+      moe ? ",bypass-joins,isolate-ep-pg,dce,overlap-ep,concretize" : ",bypass-joins,concretize";
   // 48 tokens: equal parts, uneven ones, and sizes as given; gradients and joins in both orders.
   std::vector<RandomPipeline> all = {
       {chunk("parts=2") + schedule},
