@@ -23,10 +23,10 @@ GIB = 2 ** 30
 
 
 def chunked(options):
-    return f"{NORM},chunk{{{options}}},isolate-ep-pg{{counts=own}},dce"
+    return f"{NORM},chunk{{{options}}},bypass-joins,isolate-ep-pg{{counts=own}},dce"
 
 
-BLOCKS = "roots=layers.*,dense=true,parts=2"
+BLOCKS = "roots=[layers.*,norm],dense=true,parts=2"
 # Name, dump, passes in front of schedule, memory, cluster, what the judge is told, most ms, most GiB.
 ROWS = [
     ("16B 2x4, independent", "dsv3_16b_ep8.1b_remat", chunked(f"{BLOCKS},attention=independent"), "47.6GiB", "h100-2x4",

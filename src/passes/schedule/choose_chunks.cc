@@ -1,9 +1,12 @@
 #include "passes/schedule/choose_chunks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "analysis/module_path.h"
+#include "analysis/users.h"
 #include "passes/bucket/bucket.h"
 #include "passes/schedule/region_choices.h"
 
@@ -63,6 +66,41 @@ void choose_by_region(ChunkTrials& trials, UniformSearch& uniform) {
   uniform.best = std::move(mixed);
 }
 
+// Modules outside of the blocks that take, in forward, what divided ones give, joined.
+std::vector<std::string> list_modules_behind(const Graph& divided) {
+  const Body& body = divided.step();
+  const NodeLists users = list_users(*divided.context, body);
+  std::vector<std::string> modules;
+  for (NodeId id : body.order) {
+    const ChunkInfo& chunk = body.nodes[id].chunk;
+    const bool is_join = divided.text(chunk.role) == "materialization" && chunk.backward == false;
+    if (!is_join) continue;
+    for (NodeId user : users[id]) {
+      const Node& node = body.nodes[user];
+      if (node.chunk.region || node.is_backward() || !node.module) continue;
+      const std::string module(divided.text(node.module));
+      if (!match_module(kBlockPattern, module).empty()) continue;
+      if (std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
+    }
+  }
+  return modules;
+}
+
+// What follows the last divided module, divided with it, if that is better: rows that are cut from
+// its result then come from one part each (bypass_joins.h). Roots that the user gives stay as they
+// are.
+void choose_behind(ChunkTrials& trials, UniformSearch& uniform) {
+  if (!uniform.best || !trials.options().roots.empty()) return;
+  const std::vector<std::string> behind = list_modules_behind(uniform.best->result.graph);
+  if (behind.empty()) return;
+  ChunkChoice choice = uniform.best->choice;
+  choice.dense = true;
+  for (const std::string& module : behind) choice.roots.push_back({module});
+  choice.name += fmt::format(", and {}", fmt::join(behind, ", "));
+  std::optional<ChunkTrial> trial = trials.make(choice);
+  if (trial && trial->is_better_than(*uniform.best)) uniform.best = std::move(trial);
+}
+
 // The choice with its collectives merged, where that is predicted to take less.
 void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
   const ScheduleOptions& options = trials.schedule();
@@ -102,6 +140,7 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
             : "choice: warning: nothing is divided, for each division is declined: follow a remedy above");
   else
     choose_by_region(trials, uniform);
+  choose_behind(trials, uniform);
   ChunkTrial best = uniform.best ? std::move(*uniform.best) : std::move(uniform.whole);
   choose_buckets(trials, best);
   notes.push_back(fmt::format("choice: taken: {}", best.choice.name));

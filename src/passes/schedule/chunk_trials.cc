@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "passes/bypass_joins.h"
 #include "passes/dce.h"
 #include "passes/isolate_ep_pg.h"
 
@@ -14,8 +15,10 @@ PassResult divide(const Graph& graph, const ChunkChoice& choice, ChunkOptions op
   options.parts = choice.parts;
   options.dense = choice.dense;
   PassResult divided = chunk(graph, options);
-  PassResult isolated = isolate_ep_pg(divided.graph, CountGroup::kOwn);
+  PassResult bypassed = bypass_joins(divided.graph);
+  PassResult isolated = isolate_ep_pg(bypassed.graph, CountGroup::kOwn);
   isolated.graph = dce(isolated.graph);
+  isolated.notes.insert(isolated.notes.begin(), bypassed.notes.begin(), bypassed.notes.end());
   isolated.notes.insert(isolated.notes.begin(), divided.notes.begin(), divided.notes.end());
   return isolated;
 }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kLeastStake = 0.002;    // of the step
 constexpr std::size_t kMostClasses = 4;  // that are tried otherwise
-constexpr std::string_view kBlocks = "layers.*", kMoe = ".moe";
+constexpr std::string_view kMoe = ".moe";
 
 std::vector<std::int64_t> list_counts(const ChooseChunksOptions& options) {
   return options.parts ? std::vector<std::int64_t>{*options.parts} : std::vector<std::int64_t>{2, 4};
@@ -36,7 +36,7 @@ class RegionSearch {
   RegionSearch(ChunkTrials& trials, const UniformTrials& uniform)
       : trials_(trials), options_(trials.options()), uniform_(uniform) {
     for (const std::string& root : options_.roots) roots_.push_back(parse_chunk_root(root));
-    if (roots_.empty()) roots_.push_back({std::string(kBlocks)});
+    if (roots_.empty()) roots_.push_back({std::string(kBlockPattern)});
     for (const ChunkRoot& root : roots_) patterns_.push_back(root.pattern);
     list_modules();
     kinds_ = kinds_of(uniform.best.choice);
@@ -57,7 +57,7 @@ class RegionSearch {
     for (std::size_t c = 0; c < classes_.size(); ++c)
       for (const std::string& module : classes_[c].modules) class_of_.try_emplace(module, c);
     if (!options_.roots.empty()) return;
-    const std::vector<std::string> below = {fmt::format("{}{}", kBlocks, kMoe)};
+    const std::vector<std::string> below = {fmt::format("{}{}", kBlockPattern, kMoe)};
     for (const ModuleClass& same : list_module_classes(graph, below, uniform_.whole.times))
       if (same.exchanges) exchanging_.insert(same.modules.begin(), same.modules.end());
   }
@@ -262,8 +262,8 @@ std::vector<ChunkChoice> list_uniform_choices(const ChooseChunksOptions& options
       add(options.roots, parts, options.chunk.dense);
       continue;
     }
-    add({fmt::format("{}{}", kBlocks, kMoe)}, parts, options.chunk.dense);
-    add({std::string(kBlocks)}, parts, true);
+    add({fmt::format("{}{}", kBlockPattern, kMoe)}, parts, options.chunk.dense);
+    add({std::string(kBlockPattern)}, parts, true);
   }
   return choices;
 }

@@ -17,12 +17,16 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "passes/schedule/chunk_trials.h"
 
 namespace epweave {
+
+// The blocks of a model, by the names that they have there.
+inline constexpr std::string_view kBlockPattern = "layers.*";
 
 // Choices that are the same for all modules.
 struct UniformTrials {
