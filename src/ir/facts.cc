@@ -110,6 +110,13 @@ void Facts::assume_number(StringId symbol, std::int64_t number) {
   normal_stride_ = SideTable<PolyId, PolyId>();
 }
 
+void Facts::take_hints(const Facts& other) {
+  for (const auto& [symbol, known] : other.known_) {
+    std::optional<std::int64_t>& hint = known_[symbol].hint;
+    if (!hint) hint = known.hint;
+  }
+}
+
 bool Facts::divides(std::int64_t divisor, StringId symbol) const {
   auto found = known_.find(symbol);
   if (divisor == 1) return true;

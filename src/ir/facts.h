@@ -28,6 +28,8 @@ class Facts {
 
   // Takes it that the symbol is this number, beyond what the graph says of it.
   void assume_number(StringId symbol, std::int64_t number);
+  // Takes the numbers that symbols were when traced, where only another graph says them.
+  void take_hints(const Facts& other);
 
   PolyId normalize(PolyId poly);
   PolyId normalize(ExprId expr) { return normalize(pool_.poly(expr)); }

@@ -56,6 +56,7 @@ RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, std::vector<Violati
       whole_(a_.nodes.size()),
       parts_(a_.nodes.size()),
       divided_(a_.nodes.size()) {
+  facts_b_.take_hints(facts_a_);
   for (NodeId id : a_.order) names_.at(a_.nodes[id].name) = id;
   for (std::uint32_t i = 0; i < a_.nodes.size(); ++i) class_[NodeId(i)] = NodeId(i);
 }
