@@ -97,12 +97,13 @@ class Rebaser {
     if (const Node* same = find_same(node, lineage)) {
       record = {.role = ProvenanceRole::kKept, .origins = {same->name}};
       if (lineage.is_whole()) {
-        add_origins(lineage, record);
+        add_origins(lineage, find_lineage(*same).origins, record);
       } else {
         add_merged(*same, lineage, record);
       }
       if (record.origins.size() > 1) record.role = ProvenanceRole::kMerged;
-    } else if (const Node* copied = find_copy_record(node) != nullptr ? find_copied(lineage) : nullptr) {
+    } else if (const Node* copied =
+                   find_copy_record(node) != nullptr ? find_copied(node, lineage) : nullptr) {
       record = {.role = ProvenanceRole::kBody, .origins = {copied->name}, .parts = 1};
     } else if (const StringId replaced = replaced_[id]) {
       record = {.role = ProvenanceRole::kMaterialize, .origins = {replaced}};
@@ -110,7 +111,7 @@ class Rebaser {
       record.origins = {divided};
       copy_of_.at(id) = divided;
     } else {
-      add_origins(lineage, record);
+      add_origins(lineage, {}, record);
       if (find_copy_record(node) != nullptr) return set_records(node, list_of_divided_copy(node, record));
     }
     set_records(node, {std::move(record)});
@@ -149,15 +150,22 @@ class Rebaser {
     return other.target == node.target && find_lineage(other).origins.empty() ? &other : nullptr;
   }
 
-  // The node of B that a node of C, which B has not, computes again.
-  const Node* find_copied(const Lineage& lineage) {
+  // The node of B that a node of C, which B has not, computes again: of several that are the same
+  // thing of A, as those that count a dimension's rows, the one whose name and call it has.
+  const Node* find_copied(const Node& node, const Lineage& lineage) {
     if (lineage.origins.empty()) return nullptr;
-    if (first_.empty())
-      for (NodeId id : b_.step().order)
-        if (const Node& node = b_.step().nodes[id]; find_copy_record(node) == nullptr)
-          first_.try_emplace(thing_of(find_lineage(node)), id);
-    const auto found = first_.find(thing_of(lineage));
-    return found == first_.end() ? nullptr : &b_.step().nodes[found->second];
+    const auto found = things().find(thing_of(lineage));
+    if (found == things().end()) return nullptr;
+    const std::string_view name = b_.text(node.name);
+    const Node* best = nullptr;
+    for (NodeId id : found->second) {
+      const Node& other = b_.step().nodes[id];
+      if (other.target != node.target) continue;
+      if (name.starts_with(b_.text(other.name)) &&
+          (best == nullptr || b_.text(other.name).size() > b_.text(best->name).size()))
+        best = &other;
+    }
+    return best != nullptr ? best : &b_.step().nodes[found->second.front()];
   }
 
   // The copy in B whose part the node is, or that it cuts or joins: what its operands say, or the
@@ -175,31 +183,49 @@ class Rebaser {
     return found ? found : find_copy_record(node) != nullptr ? copies.front() : StringId();
   }
 
-  void add_origins(const Lineage& lineage, Provenance& record) const {
+  // What is all of the origins in B, but for those that the node was of already.
+  void add_origins(const Lineage& lineage, const NameList& known, Provenance& record) const {
     std::vector<StringId> names(record.origins.begin(), record.origins.end());
     for (StringId origin : lineage.origins) {
-      const StringId name = whole_[origin];
+      const StringId name = std::ranges::find(known, origin) == known.end() ? whole_[origin] : StringId();
       if (name && std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
     record.origins = result_.context->own(names);
   }
 
-  // What joined or moved the values in B that C merged into the node.
-  void add_merged(const Node& same, const Lineage& lineage, Provenance& record) const {
+  // The same part, or what joined or moved the values, in B, that C merged into the node.
+  void add_merged(const Node& same, const Lineage& lineage, Provenance& record) {
     const NameList before = find_lineage(same).origins;
     std::vector<StringId> names(record.origins.begin(), record.origins.end());
     for (StringId origin : lineage.origins) {
-      const StringId name = joined_[origin];
+      const StringId name = lineage.is_part() ? find_part(lineage, origin) : joined_[origin];
       const bool is_merged = std::ranges::find(before, origin) == before.end();
       if (is_merged && name && std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
     record.origins = result_.context->own(names);
   }
 
+  // The part of a node of A that B has, as large as this one.
+  StringId find_part(const Lineage& lineage, StringId origin) {
+    Lineage part = lineage;
+    part.origins = origin;
+    const std::vector<NodeId>& found = things()[thing_of(part)];
+    return found.empty() ? StringId() : b_.step().nodes[found.front()].name;
+  }
+
+  // Of B, what is no copy, by what it is of A.
+  std::map<Thing, std::vector<NodeId>>& things() {
+    if (things_.empty())
+      for (NodeId id : b_.step().order)
+        if (const Node& node = b_.step().nodes[id]; find_copy_record(node) == nullptr)
+          things_[thing_of(find_lineage(node))].push_back(id);
+    return things_;
+  }
+
   const Graph& b_;
   Graph result_;
   SideTable<StringId, NodeId> by_name_;
-  std::map<Thing, NodeId> first_;                      // of B, what is computed again apart
+  std::map<Thing, std::vector<NodeId>> things_;        // once asked for
   SideTable<StringId, StringId> joined_;               // of a node of A: the last of B that joins or moves it
   SideTable<NodeId, StringId> replaced_;               // of nodes that C made: what of B they stand for
   SideTable<StringId, StringId> whole_;                // of a node of A: the node of B that is it
