@@ -55,9 +55,11 @@ void ExactCuts::find_handed() {
   for (NodeId id : graph_.step().order) {
     if (graph_.step().nodes[id].kind != NodeKind::kCall || !joint_.forward(id)) continue;
     const std::int64_t layer = layers.of(graph_.step().nodes[id]);
-    is_handed_[id.index()] = std::ranges::any_of(joint_.users[id], [&](NodeId user) {
+    const bool is_handed = std::ranges::any_of(joint_.users[id], [&](NodeId user) {
       return joint_.forward(user) && layers.of(graph_.step().nodes[user]) > layer;
     });
+    // A view is saved as what it shows: whose storage is there, is not computed again, either.
+    if (is_handed) is_handed_[id.index()] = is_handed_[costs_.base[id.index()].index()] = 1;
   }
 }
 
