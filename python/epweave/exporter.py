@@ -16,7 +16,7 @@ from .files import write_file
 from .history import MARK, Mark, restore
 from .labels import require_graph
 from .operators import (MeshPlaceholder, OpaquePlaceholder, attribute_at, imported, name_of_operator,
-                        short_frame)
+                        source_of)
 from .schema import FORMAT_VERSION
 from .values import NONE, integer, is_number, put_meta, real
 
@@ -42,7 +42,7 @@ def _module_of(node) -> str | None:
 
 def _source_of(node) -> str | None:
     trace = node.meta.get("stack_trace")
-    return short_frame(trace) if isinstance(trace, str) else None
+    return source_of(trace) if isinstance(trace, str) else None
 
 
 _UNBACKED = re.compile(r"\bu\d+\b")  # an unbacked symbol, in an expression
@@ -361,8 +361,8 @@ class Exporter:
                                 for symbol, path in x.items()]
         elif key == "torchtitan_chunk_symbol_hints" and x:
             node["chunk_hints"] = [{"symbol": str(s), "value": int(h)} for s, h in x.items()]
-        elif key == "stack_trace" and type(x) is str and short_frame(x) != x:
-            node["source"] = short_frame(x)
+        elif key == "stack_trace" and type(x) is str and source_of(x) != x:
+            node["source"] = source_of(x)
             node.setdefault("meta", []).append({"name": key, "value": ("text", x)})
         else:
             value = self.plain(x)

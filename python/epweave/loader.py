@@ -15,7 +15,7 @@ from .files import read_file
 from .history import MARK, Mark, history_of
 from .meshes import LiveMeshes, own_rank
 from .operators import (MeshPlaceholder, OpaquePlaceholder, ProcessGroupPlaceholder, find_operator,
-                        imported)
+                        imported, record_source)
 from .programs import run
 from .values import NONE, get_meta, is_number, real_of
 
@@ -439,7 +439,9 @@ class Loader:
             meta[key] = self.value(value, {})
         for entry in x.get("meta", ()):
             if entry["name"] == "stack_trace":  # in full; the field has its last frame
-                meta["stack_trace"] = self.value(entry["value"], {})
+                meta["stack_trace"] = trace = self.value(entry["value"], {})
+                if "source" in x:
+                    record_source(trace, x["source"])
             elif entry["value"] == DERIVED_TENSOR_META:
                 meta["tensor_meta"] = tensor_meta_of(meta.get("val"))
         if "recompute" in x:

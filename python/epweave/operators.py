@@ -89,6 +89,22 @@ def short_frame(trace: str) -> str:
     return f"{path}:{line} in {function}: {code.strip()}"
 
 
+# What files say that stack traces show, where this machine would say something else: a graph that
+# was traced under other folders keeps its lines.
+_recorded_sources: dict[str, str] = {}
+
+
+def record_source(trace: str, source: str) -> None:
+    """Of a node that is loaded: what its file has for this stack trace."""
+    if source != short_frame(trace):
+        _recorded_sources[trace] = source
+
+
+def source_of(trace: str) -> str:
+    """What the file said that the trace was loaded from; else its `short_frame`."""
+    return _recorded_sources.get(trace) or short_frame(trace)
+
+
 def attribute_at(root, path: str):
     """The attribute of `root` at a dotted path."""
     for part in path.split("."):

@@ -466,6 +466,21 @@ class Torchtitan(GraphTest):
                                  text=True).stdout for graph in (rewritten, again)]
         self.assertEqual(*(json.loads(proof)["assumptions"] for proof in proofs))
 
+    def test_sources_are_the_files(self):
+        """A graph that was traced under other folders: this machine would name other lines."""
+        self.export(self.module)
+        file = epweave_fx.read_file(self.path)
+        nodes = [node for node in file["graphs"][0]["nodes"]
+                 if any(entry["name"] == "stack_trace" for entry in node.get("meta", ()))]
+        for i, node in enumerate(nodes):
+            node["source"] = f"model.py:{i} in forward: ..."
+            entry = next(entry for entry in node["meta"] if entry["name"] == "stack_trace")
+            entry["value"] = ("text", f'  File "/elsewhere/{i}.py", line 1, in forward\n    x\n')
+        self.assertGreater(len(nodes), 10)
+        epweave_fx.write_file(file, self.path)
+        epweave_fx.export(epweave_fx.load(self.path), self.path)
+        self.assertEqual(epweave_fx.read_file(self.path)["graphs"], file["graphs"])
+
     def test_bare_symbols_are_bound_where_torch_does_not_say_so(self):
         """As at coordinates that torch computes while it ignores fresh symbols."""
         def step(x):
