@@ -57,7 +57,7 @@ class Rebaser {
   }
 
  private:
-  // What B made and C has not, and what C made in its place: the same call takes either.
+  // What B made and C has not, and what C takes in its place: the same call takes either.
   void find_replaced() {
     const Body& body = result_.step();
     SideTable<StringId, NodeId> in_c;
@@ -66,6 +66,10 @@ class Rebaser {
       in_c.at(body.nodes[id].name) = id;
       is_any = is_any || is_new(id);
     }
+    is_any = is_any || std::ranges::any_of(b_.step().order, [&](NodeId id) {
+               const Node& node = b_.step().nodes[id];
+               return !in_c[node.name] && find_lineage(node).role == ProvenanceRole::kAdded;
+             });
     if (!is_any) return;
     std::vector<NodeId> before, after;
     for (NodeId id : body.order) {
@@ -78,7 +82,11 @@ class Rebaser {
       if (before.size() != after.size()) continue;
       for (std::size_t i = 0; i < after.size(); ++i) {
         const StringId name = b_.step().nodes[before[i]].name;
-        if (!in_c[name] && is_new(after[i])) replaced_.at(after[i]) = name;
+        if (in_c[name]) continue;
+        if (is_new(after[i]))
+          replaced_.at(after[i]) = name;
+        else if (find_lineage(b_.step().nodes[before[i]]).role == ProvenanceRole::kAdded)
+          absorbed_.at(after[i]).push_back(name);
       }
     }
   }
@@ -101,6 +109,7 @@ class Rebaser {
       } else {
         add_merged(*same, lineage, record);
       }
+      add_names(absorbed_[id], record);
       if (record.origins.size() > 1) record.role = ProvenanceRole::kMerged;
     } else if (const Node* copied =
                    find_copy_record(node) != nullptr ? find_copied(node, lineage) : nullptr) {
@@ -193,12 +202,22 @@ class Rebaser {
     record.origins = result_.context->own(names);
   }
 
+  void add_names(const std::vector<StringId>& more, Provenance& record) const {
+    if (more.empty()) return;
+    std::vector<StringId> names(record.origins.begin(), record.origins.end());
+    for (StringId name : more)
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    record.origins = result_.context->own(names);
+  }
+
   // The same part, or what joined or moved the values, in B, that C merged into the node.
   void add_merged(const Node& same, const Lineage& lineage, Provenance& record) {
     const NameList before = find_lineage(same).origins;
     std::vector<StringId> names(record.origins.begin(), record.origins.end());
     for (StringId origin : lineage.origins) {
-      const StringId name = lineage.is_part() ? find_part(lineage, origin) : joined_[origin];
+      const StringId name = lineage.is_part() ? find_part(lineage, origin)
+                            : joined_[origin] ? joined_[origin]
+                                              : whole_[origin];
       const bool is_merged = std::ranges::find(before, origin) == before.end();
       if (is_merged && name && std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
@@ -225,10 +244,12 @@ class Rebaser {
   const Graph& b_;
   Graph result_;
   SideTable<StringId, NodeId> by_name_;
-  std::map<Thing, std::vector<NodeId>> things_;        // once asked for
-  SideTable<StringId, StringId> joined_;               // of a node of A: the last of B that joins or moves it
-  SideTable<NodeId, StringId> replaced_;               // of nodes that C made: what of B they stand for
-  SideTable<StringId, StringId> whole_;                // of a node of A: the node of B that is it
+  std::map<Thing, std::vector<NodeId>> things_;  // once asked for
+  SideTable<StringId, StringId> joined_;         // of a node of A: the last of B that joins or moves it
+  SideTable<NodeId, StringId> replaced_;         // of nodes that C made: what of B they stand for
+  SideTable<NodeId, std::vector<StringId>>
+      absorbed_;                         // of nodes of B in C: what B added that they are taken for
+  SideTable<StringId, StringId> whole_;  // of a node of A: the node of B that is it
   SideTable<StringId, std::vector<StringId>> copies_;  // and those that are it once more
   SideTable<NodeId, StringId> copy_of_;                // of nodes of C: the copy in B that they are of
 };

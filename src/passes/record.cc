@@ -18,11 +18,21 @@ void add_record(Context& context, Node& node, Provenance record) {
   node.provenance = context.own(std::span<const Provenance>(first, last + 1));
 }
 
+// What was added for a node of the input does not stand for it, unless something was merged into
+// it.
+NameList list_stood_for(const Node& node) {
+  for (auto record = node.provenance.rbegin(); record != node.provenance.rend(); ++record) {
+    if (record->role == ProvenanceRole::kAdded) return {};
+    if (record->role == ProvenanceRole::kMerged || makes_nodes(record->role)) break;
+  }
+  return origins_of(node);
+}
+
 }  // namespace
 
 void record_merged(Context& context, Body& body, StringId pass, Merge merge) {
   Node& kept = body.nodes[merge.kept];
-  const NameList own = origins_of(kept), absorbed = origins_of(body.nodes[merge.gone]);
+  const NameList own = origins_of(kept), absorbed = list_stood_for(body.nodes[merge.gone]);
   std::vector<StringId> all(own.begin(), own.end());
   all.insert(all.end(), absorbed.begin(), absorbed.end());
   const bool is_continued = !kept.provenance.empty() && kept.provenance.back().pass == pass &&

@@ -28,6 +28,7 @@ class ViewWriter {
     for (NodeId id : b_.step().order)
       if (const std::vector<StringId> values = find_values(id); !values.empty()) values_.at(id) = values;
     for (NodeId id : b_.step().order) find_users(id);
+    find_waits();
     if (!has_users_) return std::nullopt;
     write();
     return std::move(result_);
@@ -73,6 +74,22 @@ class ViewWriter {
       users_.insert(id);
       shown_.insert(input);
     });
+  }
+
+  // A wait is to be done, whoever takes what it gives: memory that stands for one is shown as that.
+  void find_waits() {
+    IdSet<StringId> claimed;
+    for (NodeId id : b_.step().order) {
+      const Lineage lineage = find_lineage(b_.step().nodes[id]);
+      const bool is_claim = lineage.is_whole() || lineage.role == ProvenanceRole::kMaterialize;
+      if (is_claim && !lineage.origins.empty()) claimed.insert(lineage.origins.front());
+    }
+    for (NodeId id : b_.step().order)
+      for (StringId value : values_[id])
+        if (is_wait(a_.step().nodes[in_a_[value]]) && !claimed.contains(value)) {
+          has_users_ = true;
+          shown_.insert(id);
+        }
   }
 
   void write() {

@@ -5,7 +5,8 @@
 //
 // are read as what they were, a view that shows all of the memory, so that the rest is checked like
 // any other value. The view computes nothing: what the graph does is the same with it. That the
-// memory holds the value then is for MovementCheck.
+// memory holds the value then is for MovementCheck. Memory that stands for a wait gets its view
+// though nothing takes it: what A waits for, B does, too.
 #pragma once
 
 #include <optional>
