@@ -71,8 +71,10 @@ bool is_launch_of_each(const Node& node) {
 
 }  // namespace
 
-MovementCheck::MovementCheck(RewriteClaims& claims, const Effects& effects_a, const Effects& effects_b)
+MovementCheck::MovementCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
+                             const Effects& effects_b)
     : claims_(claims),
+      numbers_(numbers),
       graph_a_(claims.graph_a()),
       graph_b_(claims.graph_b()),
       context_(*graph_a_.context),
@@ -395,7 +397,7 @@ std::size_t MovementCheck::add_storage(NodeId b, const TensorType& type, Read va
 
 // In memory, in elements; of the rank's own part of a buffer, from where that begins on every rank.
 std::optional<std::int64_t> MovementCheck::offset_of(const TensorType& type, const Storage& storage) const {
-  if (!storage.own_start) return type.offset ? context_.exprs.constant(type.offset) : 0;
+  if (!storage.own_start) return type.offset ? numbers_.find_number(type.offset) : 0;
   if (!type.offset) return {};
   ExprPool& exprs = graph_b_.context->exprs;
   const auto behind = exprs.constant(exprs.sub(type.offset, *storage.own_start));
@@ -854,7 +856,7 @@ std::optional<std::int64_t> MovementCheck::origin_of(const TensorType& type) con
   const std::vector<std::int64_t> wanted = row_major(*sizes);
   for (std::size_t d = 0; d < sizes->size(); ++d)
     if ((*sizes)[d] != 1 && (*strides)[d] != wanted[d]) return {};
-  const auto offset = type.offset ? context_.exprs.constant(type.offset) : 0;
+  const auto offset = type.offset ? numbers_.find_number(type.offset) : 0;
   return offset && *offset >= 0 ? offset : std::nullopt;
 }
 
@@ -903,7 +905,7 @@ std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg gro
 std::optional<std::vector<std::int64_t>> MovementCheck::numbers(std::span<const ExprId> exprs) const {
   std::vector<std::int64_t> result;
   for (ExprId expr : exprs) {
-    const auto number = context_.exprs.constant(expr);
+    const auto number = numbers_.find_number(expr);
     if (!number) return {};
     result.push_back(*number);
   }

@@ -38,7 +38,7 @@ namespace epweave {
 
 class MovementCheck {
  public:
-  MovementCheck(RewriteClaims& claims, const Effects& effects_a, const Effects& effects_b);
+  MovementCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a, const Effects& effects_b);
 
   // Proves that a value was moved, and finds what that accounts for; in the order of B, once it is
   // known which values are whole.
@@ -144,6 +144,7 @@ class MovementCheck {
   std::optional<std::vector<std::int64_t>> integers(Arg list) const;
 
   RewriteClaims& claims_;
+  Numbers& numbers_;
   const Graph& graph_a_;
   const Graph& graph_b_;
   Context& context_;
