@@ -42,8 +42,8 @@ class Numbers {
   bool is_same_statement(ExprId a, ExprId b);
   // What a part has of a symbol of A that is divided itself; none where it is not.
   std::optional<PolyId> find_share(StringId symbol, Share share) const;
-  // What an expression of either graph is, where symbols that are numbers in the other's inputs have
-  // these numbers; none: that leaves a symbol.
+  // What an expression of either graph is, where symbols that are numbers in the inputs of the
+  // other have these numbers; none: that leaves a symbol.
   std::optional<std::int64_t> find_number(ExprId expr) {
     if (const auto number = facts_.pool().constant(expr)) return number;
     return known_numbers_.empty() ? std::nullopt : facts_.pool().constant(facts_.normalize(in_numbers(expr)));

@@ -41,7 +41,8 @@ bool accumulates(const Context& context, const Node& node) {
   return flag != nullptr && flag->is(ArgKind::kBool) && flag->as_bool();
 }
 
-RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, std::vector<Violation>& violations)
+RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, const IdVector<NodeId, NodeId>& original,
+                             std::vector<Violation>& violations)
     : graph_a_(a),
       graph_b_(b),
       context_(*a.context),
@@ -50,7 +51,7 @@ RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, std::vector<Violati
       violations_(violations),
       facts_a_(a),
       facts_b_(b),
-      values_(a, facts_a_),
+      values_(a, facts_a_, original),
       claims_(b_.nodes.size()),
       class_(a_.nodes.size()),
       whole_(a_.nodes.size()),
@@ -59,9 +60,6 @@ RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, std::vector<Violati
   facts_b_.take_hints(facts_a_);
   for (NodeId id : a_.order) names_.at(a_.nodes[id].name) = id;
   for (std::uint32_t i = 0; i < a_.nodes.size(); ++i) class_[NodeId(i)] = NodeId(i);
-}
-
-void RewriteClaims::merge_repeats(const IdVector<NodeId, NodeId>& original) {
   for (NodeId id : a_.order)
     if (original.contains(id) && original[id]) class_[id] = original[id];
 }

@@ -35,11 +35,11 @@ struct Claim {
 class RewriteClaims {
  public:
   // The graphs share a context and outlive the claims, as does the list that violations are added
-  // to.
-  RewriteClaims(const Graph& a, const Graph& b, std::vector<Violation>& violations);
+  // to. `original`: of nodes of A that repeat another right behind it, which are one value with
+  // that.
+  RewriteClaims(const Graph& a, const Graph& b, const IdVector<NodeId, NodeId>& original,
+                std::vector<Violation>& violations);
 
-  // Before `read`: nodes of A that repeat another right behind it are one value with that.
-  void merge_repeats(const IdVector<NodeId, NodeId>& original);
   // Reports what cannot be read: rewrite-derived, rewrite-merged, rewrite-once. False: B was not
   // made from A.
   bool read();

@@ -16,7 +16,7 @@ bool is_one_of(const Node& node, std::initializer_list<std::string_view> targets
 
 }  // namespace
 
-SameValues::SameValues(const Graph& graph, Facts& facts)
+SameValues::SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, NodeId>& original)
     : graph_(graph),
       body_(graph.step()),
       facts_(facts),
@@ -29,7 +29,10 @@ SameValues::SameValues(const Graph& graph, Facts& facts)
   std::vector<NodeId> first_of_key;
   for (NodeId id : body_.order) {
     number_[id] = id;
-    if (const NodeId aliased = find_aliased(id)) {
+    const NodeId first = original.contains(id) ? original[id] : NodeId();
+    if (first && !is_written(id) && !is_written(first)) {
+      number_[id] = number_[first];
+    } else if (const NodeId aliased = find_aliased(id)) {
       number_[id] = number_[aliased];
     } else if (is_pure(id)) {
       keys_.push(body_.nodes[id].target.index());

@@ -16,7 +16,9 @@ namespace epweave {
 
 class SameValues {
  public:
-  SameValues(const Graph& graph, Facts& facts);
+  // `original`: of nodes that repeat another one, which is then the same value, unless one of them
+  // is written.
+  SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, NodeId>& original);
   bool same(NodeId a, NodeId b) { return number_[a] == number_[b]; }
 
  private:
@@ -24,6 +26,7 @@ class SameValues {
   void push_key(ArgRange range);
   void find_written_tuples();
   bool is_pure(NodeId id) const;
+  bool is_written(NodeId id) const { return written_.contains(effects_.storage_of(id)); }
 
   const Graph& graph_;
   const Body& body_;

@@ -341,7 +341,7 @@ namespace {
 void check_tables(const Graph& joint, const Graph& half, std::string_view name,
                   std::vector<Violation>& violations) {
   std::vector<Violation> found;
-  RewriteClaims claims(joint, half, found);
+  RewriteClaims claims(joint, half, {}, found);
   Numbers numbers(joint, half);
   check_world(claims);
   check_groups(claims);

@@ -216,8 +216,8 @@ RewriteReport verify_derived(const Graph& a, const Graph& b, const IdSet<StringI
   const std::optional<PrefixCalls> prefix =
       restore_prefix_calls(before, repeated ? repeated->b : written, report.violations);
   const Graph& after = prefix ? prefix->b : repeated ? repeated->b : written;
-  RewriteClaims claims(before, after, report.violations);
-  if (repeated) claims.merge_repeats(repeated->original);
+  RewriteClaims claims(before, after, repeated ? repeated->original : IdVector<NodeId, NodeId>(),
+                       report.violations);
   if (claims.read()) {
     for (NodeId id : after.step().order)
       if (regrouped.contains(after.step().nodes[id].name)) claims.set_regrouped(id);
