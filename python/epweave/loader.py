@@ -440,7 +440,7 @@ class Loader:
         for entry in x.get("meta", ()):
             if entry["name"] == "stack_trace":  # in full; the field has its last frame
                 meta["stack_trace"] = trace = self.value(entry["value"], {})
-                if "source" in x:
+                if "source" in x and type(trace) is str:
                     record_source(trace, x["source"])
             elif entry["value"] == DERIVED_TENSOR_META:
                 meta["tensor_meta"] = tensor_meta_of(meta.get("val"))

@@ -98,6 +98,8 @@ def record_source(trace: str, source: str) -> None:
     """Of a node that is loaded: what its file has for this stack trace."""
     if source != short_frame(trace):
         _recorded_sources[trace] = source
+    else:
+        _recorded_sources.pop(trace, None)
 
 
 def source_of(trace: str) -> str:

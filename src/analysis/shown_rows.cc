@@ -45,8 +45,8 @@ std::optional<ShownRows> find_slice_rows(const Graph& graph, Facts& facts, NodeI
       end.is_none() || (end.is_int() && end.as_int() == std::numeric_limits<std::int64_t>::max());
   const ExprId first = start.is_none() ? exprs.number(0) : number_of(graph, start);
   const ExprId last = is_to_end ? from->sizes[*dim] : number_of(graph, end);
-  // What is recorded would be less if it did not begin or end within the value.
   const bool is_within = first && last && facts.is_nonnegative(facts.pool().poly(first)) &&
+                         (is_to_end || facts.at_least(from->sizes[*dim], last)) &&
                          facts.equal(exprs.sub(last, first), shown->sizes[*dim]);
   return is_within ? std::optional(ShownRows{arg_of(context, node, 0).as_node(), *dim, first}) : std::nullopt;
 }
@@ -82,6 +82,17 @@ std::optional<SplitRows> find_split_rows(const Graph& graph, NodeId split) {
   const bool is_known = rows.extents.size() == pieces &&
                         std::ranges::all_of(rows.extents, [](ExprId extent) { return extent.valid(); });
   return is_known ? std::optional(std::move(rows)) : std::nullopt;
+}
+
+NodeId find_cut_operand(const Graph& graph, NodeId id) {
+  const Node& node = graph.step().nodes[id];
+  if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
+  const auto element = tuple_element(*graph.context, graph.step(), node);
+  const Node& cut = element ? graph.step().nodes[element->tuple] : node;
+  const bool is_cut = cut.op != nullptr && cut.op->is_view &&
+                      cut.op->family == (element ? OpFamily::kSplit : OpFamily::kSlice);
+  const Arg self = is_cut ? arg_of(*graph.context, cut, 0) : Arg();
+  return self.is_node() ? self.as_node() : NodeId();
 }
 
 std::optional<ShownRows> find_shown_rows(const Graph& graph, Facts& facts, NodeId id) {

@@ -24,6 +24,9 @@ struct ShownRows {
 // that the slice begins and ends within the value.
 std::optional<ShownRows> find_shown_rows(const Graph& graph, Facts& facts, NodeId id);
 
+// Of a piece of a split, or a slice: what is cut.
+NodeId find_cut_operand(const Graph& graph, NodeId id);
+
 // A split that shows its operand: the extent of each piece along the dimension, as far as its
 // arguments say. Of pieces of one size, that size of each, though the last may be smaller.
 struct SplitRows {

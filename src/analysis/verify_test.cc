@@ -85,7 +85,8 @@ TypeId altered(Context& context, TypeId id, const Alter& alter) {
   return context.types.intern(std::move(type));
 }
 
-std::vector<Alter> alterations(const TensorType& tensor) {
+// The stride of a dimension of extent 1 addresses nothing, and may be any.
+std::vector<Alter> alterations(const Context& context, const TensorType& tensor) {
   std::vector<Alter> result;
   result.push_back(
       [](Context&, TensorType& t) { t.dtype = t.dtype == DType::kInt16 ? DType::kInt8 : DType::kInt16; });
@@ -96,6 +97,7 @@ std::vector<Alter> alterations(const TensorType& tensor) {
   for (std::size_t i = 0; i < tensor.rank(); ++i) {
     result.push_back(
         [i](Context& c, TensorType& t) { t.sizes[i] = c.exprs.add(t.sizes[i], c.exprs.number(1)); });
+    if (context.exprs.constant(tensor.sizes[i]) == 1) continue;
     result.push_back(
         [i](Context& c, TensorType& t) { t.strides[i] = c.exprs.add(t.strides[i], c.exprs.number(1)); });
   }
@@ -117,7 +119,7 @@ void check_alterations(Graph graph, std::set<const OpInfo*>& seen) {
     if (node.op == nullptr || !node.type || first_tensor(*graph.context, node.type) == nullptr) continue;
     if (!seen.insert(node.op).second) continue;
     const TypeId recorded = node.type;
-    const auto all = alterations(*first_tensor(*graph.context, recorded));
+    const auto all = alterations(*graph.context, *first_tensor(*graph.context, recorded));
     for (std::size_t i = 0; i < all.size(); ++i) {
       graph.step().nodes[id].type = altered(*graph.context, recorded, all[i]);
       std::vector<Violation> found;

@@ -196,6 +196,8 @@ class JoinBypass {
     const TensorType& type = *tensor_of(context_, body_.nodes[slice].type);
     const ExprId end = context_.exprs.add(rows->start, type.sizes[join.dim]);
     for (std::size_t k = 0; k < join.parts.size(); ++k) {
+      // All of a part would be a view that changes nothing, for canonicalize to remove.
+      if (is_same(rows->start, join.begins[k]) && is_same(end, join.begins[k + 1])) return;
       const bool is_within = is_behind(rows->start, join.begins[k]) && is_behind(join.begins[k + 1], end);
       if (is_within && can_show(join, k) && point_at(join, k, slice, {rows->start, end}))
         return record(slice);

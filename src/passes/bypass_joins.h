@@ -9,9 +9,10 @@
 // part, while the exchanges of the last part's last layer still run.
 //
 // Pieces of a split that together are one part are a split of that part. Slices take a part where
-// their numbers need no new arithmetic: the first part, a whole part, or literals. Nothing changes
+// their numbers need no new arithmetic: of the first part, to a part's end, or literals. Nothing
+// changes
 //
-//   where the facts do not say in which part rows lie
+//   where the facts do not say in which part rows lie, or a slice is all of one
 //   where what takes them is itself part of a divided module
 //   where the join, the part or the rows are written, or the step returns the rows
 //   where the join has another dtype or other strides than the part

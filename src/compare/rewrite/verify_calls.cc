@@ -444,9 +444,14 @@ void CallCheck::check_size(NodeId id) {
   const Node& node = b_.nodes[id];
   const bool binds = node.extra != nullptr && !node.extra->bindings.empty();
   bool follows = false;
-  if (has_type_rule(node) && node.op->family != OpFamily::kHostRead && !binds) {
+  // What is recorded of operands that nothing checks says nothing.
+  bool is_checked = true;
+  for_each_input(context_, node,
+                 [&](NodeId input) { is_checked = is_checked && claims_[input].kind != ClaimKind::kNone; });
+  if (is_checked && has_type_rule(node) && node.op->family != OpFamily::kHostRead && !binds) {
     try {
-      follows = infer_type(facts_a_, graph_b_, b_, node).valid();
+      const TypeId type = infer_type(claims_.facts_b(), graph_b_, b_, node);
+      follows = type && (!node.type || same_type(claims_.facts_b(), context_, type, node.type));
     } catch (const TypeMismatch&) {
       follows = false;
     }

@@ -73,7 +73,9 @@ std::vector<ExprId> JoinCheck::part_numbers(NodeId origin) const {
   return numbers;
 }
 
+// What is recorded of a node that nothing checks says nothing.
 ExprId JoinCheck::extent_of_size(Arg size) const {
+  if (size.is_node() && claims_[size.as_node()].kind == ClaimKind::kNone) return {};
   const Arg value = size.is_node() ? claims_.scalar_b(size.as_node()) : size;
   if (value.is_int()) return context_.exprs.number(value.as_int());
   return value.is(ArgKind::kSymbolic) ? value.as_expr() : ExprId();

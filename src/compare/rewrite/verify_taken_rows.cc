@@ -34,12 +34,34 @@ bool TakenRowsCheck::check(NodeId id, JoinCheck& joins, OrderCheck& orders) {
 
 // Only where B takes them of something else than A does.
 std::optional<TakenRowsCheck::Rows> TakenRowsCheck::find_rows(NodeId id) {
-  auto in_b = find_shown_rows(claims_.graph_b(), claims_.facts_b(), id);
+  const Graph &a = claims_.graph_a(), &b = claims_.graph_b();
+  const NodeId origin = claims_[id].origin;
+  const NodeId from = find_cut_operand(b, id), whole = from ? find_cut_operand(a, origin) : NodeId();
+  if (!whole || (claims_.is_whole(from) && claims_.same_class(claims_[from].origin, whole))) return {};
+  if (!has_checked_numbers(id)) return {};
+  const auto in_b = find_shown_rows(b, claims_.facts_b(), id);
   if (!in_b) return {};
-  auto in_a = find_shown_rows(claims_.graph_a(), claims_.facts_a(), claims_[id].origin);
-  if (!in_a) return {};
-  if (claims_.is_whole(in_b->of) && claims_.same_class(claims_[in_b->of].origin, in_a->of)) return {};
-  return Rows{*in_a, *in_b};
+  // What B takes for granted of A's symbols is printed.
+  auto in_a = find_shown_rows(a, claims_.facts_a(), origin);
+  if (!in_a) in_a = find_shown_rows(a, claims_.facts_b(), origin);
+  return in_a ? std::optional(Rows{*in_a, *in_b}) : std::nullopt;
+}
+
+// What is recorded of a number that nothing checks says nothing.
+bool TakenRowsCheck::has_checked_numbers(NodeId id) const {
+  const Body& body = claims_.graph_b().step();
+  bool is_checked = true;
+  const auto check = [&](NodeId node) {
+    for_each_input(context_, body.nodes[node], [&](NodeId input) {
+      const TypeId type = body.nodes[input].type;
+      const bool is_number = !type || context_.types[type].kind == TypeKind::kScalar ||
+                             context_.types[type].kind == TypeKind::kValue;
+      is_checked = is_checked && !(is_number && claims_[input].kind == ClaimKind::kNone);
+    });
+  };
+  check(id);
+  if (const auto element = tuple_element(context_, body, body.nodes[id])) check(element->tuple);
+  return is_checked;
 }
 
 bool TakenRowsCheck::is_part(const Rows& rows) const {
@@ -55,14 +77,19 @@ std::string TakenRowsCheck::find_fault(NodeId id, const Rows& rows, JoinCheck& j
   const auto begin = find_begin(rows, joins);
   if (!begin) return "that is no part of it";
   ExprPool& exprs = context_.exprs;
-  if (numbers_.match(exprs.sub(in_a.start, begin->of_a), exprs.add(begin->of_b, in_b.start), {}) !=
-      Fraction::kAll)
+  if (!begins_right(rows, *begin))
     return fmt::format("these begin at {}, those at {}",
                        exprs.text(exprs.add(exprs.add(begin->of_a, begin->of_b), in_b.start)),
                        exprs.text(in_a.start));
   if (later_in_a_.any(in_a.of) || later_in_b_.any(in_b.of) || later_in_b_.any(id))
     return "one of these is written behind where it is computed";
   return {};
+}
+
+bool TakenRowsCheck::begins_right(const Rows& rows, const Begin& begin) {
+  ExprPool& exprs = context_.exprs;
+  return numbers_.match(exprs.sub(rows.in_a.start, begin.of_a), exprs.add(begin.of_b, rows.in_b.start), {}) ==
+         Fraction::kAll;
 }
 
 std::optional<TakenRowsCheck::Begin> TakenRowsCheck::find_begin(const Rows& rows, JoinCheck& joins) {
@@ -92,14 +119,17 @@ std::optional<TakenRowsCheck::Begin> TakenRowsCheck::find_begin_in_cat(const Row
   const NodeId wanted = claims_[rows.in_b.of].origin;
   const ExprId zero = context_.exprs.number(0);
   ExprId begin = zero;
+  std::optional<Begin> found;  // a value may stand there twice
   for (Arg item : context_.args.children(list)) {
     const TensorType* type = item.is_node() ? claims_.tensor_a(item.as_node()) : nullptr;
     if (type == nullptr || type->rank() <= rows.in_a.dim) return {};
-    if (claims_.same_class(item.as_node(), wanted) && !later_in_a_.any(item.as_node()))
-      return Begin{begin, zero};
+    if (claims_.same_class(item.as_node(), wanted) && !later_in_a_.any(item.as_node())) {
+      found = Begin{begin, zero};
+      if (begins_right(rows, *found)) break;
+    }
     begin = context_.exprs.add(begin, type->sizes[rows.in_a.dim]);
   }
-  return {};
+  return found;
 }
 
 void TakenRowsCheck::check_facts(const PartFacts& facts) {

@@ -43,6 +43,8 @@ class TakenRowsCheck {
   std::optional<Begin> find_begin(const Rows& rows, JoinCheck& joins);
   std::optional<Begin> find_begin_of_part(const Rows& rows, JoinCheck& joins);
   std::optional<Begin> find_begin_in_cat(const Rows& rows);
+  bool begins_right(const Rows& rows, const Begin& begin);
+  bool has_checked_numbers(NodeId id) const;
   bool is_part(const Rows& rows) const;
   std::string find_fault(NodeId id, const Rows& rows, JoinCheck& joins);
 
