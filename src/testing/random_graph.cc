@@ -50,6 +50,7 @@ class StepGenerator {
     asserts_ = !layers && own_.one_in(8);
     if (!layers && !is_grid() && dice_.one_in(3)) odd_call_ = dice_.below(kOddCalls);
     if (shares_tokens_) odd_call_.reset();
+    cuts_result_ = !layers && own_.one_in(3);
   }
 
   RandomStep run() {
@@ -76,6 +77,7 @@ class StepGenerator {
     return dice.one_in(3) ? TokenLayout::kBatch : TokenLayout::kSequence;
   }
   bool is_grid() const { return layout_ != TokenLayout::kFlat; }
+  std::int64_t token_dim() const { return layout_ == TokenLayout::kSequence ? 1 : 0; }
 
   std::string symbol(std::size_t layer, std::size_t i) const { return fmt::format("u{}", 1 + 4 * layer + i); }
 
@@ -109,10 +111,9 @@ class StepGenerator {
     std::vector<std::string> shape = {shares_tokens_ ? all_rows() : "u0"};
     if (layout_ == TokenLayout::kBatch) shape = {"u0", plain};
     if (layout_ == TokenLayout::kSequence) shape = {plain, "u0"};
-    const std::int64_t bound_dim = layout_ == TokenLayout::kSequence ? 1 : 0;
-    tokens_ =
-        build_.input("tokens", build_.tensor(kI64, shape),
-                     {.role = "user", .which = "tokens", .bound_dim = bound_dim}, shares_tokens_ ? "" : "u0");
+    tokens_ = build_.input("tokens", build_.tensor(kI64, shape),
+                           {.role = "user", .which = "tokens", .bound_dim = token_dim()},
+                           shares_tokens_ ? "" : "u0");
   }
 
   static std::vector<std::string> sizes(const std::vector<std::int64_t>& numbers) {
@@ -134,6 +135,7 @@ class StepGenerator {
     build_.in_module("tok_embeddings");
     stream_ = call("aten.embedding.default", {arg(embedding_), arg(tokens_)});
     if (shares_tokens_) stream_ = scattered(stream_);
+    embedded_ = stream_;
     build_.in_module("attention_masks");
     if (attends_) attention_.make_masks(tokens_);
     for (std::size_t layer = 0; layer < layers_; ++layer) {
@@ -157,6 +159,7 @@ class StepGenerator {
       const NodeId y = is_moe_[layer] ? route(layer, rows) : code_.grow(rows, 1 + dice_.below(3));
       const NodeId out = stream_of(call("aten.neg.default", {arg(code_.widened(y))}));
       if (!is_grid()) build_.node(out).ep.ep = build_.word("compute");
+      if (cuts_result_ && layer + 1 == layers_) cut_result(out);
       saved_.push_back(rows);
       if (odd_call_ && layer == 0) add_odd_call(layer, x);
       build_.in_module(fmt::format("layers.{}", layer));
@@ -165,6 +168,21 @@ class StepGenerator {
     build_.in_module("loss");
     loss_ = call("aten.sum.default", {arg(call("aten.tanh.default", {arg(stream_)}))});
     results_.push_back({loss_, "loss", ""});
+  }
+
+  // As a loss does that is computed in chunks of the tokens: some end where parts do.
+  void cut_result(NodeId rows) {
+    build_.in_module("loss");
+    const NodeId size = call("aten.sym_size.int", {arg(embedded_), number(token_dim())});
+    const NodeId share = call("operator.floordiv", {arg(size), number(6)});
+    const std::vector<Arg> shares(6, arg(share));
+    const NodeId pieces =
+        call("aten.split_with_sizes.default", {arg(rows), build_.list(shares), number(token_dim())});
+    for (std::int64_t i = 0; i < std::ssize(shares); ++i) {
+      const NodeId piece = call("operator.getitem", {arg(pieces), number(i)});
+      results_.push_back(
+          {call("aten.sum.default", {arg(call("aten.tanh.default", {arg(piece)}))}), "loss", ""});
+    }
   }
 
   // By rows from outside that nothing was merged into.
@@ -501,11 +519,11 @@ class StepGenerator {
   std::vector<bool> is_moe_;
   std::int64_t choices_ = 1;  // experts per token
   std::optional<std::size_t> odd_call_;
-  bool shares_tokens_ = false, asserts_ = false;
+  bool shares_tokens_ = false, asserts_ = false, cuts_result_ = false;
   std::vector<Rows> gathered_;     // of the forward pass, by layer
   bool counts_in_floats_ = false;  // no part of a sum of floats is an exact integer: refused
   std::vector<std::string> names_;
-  NodeId embedding_, tokens_, stream_, loss_;
+  NodeId embedding_, tokens_, embedded_, stream_, loss_;
   std::vector<NodeId> counters_;
   std::vector<Routing> routings_;  // by layer
   std::vector<Rows> saved_;        // of the forward pass, by layer

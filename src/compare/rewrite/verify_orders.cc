@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
+#include "analysis/collectives.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/named_arg.h"
@@ -154,13 +156,14 @@ RowOrder row_order(OpFamily family) {
 
 }  // namespace
 
-OrderCheck::OrderCheck(RewriteClaims& claims)
+OrderCheck::OrderCheck(RewriteClaims& claims, const Effects& effects)
     : claims_(claims),
       context_(*claims.graph_a().context),
       a_(claims.graph_a().step()),
       b_(claims.graph_b().step()),
       facts_a_(claims.facts_a()),
       facts_b_(claims.facts_b()),
+      effects_(effects),
       blocks_(claims.graph_b().step().nodes.size(), kUnknown) {}
 
 void OrderCheck::visit(NodeId id) {
@@ -171,7 +174,17 @@ void OrderCheck::visit(NodeId id) {
     if (const std::int64_t numbered = numbered_order(id); numbered != kUnknown) numbered_.at(id) = numbered;
     if (blocks_[id] == kCounted) note_period(id);
   }
+  if (blocks_[id] == kAny) alike_.at(effects_.storage_of(id)).push_back(id);
+  if (kind == ClaimKind::kPart) note_written(id);
   if (kind == ClaimKind::kJoin) check_join(id);
+}
+
+// What shows memory in which rows were alike has those that were written there.
+void OrderCheck::note_written(NodeId id) {
+  if (is_wait(b_.nodes[id]) || blocks_[id] == kAny) return;
+  for (const StorageAccess& access : effects_.accesses_of(id))
+    if (access.writes)
+      for (NodeId share : std::exchange(alike_.at(access.storage), {})) blocks_[share] = blocks_[id];
 }
 
 OrderCheck::Sizes OrderCheck::sizes_in_a(NodeId id) {

@@ -15,7 +15,8 @@
 // reshapes; other calls hand on what their parts have, by the family of the op. Rows of a part that
 // are paired, joined or scattered must be in the same blocks. Rows in an order of the part's own
 // pair with any, and no join may show them; rows written into a destination are in its order. What
-// factories make pairs with any. Rows of which nothing is known (extents without a number) are an
+// factories make pairs with any, until rows are written there: then every view of that memory has
+// their order. Rows of which nothing is known (extents without a number) are an
 // assumption where they are joined, or paired with rows in a known order. A reshape may not make
 // rows, or groups of rows, of others that a part has side by side. Extents are compared by the
 // numbers that they had when the graph was traced. Numbers that
@@ -30,6 +31,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/effects.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "ir/facts.h"
 
@@ -37,7 +39,8 @@ namespace epweave {
 
 class OrderCheck {
  public:
-  explicit OrderCheck(RewriteClaims& claims);
+  // `effects`: of B.
+  OrderCheck(RewriteClaims& claims, const Effects& effects);
 
   // Each node of B that executes, in order.
   void visit(NodeId id);
@@ -77,6 +80,7 @@ class OrderCheck {
   int divided_dimension(NodeId b);
   bool is_share(NodeId b) const;
 
+  void note_written(NodeId id);
   std::int64_t order_of(NodeId id);
   std::int64_t order_by_family(NodeId id);
   std::int64_t order_of_sort(NodeId id);
@@ -121,7 +125,9 @@ class OrderCheck {
   const Body& a_;
   const Body& b_;
   Facts &facts_a_, &facts_b_;
-  IdVector<NodeId, std::int64_t> blocks_;  // of a share of a value
+  const Effects& effects_;
+  IdVector<NodeId, std::int64_t> blocks_;         // of a share of a value
+  SideTable<NodeId, std::vector<NodeId>> alike_;  // by storage: shares of rows that are like each other
   std::vector<std::string> assumptions_;
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number
   // Of 0, 1, .. that were divided: as many rows have the same number, or all remainders. 0: one.

@@ -49,7 +49,7 @@ class RewriteVerifier {
         storage_(claims),
         rows_(claims, numbers_),
         strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
-        orders_(claims),
+        orders_(claims, storage_.effects_of_b()),
         movement_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         aliases_(claims, storage_.effects_of_a(), storage_.effects_of_b()),
         taken_rows_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
