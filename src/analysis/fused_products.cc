@@ -291,9 +291,8 @@ class ProductExpander {
 
   // By a pass, for a reader of the product; others are nodes that the step has.
   static bool was_added(const Node& node) {
-    for (auto record = node.provenance.rbegin(); record != node.provenance.rend(); ++record)
-      if (makes_nodes(record->role)) return record->role == ProvenanceRole::kAdded;
-    return node.provenance.empty();
+    const Provenance* maker = find_maker(node);
+    return maker != nullptr ? maker->role == ProvenanceRole::kAdded : node.provenance.empty();
   }
 
   // The contiguous copy of it, if that is all that reads it.

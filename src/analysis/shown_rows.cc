@@ -9,20 +9,6 @@
 namespace epweave {
 namespace {
 
-// A number that a call takes: a literal, or what is recorded of the node that gives it.
-ExprId number_of(const Graph& graph, Arg arg) {
-  const Context& context = *graph.context;
-  ExprPool& exprs = graph.context->exprs;
-  if (arg.is_int()) return exprs.number(arg.as_int());
-  if (arg.is(ArgKind::kSymbolic)) return arg.as_expr();
-  const TypeId type = arg.is_node() ? graph.step().nodes[arg.as_node()].type : TypeId();
-  if (!type) return {};
-  if (context.types[type].kind == TypeKind::kScalar) return context.types[type].expr;
-  return context.types[type].kind == TypeKind::kValue && !context.types[type].value.is_node()
-             ? number_of(graph, context.types[type].value)
-             : ExprId();
-}
-
 const TensorType* operand_of(const Graph& graph, const Node& node) {
   const Arg self = arg_of(*graph.context, node, 0);
   return self.is_node() ? tensor_of(*graph.context, graph.step().nodes[self.as_node()].type) : nullptr;
@@ -43,8 +29,8 @@ std::optional<ShownRows> find_slice_rows(const Graph& graph, Facts& facts, NodeI
   ExprPool& exprs = graph.context->exprs;
   const bool is_to_end =
       end.is_none() || (end.is_int() && end.as_int() == std::numeric_limits<std::int64_t>::max());
-  const ExprId first = start.is_none() ? exprs.number(0) : number_of(graph, start);
-  const ExprId last = is_to_end ? from->sizes[*dim] : number_of(graph, end);
+  const ExprId first = start.is_none() ? exprs.number(0) : number_of(*graph.context, graph.step(), start);
+  const ExprId last = is_to_end ? from->sizes[*dim] : number_of(*graph.context, graph.step(), end);
   const bool is_within = first && last && facts.is_nonnegative(facts.pool().poly(first)) &&
                          (is_to_end || facts.at_least(from->sizes[*dim], last)) &&
                          facts.equal(exprs.sub(last, first), shown->sizes[*dim]);
@@ -75,9 +61,10 @@ std::optional<SplitRows> find_split_rows(const Graph& graph, NodeId split) {
   const Arg size = arg_of(context, node, 1);
   SplitRows rows{arg_of(context, node, 0).as_node(), *dim, {}};
   if (node.op->type_rule == rules::split) {
-    rows.extents.assign(pieces, number_of(graph, size));
+    rows.extents.assign(pieces, number_of(*graph.context, graph.step(), size));
   } else if (node.op->type_rule == rules::split_with_sizes && size.is_list()) {
-    for (Arg item : context.args.children(size)) rows.extents.push_back(number_of(graph, item));
+    for (Arg item : context.args.children(size))
+      rows.extents.push_back(number_of(*graph.context, graph.step(), item));
   }
   const bool is_known = rows.extents.size() == pieces &&
                         std::ranges::all_of(rows.extents, [](ExprId extent) { return extent.valid(); });

@@ -23,10 +23,4 @@ Lineage find_lineage(const Node& node) {
   return lineage;
 }
 
-const Provenance* find_maker(const Node& node) {
-  const auto found =
-      std::ranges::find_if(node.provenance.rbegin(), node.provenance.rend(), makes_nodes, &Provenance::role);
-  return found == node.provenance.rend() ? nullptr : &*found;
-}
-
 }  // namespace epweave

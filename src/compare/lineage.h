@@ -23,8 +23,4 @@ struct Lineage {
 // was copied of.
 Lineage find_lineage(const Node& node);
 
-// The last record that says that the node was made, as a part, a join, an addition; null: the node
-// is one of the input.
-const Provenance* find_maker(const Node& node);
-
 }  // namespace epweave

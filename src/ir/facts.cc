@@ -213,10 +213,12 @@ std::vector<PolyId> Facts::operands_of(PolyId poly, AtomKind kind) const {
 bool Facts::equal_as_assumed(ExprId a, ExprId b) {
   if (equal(a, b)) return true;
   const auto number = pool_.constant(a) ? pool_.constant(a) : pool_.constant(b);
-  if (!number) return false;
-  const auto assumed = pool_.evaluate(pool_.poly(pool_.constant(a) ? b : a),
-                                      [&](StringId symbol) { return assumed_value(symbol); });
-  return assumed && *assumed == Rational{*number, 1};
+  return number && assumed_value(pool_.constant(a) ? b : a) == number;
+}
+
+std::optional<std::int64_t> Facts::assumed_value(ExprId expr) const {
+  const auto value = pool_.evaluate(pool_.poly(expr), [&](StringId symbol) { return assumed_value(symbol); });
+  return value && value->is_integer() ? std::optional(value->num) : std::nullopt;
 }
 
 bool Facts::equal_strides(ExprId a, ExprId b) {

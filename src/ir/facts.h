@@ -51,6 +51,8 @@ class Facts {
   bool divides(std::int64_t divisor, StringId symbol) const;
   // The symbol's number, where a recorded assumption says it.
   std::optional<std::int64_t> assumed_value(StringId symbol) const;
+  // The same of an expression of such symbols.
+  std::optional<std::int64_t> assumed_value(ExprId expr) const;
   // The number of the symbol when the graph was traced, if it was recorded.
   std::optional<std::int64_t> hint(StringId symbol) const;
   std::optional<std::int64_t> hint(PolyId poly) const;

@@ -152,6 +152,12 @@ const Provenance* find_copy_record(const Node& node) {
   return found == node.provenance.rend() ? nullptr : &*found;
 }
 
+const Provenance* find_maker(const Node& node) {
+  const auto found = std::find_if(node.provenance.rbegin(), node.provenance.rend(),
+                                  [](const Provenance& record) { return makes_nodes(record.role); });
+  return found == node.provenance.rend() ? nullptr : &*found;
+}
+
 NameList origins_of(const Node& node) {
   return node.provenance.empty() ? NameList(node.name) : node.provenance.back().origins;
 }

@@ -323,6 +323,9 @@ void replace_last_provenance(Context& context, Node& node, const Provenance& rec
 
 // The last record that says that the node is a copy (is_copy_record); null: it is none.
 const Provenance* find_copy_record(const Node& node);
+// The last record that says that the node was made, as a part, a join, an addition; null: the node
+// is one of the input.
+const Provenance* find_maker(const Node& node);
 
 // The origins that a new node made from this one stands for: those of its last record, or itself
 // where no pass has recorded anything yet.

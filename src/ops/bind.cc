@@ -87,6 +87,17 @@ std::optional<TupleElement> tuple_element(const Context& context, const Body& bo
   return place < 0 ? std::nullopt : std::optional(TupleElement{tuple.as_node(), place});
 }
 
+ExprId number_of(Context& context, const Body& body, Arg arg) {
+  if (arg.is_int()) return context.exprs.number(arg.as_int());
+  if (arg.is(ArgKind::kSymbolic)) return arg.as_expr();
+  const TypeId id = arg.is_node() ? body.nodes[arg.as_node()].type : TypeId();
+  if (!id) return {};
+  const Type& type = context.types[id];
+  if (type.kind == TypeKind::kScalar) return type.expr;
+  return type.kind == TypeKind::kValue && type.value.is_int() ? context.exprs.number(type.value.as_int())
+                                                              : ExprId();
+}
+
 std::string find_schema_problem(const Context& context, const Node& node) {
   const auto& params = node.op->params;
   std::string problem;

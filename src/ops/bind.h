@@ -43,6 +43,10 @@ struct TupleElement {
 };
 std::optional<TupleElement> tuple_element(const Context& context, const Body& body, const Node& node);
 
+// The number that an argument is: a literal, or what is recorded of the node that gives it; none
+// where it is neither.
+ExprId number_of(Context& context, const Body& body, Arg arg);
+
 // Why the arguments do not fit the schema ("no parameter 'dims'", "'self' is missing"), or empty.
 std::string find_schema_problem(const Context& context, const Node& node);
 

@@ -15,6 +15,7 @@
 #include "passes/node_names.h"
 #include "passes/order_list.h"
 #include "passes/record.h"
+#include "passes/retype.h"
 
 namespace epweave {
 namespace {
@@ -53,7 +54,8 @@ class JoinBypass {
     if (taken_ == 0) return 0;
     body_.order = order_.list();
     drop_unused();
-    retype();
+    retype_users(
+        graph_, facts_, [&](const Node& node) { return infer(node); }, sources_);
     return taken_;
   }
 
@@ -185,7 +187,7 @@ class JoinBypass {
     const std::int64_t index = tuple_element(context_, body_, node)->index;
     set_arg(context_, node, 0, Arg::node(split));
     set_arg(context_, node, 1, Arg::integer(index - static_cast<std::int64_t>(group.begin)));
-    record(element);
+    record(element, split);
   }
 
   // ---- slices
@@ -200,7 +202,7 @@ class JoinBypass {
       if (is_same(rows->start, join.begins[k]) && is_same(end, join.begins[k + 1])) return;
       const bool is_within = is_behind(rows->start, join.begins[k]) && is_behind(join.begins[k + 1], end);
       if (is_within && can_show(join, k) && point_at(join, k, slice, {rows->start, end}))
-        return record(slice);
+        return record(slice, join.parts[k]);
     }
   }
 
@@ -229,26 +231,20 @@ class JoinBypass {
     if (is_same(from, at)) return 0;
     return context_.exprs.constant(facts_.normalize(context_.exprs.sub(at, from)));
   }
-  // By the numbers that symbols are assumed to be.
-  std::optional<std::int64_t> assumed_number(ExprId expr) {
-    const auto value = context_.exprs.evaluate(context_.exprs.poly(expr),
-                                               [&](StringId symbol) { return facts_.assumed_value(symbol); });
-    return value && value->is_integer() ? std::optional(value->num) : std::nullopt;
-  }
   bool is_same(ExprId a, ExprId b) {
-    return facts_.equal(a, b) || assumed_number(context_.exprs.sub(a, b)) == 0;
+    return facts_.equal(a, b) || facts_.assumed_value(context_.exprs.sub(a, b)) == 0;
   }
   bool is_behind(ExprId at, ExprId border) {
     return is_same(at, border) || facts_.at_least(at, border) ||
-           assumed_number(context_.exprs.sub(at, border)).value_or(-1) >= 0;
+           facts_.assumed_value(context_.exprs.sub(at, border)).value_or(-1) >= 0;
   }
 
   // ---- behind
 
-  void record(NodeId id) {
+  void record(NodeId id, NodeId source) {
     record_specialized(context_, body_.nodes[id], pass_,
                        context_.strings.intern("its rows lie in one part of the join"));
-    changed_.insert(id);
+    sources_.insert(source);
     ++taken_;
   }
 
@@ -277,20 +273,6 @@ class JoinBypass {
     }
   }
 
-  // What shows a value that lies elsewhere in memory, lies elsewhere, too.
-  void retype() {
-    for (NodeId id : body_.order) {
-      Node& node = body_.nodes[id];
-      bool is_concerned = changed_.contains(id);
-      for_each_input(context_, node, [&](NodeId input) { is_concerned |= retyped_.contains(input); });
-      if (!is_concerned || node.kind != NodeKind::kCall || !has_type_rule(node)) continue;
-      const TypeId type = infer(node);
-      if (!type || same_type(facts_, context_, type, node.type)) continue;
-      node.type = type;
-      retyped_.insert(id);
-    }
-  }
-
   Graph& graph_;
   Context& context_;
   Body& body_;
@@ -302,7 +284,8 @@ class JoinBypass {
   OrderList order_;
   NodeNames names_;
   StringId pass_;
-  IdSet<NodeId> held_, changed_, retyped_;
+  IdSet<NodeId> held_;
+  IdSet<NodeId> sources_;  // that values are taken from now
   std::size_t taken_ = 0;
 };
 

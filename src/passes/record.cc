@@ -21,11 +21,12 @@ void add_record(Context& context, Node& node, Provenance record) {
 // What was added for a node of the input does not stand for it, unless something was merged into
 // it.
 NameList list_stood_for(const Node& node) {
-  for (auto record = node.provenance.rbegin(); record != node.provenance.rend(); ++record) {
-    if (record->role == ProvenanceRole::kAdded) return {};
-    if (record->role == ProvenanceRole::kMerged || makes_nodes(record->role)) break;
-  }
-  return origins_of(node);
+  const Provenance* maker = find_maker(node);
+  const bool is_added = maker != nullptr && maker->role == ProvenanceRole::kAdded;
+  const bool is_joined = std::ranges::any_of(node.provenance, [&](const Provenance& record) {
+    return record.role == ProvenanceRole::kMerged && &record > maker;
+  });
+  return is_added && !is_joined ? NameList() : origins_of(node);
 }
 
 }  // namespace

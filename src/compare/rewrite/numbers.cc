@@ -34,7 +34,7 @@ bool Numbers::learn(const Extents& extents) {
   ExprPool& pool = facts_.pool();
   std::optional<std::int64_t> number = pool.constant(extents.a);
   if (!number) number = pool.constant(extents.b);
-  if (!number) number = assumed_number(extents.b);
+  if (!number) number = facts_.assumed_value(extents.b);
   if (!number) return false;
   bool learned = false;
   if (const auto known = solve(extents.a, pool.poly_number(*number), values_)) {
@@ -74,12 +74,6 @@ void Numbers::learn_sum(StringId symbol, ExprId whole, std::span<const ExprId> p
   sums_.push_back(symbol);
   in_numbers_ = SideTable<ExprId, PolyId>();
   learn_division(whole, parts);
-}
-
-std::optional<std::int64_t> Numbers::assumed_number(ExprId b) {
-  const auto number = facts_.pool().evaluate(facts_.pool().poly(b),
-                                             [&](StringId symbol) { return facts_.assumed_value(symbol); });
-  return number && number->is_integer() ? std::optional(number->num) : std::nullopt;
 }
 
 std::optional<Numbers::Solution> Numbers::solve(ExprId expr, PolyId value, const Values& known) const {

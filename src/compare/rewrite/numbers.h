@@ -78,8 +78,6 @@ class Numbers {
   // Whether something was learned that was not known.
   bool learn(const Extents& extents);
   void learn_replacements(const Graph& a);
-  // What B's own table says that an expression is.
-  std::optional<std::int64_t> assumed_number(ExprId b);
   // 3*s0 + s1 = 12, where s1 is known to be 3: s0 is 3. None: not one symbol is left, or not
   // linear.
   struct Solution {

@@ -197,7 +197,7 @@ bool CallCheck::has_share(Arg x, Arg y) {
   if (is_scalar && x.is_node()) return param_->type == "SymInt";
   const NumberPlace place{position_of_param(), item_};
   const ExprId whole = extents_a_.find(*before_, place), share = extents_b_.find(*after_, place);
-  const ExprId given = number_of(a_, x), taken = number_of(b_, y);
+  const ExprId given = number_of(context_, a_, x), taken = number_of(context_, b_, y);
   return whole && share && given && taken && facts_a_.equal(given, whole) && numbers_.is_same(taken, share);
 }
 
@@ -206,17 +206,6 @@ std::size_t CallCheck::position_of_param() const {
 }
 
 // Of an argument that is a number; none where it is none, or not recorded.
-ExprId CallCheck::number_of(const Body& body, Arg arg) const {
-  if (arg.is_int()) return context_.exprs.number(arg.as_int());
-  if (arg.is(ArgKind::kSymbolic)) return arg.as_expr();
-  const TypeId id = arg.is_node() ? body.nodes[arg.as_node()].type : TypeId();
-  if (!id) return {};
-  const Type& type = context_.types[id];
-  if (type.kind == TypeKind::kScalar) return type.expr;
-  return type.kind == TypeKind::kValue && type.value.is_int() ? context_.exprs.number(type.value.as_int())
-                                                              : ExprId();
-}
-
 void CallCheck::fail_argument(NodeId user, const Place& place, Arg x, Arg y) {
   if (!x.is_node())
     return claims_.fail(user, "rewrite-argument",
@@ -238,7 +227,7 @@ CallCheck::Taken CallCheck::match_number(NodeId user, NodeId x, Arg y) {
 
 // A number or a symbolic scalar of A; in B another one, or a node that computes it.
 CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
-  const ExprId size = x.is(ArgKind::kSymbolic) || x.is_int() ? number_of(a_, x) : ExprId();
+  const ExprId size = x.is(ArgKind::kSymbolic) || x.is_int() ? number_of(context_, a_, x) : ExprId();
   const bool is_size_node = y.is_node() && claims_[y.as_node()].kind == ClaimKind::kSize;
   if (!size || (y.is_node() && !is_size_node)) return Taken::kNo;
   return taken_as(

@@ -92,7 +92,6 @@ class CallCheck {
   bool has_number_of(NodeId b, NodeId a);
   bool returns_what_it_writes() const;
   bool has_share(Arg x, Arg y);
-  ExprId number_of(const Body& body, Arg arg) const;
   std::size_t position_of_param() const;
   void fail_argument(NodeId user, const Place& place, Arg x, Arg y);
   void check_group(NodeId id, Arg x, Arg y);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/shown_rows.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/op.h"
 
@@ -25,7 +26,7 @@ void JoinCheck::learn_divisions() {
     if (type == nullptr || args.size() <= list || !args[list].is_list()) continue;
     const bool is_block_cut = is_cut && args[0].is_node() && is_in_blocks(args[0].as_node());
     const std::int64_t dim =
-        dim_of(b_.nodes[id], list + 1, type->sizes.size() + (is_block_cut ? 1 : 0)) - (is_block_cut ? 1 : 0);
+        dim_of(b_.nodes[id], type->sizes.size() + (is_block_cut ? 1 : 0)) - (is_block_cut ? 1 : 0);
     if (dim < 0) continue;
     std::vector<ExprId> parts;
     for (const Arg& item : context_.args.children(args[list])) {
@@ -87,13 +88,9 @@ ExprId JoinCheck::extent_of_part(Arg part, std::int64_t dim) const {
   return has_dim ? type->sizes[static_cast<std::size_t>(dim)] : ExprId();
 }
 
-// A dimension argument, from the front; -1 if it is none.
-std::int64_t JoinCheck::dim_of(const Node& node, std::size_t position, std::size_t rank) const {
-  const Arg* arg = find_arg(context_, node, position, "dim");
-  const std::int64_t dim = arg == nullptr ? 0 : arg->is_int() ? arg->as_int() : -1000;
-  const auto n = static_cast<std::int64_t>(rank);
-  if (dim < -n || dim >= n) return -1;
-  return dim < 0 ? dim + n : dim;
+std::int64_t JoinCheck::dim_of(const Node& node, std::size_t rank) const {
+  const auto dim = find_dim(context_, node, rank);
+  return dim ? static_cast<std::int64_t>(*dim) : -1;
 }
 
 bool JoinCheck::has_part_sizes(NodeId part, NodeId origin, std::int64_t dim) {
@@ -116,7 +113,7 @@ void JoinCheck::check_split(NodeId id) {
   if (type == nullptr || args.size() < 2 || !args[0].is_node() || !args[1].is_list())
     return claims_.fail(id, "rewrite-split", "is not a split of a tensor");
   NodeId source = args[0].as_node();
-  std::int64_t dim = dim_of(node, 2, type->sizes.size() + (is_in_blocks(source) ? 1 : 0));
+  std::int64_t dim = dim_of(node, type->sizes.size() + (is_in_blocks(source) ? 1 : 0));
   ExprId blocks;
   if (is_in_blocks(source)) {
     const NodeId whole = first_input(source);
@@ -180,7 +177,7 @@ bool JoinCheck::is_piece_of_blocks(NodeId id, const Claim& claim) {
   const NodeId source = first_input(element);
   const TensorType* in_blocks = source ? claims_.tensor_b(source) : nullptr;
   if (in_blocks == nullptr || !is_in_blocks(source)) return false;
-  const std::int64_t dim = dim_of(b_.nodes[element], 2, in_blocks->sizes.size());
+  const std::int64_t dim = dim_of(b_.nodes[element], in_blocks->sizes.size());
   const ExprId blocks = blocks_of(piece, id, dim - 1);
   return blocks && numbers_.is_same(blocks, in_blocks->sizes[static_cast<std::size_t>(dim - 1)]);
 }
@@ -191,7 +188,7 @@ void JoinCheck::check_joined_blocks(NodeId id) {
   const auto args = joined ? context_.args[b_.nodes[joined].args] : std::span<const Arg>();
   if (type == nullptr || in_blocks == nullptr || args.empty() || !args[0].is_list())
     return claims_.fail(id, "rewrite-join", "does not join blocks");
-  const std::int64_t dim = dim_of(b_.nodes[joined], 1, in_blocks->sizes.size());
+  const std::int64_t dim = dim_of(b_.nodes[joined], in_blocks->sizes.size());
   const ExprId blocks = blocks_of(joined, id, dim - 1);
   const auto items = context_.args.children(args[0]);
   const std::uint32_t n = claims_.part_count(origin);
@@ -237,7 +234,7 @@ void JoinCheck::check_joined_in_order(NodeId id) {
     return fail("does not join permuted parts");
   const auto items = context_.args.children(args[0]);
   const std::uint32_t n = claims_.part_count(origin);
-  const std::int64_t dim = dim_of(b_.nodes[joined], 1, inner->sizes.size());
+  const std::int64_t dim = dim_of(b_.nodes[joined], inner->sizes.size());
   if (items.size() != n || n < 2 || dim < 0)
     return fail(fmt::format("does not join the {} parts of {}", n, claims_.name_a(origin)));
   for (std::uint32_t k = 0; k < n; ++k) {
@@ -295,7 +292,7 @@ void JoinCheck::check_cat(NodeId id) {
     return claims_.fail(
         id, "rewrite-join",
         fmt::format("joins {} of the {} parts of {}", items.size(), n, claims_.name_a(origin)));
-  const std::int64_t dim = dim_of(node, 1, type->sizes.size());
+  const std::int64_t dim = dim_of(node, type->sizes.size());
   for (std::uint32_t k = 0; k < n; ++k) {
     const NodeId item = items[k].is_node() ? items[k].as_node() : NodeId();
     const bool is_share =

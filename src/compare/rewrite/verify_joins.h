@@ -35,7 +35,8 @@ class JoinCheck {
   bool has_part_sizes(NodeId part, NodeId origin, std::int64_t dim);
 
  private:
-  std::int64_t dim_of(const Node& node, std::size_t position, std::size_t rank) const;
+  // The dimension that a call names, from the front; -1: none that there is.
+  std::int64_t dim_of(const Node& node, std::size_t rank) const;
   ExprId extent_of_size(Arg size) const;
   std::vector<ExprId> part_numbers(NodeId origin) const;
   ExprId extent_of_part(Arg part, std::int64_t dim) const;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "ops/type_rules.h"
+#include "passes/retype.h"
 
 namespace epweave {
 
@@ -109,7 +110,8 @@ void MergedGraph::redirect() {
 
 void MergedGraph::finish(Facts& facts, TypeMemo& types) {
   redirect();
-  for (NodeId id : body().order) retype(id, facts, types);
+  retype_users(
+      graph_, facts, [&](const Node& node) { return infer(node, types); }, retyped_);
 }
 
 // What fitted a value fits the one in its place, unless what is recorded was wrong.
@@ -120,17 +122,6 @@ TypeId MergedGraph::infer(const Node& node, TypeMemo& types) {
     throw CheckError(fmt::format("bucket: '{}' ({}) does not fit what was merged: {}", graph_.text(node.name),
                                  graph_.text(node.target), error.what()));
   }
-}
-
-void MergedGraph::retype(NodeId id, Facts& facts, TypeMemo& types) {
-  Node& node = body().nodes[id];
-  bool is_concerned = false;
-  visit_inputs(id, [&](NodeId input) { return !(is_concerned = retyped_.contains(input)); });
-  if (!is_concerned || node.kind != NodeKind::kCall || !has_type_rule(node)) return;
-  const TypeId type = infer(node, types);
-  if (!type || same_type(facts, *graph_.context, type, node.type)) return;
-  node.type = type;
-  retyped_.insert(id);
 }
 
 }  // namespace epweave

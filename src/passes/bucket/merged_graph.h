@@ -67,7 +67,6 @@ class MergedGraph {
 
   void keep_order(std::span<const std::pair<NodeId, bool>> sorted);
   TypeId infer(const Node& node, TypeMemo& types);
-  void retype(NodeId id, Facts& facts, TypeMemo& types);
 
   Graph& graph_;
   const NodeLists& inputs_;
