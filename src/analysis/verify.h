@@ -25,7 +25,8 @@
 //                       placeholder
 //     bindings          a symbol is bound once
 //   communication (verify_communication)
-//     waits             every collective's result is waited on before another op reads it
+//     waits             every collective's result is waited on before another op reads it, or the
+//                       memory that it writes, or overwrites what it sends (verify_waits.cc)
 //     groups            a collective names a group of the table
 //     collectives       a collective's reduction is known, its source is a member of the group, and
 //                       its group size is that of the group (ops/collective_arguments.h)

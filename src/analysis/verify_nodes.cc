@@ -17,58 +17,6 @@
 namespace epweave {
 namespace {
 
-// Passes a value on without reading it.
-bool is_free(const Node& node) {
-  return node.op != nullptr && node.op->cost == CostClass::kFree;
-}
-
-// Follows each collective's result to its wait.
-class WaitCheck {
- public:
-  WaitCheck(const Graph& graph, const Body& body, std::vector<Violation>& out)
-      : graph_(graph),
-        body_(body),
-        out_(out),
-        pending_(body.nodes.size(), NodeId()),
-        waited_(body.nodes.size()) {}
-
-  void run() {
-    std::vector<NodeId> collectives;
-    for (NodeId id : body_.order) {
-      const Node& node = body_.nodes[id];
-      if (node.op != nullptr && node.op->reads_types_only) continue;
-      for_each_input(*graph_.context, node, [&](NodeId input) { read(id, node, input); });
-      if (!is_launch(node)) continue;
-      pending_.at(id) = id;
-      collectives.push_back(id);
-    }
-    for (NodeId id : collectives)
-      if (!waited_.contains(id))
-        report(graph_, body_, body_.nodes[id], "waits", "its result is never waited on", out_);
-  }
-
- private:
-  void read(NodeId id, const Node& node, NodeId input) {
-    const NodeId collective = pending_[input];
-    if (!collective) return;
-    if (is_wait(node)) {
-      waited_.insert(collective);
-    } else if (is_free(node)) {
-      pending_.at(id) = collective;
-    } else {
-      report(graph_, body_, node, "waits",
-             fmt::format("reads the result of {} without a wait", graph_.text(body_.nodes[collective].name)),
-             out_);
-    }
-  }
-
-  const Graph& graph_;
-  const Body& body_;
-  std::vector<Violation>& out_;
-  SideTable<NodeId, NodeId> pending_;  // the collective whose result this is, unwaited
-  IdSet<NodeId> waited_;
-};
-
 using GroupTable = std::unordered_map<StringId, const ProcessGroup*>;
 
 void check_collective(const Graph& graph, const Body& body, const Node& node, const GroupTable& groups,
@@ -171,7 +119,7 @@ void verify_communication(const Graph& graph, std::vector<Violation>& out) {
     for (NodeId id : body.order)
       if (is_launch(body.nodes[id]) || is_synchronous(body.nodes[id]))
         check_collective(graph, body, body.nodes[id], groups, out);
-    WaitCheck(graph, body, out).run();
+    verify_waits(graph, body, out);
   }
 }
 

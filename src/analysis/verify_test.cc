@@ -1,5 +1,7 @@
 #include "analysis/verify.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -9,6 +11,7 @@
 #include <set>
 
 #include "io/file.h"
+#include "ir/text/text.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
 
@@ -244,6 +247,39 @@ TEST_CASE("a result read before its wait is found") {
   resolve_op(*graph.context, node);
   const auto counts = count_violations(graph);
   CHECK(counts == std::map<std::string, int>{{"waits", 2}});  // read without a wait; never waited on
+}
+
+TEST_CASE("memory of a launch is left alone until its wait") {
+  const auto broken = [](std::string_view nodes) {
+    const Graph graph = parse_text(
+        fmt::format("epweave text 1\ndevice cpu\ngroup g ranks=[0, 1]\n\ngraph\n"
+                    "  %x = placeholder : f32[4] role=user which=x\n  %e = aten.exp.default(%x) : f32[4]\n"
+                    "  %v = aten.view.default(%e, [2, 2]) : f32[2, 2]\n"
+                    "  %s0 = aten.slice.Tensor(%e, 0, 0, 2) : f32[2]\n  %s1 = aten.slice.Tensor(%e, 0, 2, 4) "
+                    ": f32[2]+\"2\"\n"
+                    "{}  output([%e])\n",
+                    nodes),
+        "test.txt");
+    std::string found;
+    for (const Violation& violation : verify_graph(graph))
+      found += fmt::format("{}: {}\n", violation.invariant, violation.message);
+    return found;
+  };
+  const std::string in_place = "  %r = _c10d_functional.all_reduce_.default(%e, \"sum\", \"g\") : f32[4]\n",
+                    sent = "  %r = _c10d_functional.all_reduce.default(%e, \"sum\", \"g\") : f32[4]\n",
+                    of_slice = "  %r = _c10d_functional.all_reduce_.default(%s0, \"sum\", \"g\") : f32[2]\n",
+                    wait = "  %w = _c10d_functional.wait_tensor.default(%r) : f32[4]\n",
+                    wait_slice = "  %w = _c10d_functional.wait_tensor.default(%r) : f32[2]\n";
+  const std::string read = "  %n = aten.neg.default(%v) : f32[2, 2]\n",
+                    write = "  %n = aten.mul_.Scalar(%v, 2) : f32[2, 2]\n";
+  CHECK(broken(in_place + read + wait) == "waits: reads v, which r writes until it is waited on\n");
+  CHECK(broken(in_place + write + wait) == "waits: writes v, which r writes until it is waited on\n");
+  CHECK(broken(in_place + wait + read) == "");
+  CHECK(broken(sent + read + wait) == "");
+  CHECK(broken(sent + write + wait) == "waits: writes v, which r sends until it is waited on\n");
+  CHECK(broken(sent + wait + write) == "");
+  CHECK(broken(of_slice + read + wait_slice) == "waits: reads v, which r writes until it is waited on\n");
+  CHECK(broken(of_slice + "  %n = aten.neg.default(%s1) : f32[2]\n" + wait_slice) == "");
 }
 
 TEST_CASE("a collective of no group is found") {

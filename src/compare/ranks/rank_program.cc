@@ -39,9 +39,12 @@ bool runs_once(std::string_view target) {
   return std::ranges::find(kTargets, target) != std::end(kTargets);
 }
 
+// PyTorch's, and those of the token exchanges that torchtitan offers: any of their ops that has no
+// row may communicate.
 bool is_communication_library(std::string_view target) {
-  static constexpr std::string_view kLibraries[] = {"c10d", "_c10d_functional", "_c10d_functional_autograd",
-                                                    "c10d_functional", "symm_mem"};
+  static constexpr std::string_view kLibraries[] = {
+      "c10d",   "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "symm_mem", "_dtensor",
+      "deepep", "hybridep",         "minimal_async_ep"};
   return std::ranges::find(kLibraries, target.substr(0, target.find('.'))) != std::end(kLibraries);
 }
 

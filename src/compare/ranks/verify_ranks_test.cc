@@ -342,7 +342,10 @@ TEST_CASE("collectives in nested graphs") {
 
 TEST_CASE("unknown ops that may communicate") {
   const std::string on_group = "  %c = mylib.exchange.default(%y, \"a\") : f32[4]\n";
-  const std::string of_library = "  %c = _c10d_functional.gossip.default(%y) : f32[4]\n";
+  const std::string of_library = GENERATE(
+      "  %c = _c10d_functional.gossip.default(%y) : f32[4]\n",
+      "  %c = _dtensor.shard_dim_alltoall.default(%y, 0, 1, \"c\") : f32[4]\n",
+      "  %c = deepep.combine.default(%y) : f32[4]\n", "  %c = hybridep.dispatch.default(%y) : f32[4]\n");
   const std::string other = "  %c = mylib.scale.default(%y, \"c\") : f32[4]\n";
   CHECK(broken(small_rank(0, on_group), small_rank(1, "")) == "ranks-unknown");
   CHECK(broken(small_rank(0, of_library), small_rank(1, "")) == "ranks-unknown");

@@ -288,10 +288,29 @@ void check_symbol_facts(RewriteClaims& claims, Numbers& numbers) {
   }
 }
 
+// What data gives all of a value, other data give a part: its type cannot say which number that is.
+void check_numbers_of_parts(RewriteClaims& claims, NodeId id) {
+  const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  const NodeExtra *before = graph_a.step().nodes[claims[id].origin].extra,
+                  *after = graph_b.step().nodes[id].extra;
+  if (before == nullptr) return;
+  const ArgPool& args = graph_a.context->args;
+  for (const Binding& binding : before->bindings) {
+    const bool is_bound = after != nullptr && std::ranges::any_of(after->bindings, [&](const Binding& other) {
+                            return std::ranges::equal(args[binding.path], args[other.path]);
+                          });
+    if (!is_bound)
+      claims.fail(id, "rewrite-symbol",
+                  fmt::format("binds no number of its own for {}, which {} binds",
+                              graph_a.text(binding.symbol), claims.name_a(claims[id].origin)));
+  }
+}
+
 void check_binders(RewriteClaims& claims) {
   const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
   const BindersOfA binders(claims);
   for (NodeId id : graph_b.step().order) {
+    if (claims[id].kind == ClaimKind::kPart) check_numbers_of_parts(claims, id);
     const NodeExtra* extra = graph_b.step().nodes[id].extra;
     if (extra == nullptr) continue;
     for (const Binding& binding : extra->bindings) {

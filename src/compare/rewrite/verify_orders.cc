@@ -29,7 +29,7 @@ std::vector<std::int64_t> numbers_of(Facts& facts, const TensorType* type) {
   return sizes;
 }
 
-std::int64_t product(std::span<const std::int64_t> sizes) {
+std::int64_t product_of(std::span<const std::int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
@@ -159,6 +159,7 @@ RowOrder row_order(OpFamily family) {
 OrderCheck::OrderCheck(RewriteClaims& claims, const Effects& effects)
     : claims_(claims),
       context_(*claims.graph_a().context),
+      exprs_(claims.graph_a().context->exprs),
       a_(claims.graph_a().step()),
       b_(claims.graph_b().step()),
       facts_a_(claims.facts_a()),
@@ -175,7 +176,10 @@ void OrderCheck::visit(NodeId id) {
     if (blocks_[id] == kCounted) note_period(id);
   }
   if (blocks_[id] == kAny) alike_.at(effects_.storage_of(id)).push_back(id);
-  if (kind == ClaimKind::kPart) note_written(id);
+  if (kind == ClaimKind::kPart) {
+    if (blocks_[id] > 1) take_groups(id);
+    note_written(id);
+  }
   if (kind == ClaimKind::kJoin) check_join(id);
 }
 
@@ -192,6 +196,55 @@ OrderCheck::Sizes OrderCheck::sizes_in_a(NodeId id) {
 }
 OrderCheck::Sizes OrderCheck::sizes_in_b(NodeId id) {
   return numbers_of(facts_b_, claims_.tensor_b(id));
+}
+
+// By the facts and by what B takes for granted, which is printed.
+bool OrderCheck::is_known_equal(ExprId x, ExprId y) {
+  return facts_b_.equal(x, y) || facts_b_.assumed_value(exprs_.sub(x, y)) == 0;
+}
+
+ExprId OrderCheck::groups_of(NodeId share) {
+  return groups_[share] ? groups_[share] : exprs_.number(blocks_[share]);
+}
+
+// The groups that a call's operands have in common, unless it makes others.
+void OrderCheck::take_groups(NodeId id) {
+  if (groups_[id]) return;
+  ExprId groups;
+  for_each_input(context_, b_.nodes[id], [&](NodeId input) {
+    if (!is_share(input) || blocks_[input] != blocks_[id]) return;
+    if (!groups) groups = groups_of(input);
+    if (!is_known_equal(groups, groups_of(input))) rest_on_traced(id, blocks_[id]);
+  });
+  groups_.at(id) = groups;
+}
+
+// `traced`: how many there were when traced.
+void OrderCheck::divide_groups(NodeId id, ExprId all, ExprId by, std::int64_t traced) {
+  for (const ExprId groups : {exprs_.number(traced), exprs_.floordiv(all, by)})
+    if (is_known_equal(exprs_.mul(groups, by), all)) {
+      groups_.at(id) = groups;
+      return;
+    }
+  rest_on_traced(id, traced);
+}
+
+void OrderCheck::rest_on_traced(NodeId id, std::int64_t blocks) {
+  if (claims_[id].part != 0) return;
+  assumptions_.push_back(fmt::format("a part of {} has rows of {} {}, as when traced, at {}",
+                                     claims_.name_a(claims_[id].origin), blocks,
+                                     blocks == 1 ? "block" : "blocks", claims_.name_b(id)));
+}
+
+// Of the first dimensions.
+ExprId OrderCheck::product(const TensorType* type, std::size_t dims) {
+  ExprId all = exprs_.number(1);
+  for (ExprId extent : std::span(type->sizes).first(dims)) all = exprs_.mul(all, extent);
+  return all;
+}
+
+ExprId OrderCheck::rows_in_a(NodeId id) {
+  return claims_.tensor_a(claims_[id].origin)->sizes.front();
 }
 
 bool OrderCheck::is_share(NodeId b) const {
@@ -224,8 +277,10 @@ std::int64_t OrderCheck::order_of_piece(NodeId id) {
   const NodeId from = first_share(id);
   if (!from) return 1;
   const Sizes sizes = sizes_in_b(from);
-  if (!is_reshape(b_.nodes[id])) return blocks_[from];
-  return sizes.size() == sizes_in_b(id).size() + 1 ? sizes[static_cast<std::size_t>(dim)] : blocks_[from];
+  const bool is_viewed = is_reshape(b_.nodes[id]) && sizes.size() == sizes_in_b(id).size() + 1;
+  const auto at = static_cast<std::size_t>(dim);
+  groups_.at(id) = is_viewed ? claims_.tensor_b(from)->sizes[at] : groups_[from];
+  return is_viewed ? sizes[at] : blocks_[from];
 }
 
 NodeId OrderCheck::split_of(NodeId piece) const {
@@ -495,7 +550,9 @@ std::int64_t OrderCheck::order_of_repeat(NodeId id, NodeId from) {
   const auto repeats = list.is_list() ? context_.args.children(list) : std::span<const Arg>();
   if (dim < 0 || static_cast<std::size_t>(dim) >= repeats.size()) return kUnknown;
   const Arg count = repeats[static_cast<std::size_t>(dim)];
-  return count.is_int() && count.as_int() > 0 ? blocks_[from] * count.as_int() : kUnknown;
+  if (!count.is_int() || count.as_int() <= 0) return kUnknown;
+  groups_.at(id) = exprs_.mul(groups_of(from), exprs_.number(count.as_int()));
+  return blocks_[from] * count.as_int();
 }
 
 // How many runs of rows of a part there are in all does not change. Each group of rows must have
@@ -507,15 +564,23 @@ std::int64_t OrderCheck::order_of_reshape(NodeId id, NodeId from) {
   if (before < 0 || after < 0 || blocks_[from] == kUnknown) return kUnknown;
   const Sizes source = sizes_in_a(claims_[from].origin), target = sizes_in_a(claims_[id].origin);
   const auto at = static_cast<std::size_t>(before), to = static_cast<std::size_t>(after);
-  const std::int64_t outer_before = product(std::span(source).first(at)),
-                     outer = product(std::span(target).first(to)),
-                     inner = product(std::span(target).subspan(to + 1));
+  const std::int64_t outer_before = product_of(std::span(source).first(at)),
+                     outer = product_of(std::span(target).first(to)),
+                     inner = product_of(std::span(target).subspan(to + 1));
   const bool is_counted = blocks_[from] == kCounted;
   if (is_counted && source[at] == target[to] && outer_before == outer) return kCounted;
   const std::int64_t runs = (is_counted ? 1 : blocks_[from]) * outer_before;
   const Sizes part = sizes_in_b(id);
   if (runs == 0 || outer == 0 || inner == 0) return kUnknown;
-  if (runs % outer == 0 && product(part) % (runs * inner) == 0) return runs / outer;
+  if (runs % outer == 0 && product_of(part) % (runs * inner) == 0) {
+    const ExprId all = exprs_.mul(is_counted ? exprs_.number(1) : groups_of(from),
+                                  product(claims_.tensor_a(claims_[from].origin), at));
+    divide_groups(id, all, product(claims_.tensor_a(claims_[id].origin), to), runs / outer);
+    const ExprId extent = claims_.tensor_b(id)->sizes[to], groups = groups_[id];
+    if (groups && !is_known_equal(exprs_.mul(groups, exprs_.floordiv(extent, groups)), extent))
+      rest_on_traced(id, runs / outer);
+    return runs / outer;
+  }
   claims_.fail(id, "rewrite-rows",
                fmt::format("regroups rows of {}, of which a part has others side by side than the whole",
                            claims_.describe(from)));
@@ -527,7 +592,9 @@ std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {
   if (is_kept(blocks_[from])) return blocks_[from];
   const Sizes mine = sizes_in_a(claims_[from].origin), all = sizes_in_a(claims_[id].origin);
   if (divided_dimension(from) != 0 || mine.empty() || all.empty() || mine[0] == 0) return blocks_[from];
-  return blocks_[from] * (all[0] / mine[0]);
+  const std::int64_t ranks = all[0] / mine[0];
+  divide_groups(id, exprs_.mul(groups_of(from), rows_in_a(id)), rows_in_a(from), blocks_[from] * ranks);
+  return blocks_[from] * ranks;
 }
 
 std::int64_t OrderCheck::order_of_scatter(NodeId id, NodeId from) {
@@ -538,7 +605,10 @@ std::int64_t OrderCheck::order_of_scatter(NodeId id, NodeId from) {
       mine[0] == 0)
     return blocks_[from];
   const std::int64_t ranks = all[0] / mine[0];
-  if (blocks_[from] % ranks == 0) return blocks_[from] / ranks;
+  if (blocks_[from] % ranks == 0) {
+    divide_groups(id, exprs_.mul(groups_of(from), rows_in_a(id)), rows_in_a(from), blocks_[from] / ranks);
+    return blocks_[from] / ranks;
+  }
   claims_.fail(id, "rewrite-rows",
                fmt::format("gives each of {} ranks rows of {}, of which a part has some of {} blocks", ranks,
                            claims_.describe(from), blocks_[from]));
@@ -571,7 +641,9 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
     blocks = found;
     first = type;
   }
-  return blocks * static_cast<std::int64_t>(items.size());
+  const auto count = static_cast<std::int64_t>(items.size());
+  if (blocks > 0) groups_.at(id) = exprs_.mul(groups_of(items.front().as_node()), exprs_.number(count));
+  return blocks * count;
 }
 
 std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
@@ -584,7 +656,10 @@ std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
   if (!is_along || blocks_[from] <= kUnknown) return blocks_[from];
   const TypeId type = b_.nodes[id].type;
   const auto pieces = static_cast<std::int64_t>(type ? context_.types[type].elements.size() : 0);
-  if (pieces > 0 && blocks_[from] % pieces == 0) return blocks_[from] / pieces;
+  if (pieces > 0 && blocks_[from] % pieces == 0) {
+    divide_groups(id, groups_of(from), exprs_.number(pieces), blocks_[from] / pieces);
+    return blocks_[from] / pieces;
+  }
   claims_.fail(id, "rewrite-rows",
                fmt::format("splits the rows of {}, of which a part has some of {} blocks, in {}",
                            claims_.describe(from), blocks_[from], pieces));
@@ -600,7 +675,7 @@ void OrderCheck::check_join(NodeId id) {
   static const OpInfo* const cat = find_op("aten.cat.default");
   static const OpInfo* const permute = find_op("aten.permute.default");  // of a cat of permuted parts
   const NodeId origin = claims_[id].origin;
-  std::int64_t joined = 1;
+  ShownIn joined{"joins", 1, exprs_.number(1)};
   if (is_reshape(b_.nodes[id])) {
     const auto args = context_.args[b_.nodes[id].args];
     const Sizes rows = sizes_in_b(id),
@@ -608,16 +683,17 @@ void OrderCheck::check_join(NodeId id) {
     std::size_t at = 0;
     while (at < rows.size() && at < blocks.size() && rows[at] == blocks[at]) ++at;
     if (blocks.size() != rows.size() + 1 || at == rows.size()) return;
-    joined = blocks[at];
+    joined.blocks = blocks[at];
+    joined.groups = claims_.tensor_b(args[0].as_node())->sizes[at];
   } else if (b_.nodes[id].op != cat && b_.nodes[id].op != permute) {
     return;
   }
   for (NodeId part : claims_.parts(origin))
-    if (!check_in_order(id, part, {"joins", joined})) return;
+    if (!check_in_order(id, part, joined)) return;
 }
 
 void OrderCheck::check_taken(NodeId id, NodeId part) {
-  check_in_order(id, part, {"takes", 1});
+  check_in_order(id, part, {"takes", 1, exprs_.number(1)});
 }
 
 // False: they are not, which is reported, or it is not known, which is assumed.
@@ -632,6 +708,8 @@ bool OrderCheck::check_in_order(NodeId id, NodeId part, ShownIn shown) {
     assume_joined(id, claims_[part].origin);
     return false;
   }
+  if (blocks_[part] == shown.blocks && !is_known_equal(groups_of(part), shown.groups))
+    rest_on_traced(part, shown.blocks);
   if (is_kept(blocks_[part]) || blocks_[part] == shown.blocks) return true;
   if (blocks_[part] == kCounted) {
     const int dim = divided_dimension(part);

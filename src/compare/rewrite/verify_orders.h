@@ -16,15 +16,15 @@
 // are paired, joined or scattered must be in the same blocks. Rows in an order of the part's own
 // pair with any, and no join may show them; rows written into a destination are in its order. What
 // factories make pairs with any, until rows are written there: then every view of that memory has
-// their order. Rows of which nothing is known (extents without a number) are an
-// assumption where they are joined, or paired with rows in a known order. A reshape may not make
-// rows, or groups of rows, of others that a part has side by side. Extents are compared by the
-// numbers that they had when the graph was traced. Numbers that
-// a sort gives as order number rows in the blocks of what was sorted: they pick from such rows, and
-// a destination that says nothing is in that order. 0, 1, .. are in the order of the rows that they
-// pick, until they are moved: then they number rows that lie one behind another. Their remainders
-// by c repeat themselves, and pair with blocks of which a part has a multiple of c rows. Reports
-// rewrite-rows and rewrite-join.
+// their order. Rows of which nothing is known (extents without a number) are an assumption where
+// they are joined, or paired with rows in a known order. A reshape may not make rows, or groups of
+// rows, of others that a part has side by side. Extents are compared by the numbers that they had
+// when the graph was traced; where the facts do not say that blocks are so many for all others,
+// that is an assumption. Numbers that a sort gives as order number rows in the blocks of what was
+// sorted: they pick from such rows, and a destination that says nothing is in that order. 0, 1, ..
+// are in the order of the rows that they pick, until they are moved: then they number rows that lie
+// one behind another. Their remainders by c repeat themselves, and pair with blocks of which a part
+// has a multiple of c rows. Reports rewrite-rows and rewrite-join.
 #pragma once
 
 #include <string>
@@ -60,7 +60,7 @@ class OrderCheck {
   // blocks. Shares that were computed have those of what they were computed of.
   bool is_cut_alike(NodeId p, NodeId q) const;
 
-  // Rows of unknown order that were joined, or paired with others.
+  // Rows of unknown order that were joined, or paired with others; rows grouped as when traced.
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
  private:
@@ -79,6 +79,14 @@ class OrderCheck {
   // not just one.
   int divided_dimension(NodeId b);
   bool is_share(NodeId b) const;
+
+  bool is_known_equal(ExprId x, ExprId y);
+  ExprId groups_of(NodeId share);
+  void take_groups(NodeId id);
+  void divide_groups(NodeId id, ExprId all, ExprId by, std::int64_t traced);
+  void rest_on_traced(NodeId id, std::int64_t blocks);
+  ExprId product(const TensorType* type, std::size_t dims);
+  ExprId rows_in_a(NodeId id);
 
   void note_written(NodeId id);
   std::int64_t order_of(NodeId id);
@@ -115,6 +123,7 @@ class OrderCheck {
   struct ShownIn {
     std::string_view verb;
     std::int64_t blocks = 1;
+    ExprId groups;  // the same, for all sizes
   };
   bool check_in_order(NodeId id, NodeId part, ShownIn shown);
   // The first argument, if it is a share.
@@ -122,11 +131,14 @@ class OrderCheck {
 
   RewriteClaims& claims_;
   const Context& context_;
+  ExprPool& exprs_;
   const Body& a_;
   const Body& b_;
   Facts &facts_a_, &facts_b_;
   const Effects& effects_;
-  IdVector<NodeId, std::int64_t> blocks_;         // of a share of a value
+  IdVector<NodeId, std::int64_t> blocks_;  // of a share of a value, as it was traced
+  // As many for all sizes, where that is no literal, and as far as it is known.
+  SideTable<NodeId, ExprId> groups_;
   SideTable<NodeId, std::vector<NodeId>> alike_;  // by storage: shares of rows that are like each other
   std::vector<std::string> assumptions_;
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number

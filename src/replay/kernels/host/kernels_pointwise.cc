@@ -154,12 +154,18 @@ Value times_logarithm(KernelCall& call) {
   return select_elements(call, {&test, &y, &product}, out);
 }
 
+// Real values are themselves, in the same memory. Of others a copy: tensors here have no lazy
+// conjugation.
+Value conjugate(KernelCall& call) {
+  return call.tensor(0).dtype == DType::kComplex64 ? unary<Conjugate>(call) : Value(call.tensor(0));
+}
+
 constexpr KernelRow kRows[] = {
     {"aten.__and__.Tensor", binary<BitAnd>},
     {"aten.__lshift__.Scalar", binary<ShiftLeft>},
     {"aten.__or__.Tensor", binary<BitOr>},
     {"aten.__rshift__.Scalar", binary<ShiftRight>},
-    {"aten._conj.default", unary<Conjugate>},  // a copy: tensors here have no lazy conjugation
+    {"aten._conj.default", conjugate},
     {"aten.abs.default", unary<Abs>},
     {"aten.abs_.default", unary<Abs, InPlace>},
     {"aten.add.Scalar", scaled<AddScaled, Fresh>},
@@ -192,7 +198,7 @@ constexpr KernelRow kRows[] = {
     {"aten.clamp_min.default", binary<Maximum>},
     {"aten.clamp_min_.Tensor", binary<Maximum, InPlace>},
     {"aten.clamp_min_.default", binary<Maximum, InPlace>},
-    {"aten.conj_physical.default", unary<Conjugate>},
+    {"aten.conj_physical.default", conjugate},
     {"aten.cos.default", unary_float<Cos>},
     {"aten.cos_.default", unary_float<Cos, InPlace>},
     {"aten.div.Scalar", divide<>},

@@ -1,0 +1,168 @@
+// Between a launch and its wait, what the launch writes is not there yet, and what it sends must
+// stay.
+//
+//   %r = all_reduce_(%x)    mul(%r, 2)    reads the result without a wait
+//                           mul(%x, 2)    so does this: %x is the memory that %r shows
+//   %g = all_gather(%p)     zero_(%p)     overwrites what is being sent
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/aliases.h"
+#include "analysis/collectives.h"
+#include "analysis/verify_report.h"
+#include "ops/bind.h"
+
+namespace epweave {
+namespace {
+
+// Passes a value on without reading it.
+bool is_free(const Node& node) {
+  return node.op != nullptr && node.op->cost == CostClass::kFree;
+}
+
+bool writes(const Node& node) {
+  return node.op != nullptr && std::ranges::any_of(node.op->params, &OpParam::is_written);
+}
+
+// Whether the value is some of the elements that its operand has, not all.
+bool may_narrow(const Node& node) {
+  if (node.op == nullptr || addresses_storage(node)) return true;
+  switch (node.op->family) {
+    case OpFamily::kSlice:
+    case OpFamily::kSelect:
+    case OpFamily::kSplit:
+    case OpFamily::kUnbind:
+    case OpFamily::kElement:
+      return true;
+    default:
+      return false;
+  }
+}
+
+class WaitCheck {
+ public:
+  WaitCheck(const Graph& graph, const Body& body, std::vector<Violation>& out)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(body),
+        out_(out),
+        pending_(body.nodes.size(), NodeId()),
+        waited_(body.nodes.size()) {}
+
+  void run() {
+    std::vector<NodeId> collectives;
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      if (node.op != nullptr && node.op->reads_types_only) continue;
+      for_each_input(context_, node, [&](NodeId input) { read(id, node, input); });
+      if (!under_way_.empty() && node.kind == NodeKind::kCall && !is_free(node) && !is_wait(node))
+        check_memory(id, node);
+      if (!is_launch(node)) continue;
+      pending_.at(id) = id;
+      collectives.push_back(id);
+      begin(id, node);
+    }
+    for (NodeId id : collectives)
+      if (!waited_.contains(id)) fail(id, "its result is never waited on");
+  }
+
+ private:
+  // Memory that a launch which nothing has waited for writes, or sends.
+  struct Flight {
+    NodeId launch, value;
+    bool is_written = false;
+  };
+
+  void fail(NodeId id, std::string message) {
+    report(graph_, body_, body_.nodes[id], "waits", std::move(message), out_);
+  }
+  std::string_view name(NodeId id) const { return graph_.text(body_.nodes[id].name); }
+
+  void read(NodeId id, const Node& node, NodeId input) {
+    const NodeId collective = pending_[input];
+    if (!collective) return;
+    if (is_wait(node)) {
+      waited_.insert(collective);
+      std::erase_if(under_way_, [&](const Flight& flight) { return flight.launch == collective; });
+    } else if (is_free(node)) {
+      pending_.at(id) = collective;
+    } else {
+      fail(id, fmt::format("reads the result of {} without a wait", name(collective)));
+    }
+  }
+
+  void begin(NodeId launch, const Node& node) {
+    for_each_operand(node, [&](NodeId value, bool is_written) {
+      under_way_.push_back({launch, value, is_written});
+    });
+  }
+
+  void check_memory(NodeId id, const Node& node) {
+    const bool any_written = std::ranges::any_of(under_way_, &Flight::is_written);
+    if (!any_written && !writes(node)) return;
+    for_each_operand(node, [&](NodeId value, bool is_written) {
+      if (pending_[value]) return;  // is reported as a read of the result
+      const auto flight = std::ranges::find_if(under_way_, [&](const Flight& other) {
+        return (is_written || other.is_written) && overlap(value, other.value);
+      });
+      if (flight == under_way_.end()) return;
+      fail(id, fmt::format("{} {}, which {} {} until it is waited on", is_written ? "writes" : "reads",
+                           name(value), name(flight->launch), flight->is_written ? "writes" : "sends"));
+    });
+  }
+
+  template <class Visit>
+  void for_each_operand(const Node& node, const Visit& visit) const {
+    for (std::size_t i = 0; node.op != nullptr && i < node.op->params.size(); ++i)
+      context_.args.for_each_node(arg_of(context_, node, i), [&](NodeId value) {
+        if (tensor_of(context_, body_.nodes[value].type) != nullptr)
+          visit(value, node.op->params[i].is_written);
+      });
+  }
+
+  // Whether they are known to share elements. Of slices of one memory, it is not known.
+  bool overlap(NodeId x, NodeId y) {
+    const NodeId all_x = find_all(x), all_y = find_all(y);
+    return all_x == all_y || find_root(all_x) == all_y || find_root(all_y) == all_x;
+  }
+  // The value, or what it shows all elements of.
+  NodeId find_all(NodeId value) {
+    return climb(value, all_, [&](NodeId id) {
+      return may_narrow(body_.nodes[id]) ? NodeId() : shown_operand(context_, body_, id);
+    });
+  }
+  NodeId find_root(NodeId value) {
+    return climb(value, roots_, [&](NodeId id) { return shown_operand(context_, body_, id); });
+  }
+  // `ends`: what was found before, so that a long row of updates is climbed once.
+  template <class Next>
+  static NodeId climb(NodeId value, SideTable<NodeId, NodeId>& ends, const Next& next) {
+    NodeId end = value;
+    for (NodeId id = value; id; id = next(id)) {
+      end = id;
+      if (const NodeId known = ends[id]; known) {
+        end = known;
+        break;
+      }
+    }
+    return ends.at(value) = end;
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  std::vector<Violation>& out_;
+  SideTable<NodeId, NodeId> pending_;  // the collective whose result this is, unwaited
+  IdSet<NodeId> waited_;
+  std::vector<Flight> under_way_;
+  SideTable<NodeId, NodeId> all_, roots_;
+};
+
+}  // namespace
+
+void verify_waits(const Graph& graph, const Body& body, std::vector<Violation>& out) {
+  WaitCheck(graph, body, out).run();
+}
+
+}  // namespace epweave
