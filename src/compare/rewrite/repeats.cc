@@ -7,6 +7,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/users.h"
 #include "compare/lineage.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "ops/op.h"
@@ -32,7 +33,11 @@ bool is_moved_whole(const Node& node, const Lineage& lineage) {
 class RepeatableCalls {
  public:
   RepeatableCalls(const Context& context, const Body& body)
-      : context_(context), body_(body), effects_(context, body), chosen_(body.nodes.size()) {
+      : context_(context),
+        body_(body),
+        effects_(context, body),
+        positions_(find_positions(body, body.order)),
+        chosen_(body.nodes.size()) {
     for (NodeId id : body.order)
       for (const StorageAccess& access : effects_.accesses_of(id))
         if (access.writes && !is_wait(body.nodes[id])) writers_.at(access.storage).push_back(id);
@@ -97,15 +102,17 @@ class RepeatableCalls {
     return is_own;
   }
 
+  // What is written behind the call, its repeat does not see: that stands right behind it.
   bool has_earlier_writes(NodeId id, NodeId storage) const {
-    const std::vector<NodeId>& writers = writers_[storage];
-    const auto end = std::ranges::find(writers, id);
-    return std::all_of(writers.begin(), end, [&](NodeId writer) { return chosen_.contains(writer); });
+    return std::ranges::all_of(writers_[storage], [&](NodeId writer) {
+      return positions_[writer] >= positions_[id] || chosen_.contains(writer);
+    });
   }
 
   const Context& context_;
   const Body& body_;
   Effects effects_;
+  IdVector<NodeId, std::uint32_t> positions_;
   SideTable<NodeId, std::vector<NodeId>> writers_;  // by storage, in order
   IdSet<NodeId> chosen_;
   SideTable<NodeId, std::uint32_t> times_;  // that a call is to be done again
