@@ -249,6 +249,22 @@ TEST_CASE("a result read before its wait is found") {
   CHECK(counts == std::map<std::string, int>{{"waits", 2}});  // read without a wait; never waited on
 }
 
+TEST_CASE("a backward may be laid out as torch's formula or as its kernel gives it") {
+  const auto softplus = [](const std::string& strides) {
+    const Graph graph = parse_text(
+        "epweave text 1\ndevice cpu\n\ngraph\n"
+        "  %g = placeholder : f32[4, 3]{1, 4} role=user which=g\n"
+        "  %x = placeholder : f32[4, 3]{3, 1} role=user which=x\n"
+        "  %y = aten.softplus_backward.default(%g, %x, 1, 20) : f32[4, 3]" +
+            strides + "\n  output([%y])\n",
+        "test.txt");
+    return count_violations(graph);
+  };
+  CHECK(softplus("{3, 1}").empty());
+  CHECK(softplus("{1, 4}").empty());
+  CHECK(softplus("{6, 1}") == std::map<std::string, int>{{"type", 1}});
+}
+
 TEST_CASE("memory of a launch is left alone until its wait") {
   const auto broken = [](std::string_view nodes) {
     const Graph graph = parse_text(

@@ -111,6 +111,8 @@ class TypeCheck {
     try {
       const TypeId type = types.infer(graph_, body, node);
       if (!type || !node.type || reaches_same_elements(facts_, context_, type, node.type)) return;
+      const TypeId of_kernel = infer_kernel_type(facts_, graph_, body, node);
+      if (reaches_same_elements(facts_, context_, of_kernel, node.type)) return;
       report(graph_, body, node, "type",
              fmt::format("recorded {}, the arguments give {}", print_type(context_, node.type),
                          print_type(context_, type)),

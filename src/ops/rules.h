@@ -111,6 +111,8 @@ TypeId unary_bool(TypeRuleCall& call);
 TypeId absolute(TypeRuleCall& call);
 TypeId binary(TypeRuleCall& call);
 TypeId binary_second_first(TypeRuleCall& call);
+TypeId backward_formula(TypeRuleCall& call);
+TypeId backward_kernel(TypeRuleCall& call);
 TypeId binary_float(TypeRuleCall& call);
 TypeId binary_bool(TypeRuleCall& call);
 TypeId ternary(TypeRuleCall& call);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ops/op.h"
+#include "ops/rules.h"
 #include "ops/type_rule_call.h"
 
 namespace epweave {
@@ -77,14 +78,27 @@ bool has_type_rule(const Node& node) {
   return node.op != nullptr && node.op->type_rule != nullptr;
 }
 
-TypeId infer_type(Facts& facts, const Graph& graph, const Body& body, const Node& node) {
-  if (!has_type_rule(node)) return {};
+namespace {
+
+TypeId apply(TypeRule rule, Facts& facts, const Graph& graph, const Body& body, const Node& node) {
   TypeRuleCall call(facts, graph, body, node);
   try {
-    return node.op->type_rule(call);
+    return rule(call);
   } catch (const InputError& overflow) {
     call.fail(overflow.what());
   }
+}
+
+}  // namespace
+
+TypeId infer_type(Facts& facts, const Graph& graph, const Body& body, const Node& node) {
+  if (!has_type_rule(node)) return {};
+  return apply(node.op->type_rule, facts, graph, body, node);
+}
+
+TypeId infer_kernel_type(Facts& facts, const Graph& graph, const Body& body, const Node& node) {
+  if (node.op == nullptr || node.op->type_rule != rules::backward_formula) return {};
+  return apply(rules::backward_kernel, facts, graph, body, node);
 }
 
 bool same_type(Facts& facts, const Context& context, TypeId a, TypeId b) {

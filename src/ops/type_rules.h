@@ -27,6 +27,10 @@ bool has_type_rule(const Node& node);
 // no rule. Throws TypeMismatch.
 TypeId infer_type(Facts& facts, const Graph& graph, const Body& body, const Node& node);
 
+// The same as the op's kernel gives it, where torch's fake tensors take the op apart into a formula
+// whose result is laid out otherwise; none for other ops. A graph may have been traced with either.
+TypeId infer_kernel_type(Facts& facts, const Graph& graph, const Body& body, const Node& node);
+
 // Whether two types are equal under the facts; requires_grad and subclass are not compared.
 bool same_type(Facts& facts, const Context& context, TypeId a, TypeId b);
 // The same, but for strides of dimensions of extent 1, which torch gives by other rules where sizes

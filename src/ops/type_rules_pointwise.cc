@@ -50,6 +50,15 @@ void add_operand(TypeRuleCall& call, Operands& operands, std::size_t param, Weig
   if (weight == Weight::kPromotes) operands.promotion.add_tensor(tensor.dtype, tensor.rank());
 }
 
+// Of `grad_output`, `self` and the numbers of a function's backward, the tensors.
+Operands tensor_operands_of(TypeRuleCall& call) {
+  Operands operands;
+  for (std::size_t i = 0; i < call.param_count(); ++i)
+    if (call.node.op->params[i].type == "Tensor") add_operand(call, operands, i, Weight::kPromotes);
+  if (operands.tensors.empty()) call.mismatch("no operand is a tensor");
+  return operands;
+}
+
 Operands operands_of(TypeRuleCall& call, std::size_t first, std::size_t count) {
   Operands operands;
   for (std::size_t i = first; i < first + count; ++i) add_operand(call, operands, i, Weight::kPromotes);
@@ -149,6 +158,18 @@ TypeId binary_second_first(TypeRuleCall& call) {
 TypeId loss_backward(TypeRuleCall& call) {
   Operands operands = operands_of(call, 0, 3);
   std::rotate(operands.tensors.begin(), operands.tensors.begin() + 1, operands.tensors.end());
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+
+// A backward that torch takes apart on fake tensors, into a formula that begins with `self`, while
+// its kernel lays the result out as `grad_output`.
+TypeId backward_formula(TypeRuleCall& call) {
+  Operands operands = tensor_operands_of(call);
+  std::reverse(operands.tensors.begin(), operands.tensors.end());
+  return elementwise(call, operands.tensors, operands.promotion.result());
+}
+TypeId backward_kernel(TypeRuleCall& call) {
+  const Operands operands = tensor_operands_of(call);
   return elementwise(call, operands.tensors, operands.promotion.result());
 }
 

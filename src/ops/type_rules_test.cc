@@ -175,6 +175,10 @@ TEST_CASE("gated activations and their gradients are laid out as torch's formula
   };
   CHECK(leaky_relu(b, a) == "f32[4, 3]{1, 4}@cuda:0");
   CHECK(leaky_relu(a, b) == "f32[4, 3]{3, 1}@cuda:0");
+  CHECK(c.type("aten.softplus_backward.default", {b, a, i(1), i(20)}) == "f32[4, 3]{1, 4}@cuda:0");
+  CHECK(c.type("aten.hardtanh_backward.default", {b, a, i(0), i(1)}) == "f32[4, 3]{1, 4}@cuda:0");
+  CHECK(c.type("aten.elu_backward.default", {b, i(1), i(1), i(1), Arg::boolean(false), a}) ==
+        "f32[4, 3]{1, 4}@cuda:0");
   CHECK(c.type("aten.mish_backward.default", {b, a}) == "f32[4, 3]{3, 1}@cuda:0");
   CHECK(c.type("aten.glu.default", {wide, i(0)}) == "f32[3, 4]{1, 3}@cuda:0");
   CHECK(c.type("aten.glu_backward.default", {half, wide, i(0)}) == "f32[6, 4]{4, 1}@cuda:0");

@@ -879,6 +879,7 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::absolute, pointwise},
     {rules::binary, pointwise},
     {rules::binary_second_first, pointwise},
+    {rules::backward_formula, pointwise},
     {rules::binary_float, divide},
     {rules::binary_bool, pointwise},
     {rules::ternary, pointwise},
