@@ -194,7 +194,10 @@ PartFact PartFacts::find_number(NodeId origin, NodeId part) {
   if (is_scalar &&
       numbers_.match_scalar(context_.types[type].expr, claims_.scalar_b(part), {}) == Fraction::kAll)
     return PartFact::kSame;
-  return adds_up(origin) ? PartFact::kShare : PartFact::kOwn;
+  // As many as data say of rows that are the part's own have no other proof than their sum itself.
+  const bool counts_rows =
+      !operands_.empty() && operands_.front().is_tensor && operands_.front().fact != PartFact::kOwn;
+  return counts_rows && adds_up(origin) ? PartFact::kShare : PartFact::kOwn;
 }
 
 // ------------------------------------------------------------------------- tensors

@@ -176,16 +176,32 @@ void CallCheck::check_arg(NodeId user, const Place& place, Arg x, Arg y) {
                         fmt::format("{} is the part's share of a number that does not say how large a tensor "
                                     "is; each part must take all of it",
                                     place.print()));
+  if (taken == Taken::kPart && !may_take_list(user, x))
+    return claims_.fail(
+        user, "rewrite-argument",
+        fmt::format("{} is the part's own list as one value; nothing says what its elements are "
+                    "of the whole's",
+                    place.print()));
   if (claims_[user].kind == ClaimKind::kPart)
     taken_[{claims_[user].origin, leaf}].push_back(
         {user, taken, y, param_ == nullptr ? SIZE_MAX : position_of_param(),
          param_ != nullptr && param_->is_written, item_.value_or(0)});
 }
 
+// Or may be one: where no type is recorded, and none follows.
 bool CallCheck::is_number(Arg x) const {
   if (!x.is_node()) return true;
   const TypeId type = a_.nodes[x.as_node()].type;
-  return type && context_.types[type].kind == TypeKind::kScalar;
+  return !type || is_number_type(context_.types[type]);
+}
+
+// An element of it, which has facts of its own, or no list.
+bool CallCheck::may_take_list(NodeId user, Arg x) const {
+  const OpInfo* op = b_.nodes[user].op;
+  const TypeId type = x.is_node() ? a_.nodes[x.as_node()].type : TypeId();
+  const bool is_list =
+      type && (context_.types[type].kind == TypeKind::kList || context_.types[type].kind == TypeKind::kTuple);
+  return !is_list || op == nullptr || op->family == OpFamily::kElement;
 }
 
 // Half as many tokens are half as many rows, but not half of what each row is multiplied by. A
@@ -193,7 +209,7 @@ bool CallCheck::is_number(Arg x) const {
 bool CallCheck::has_share(Arg x, Arg y) {
   if (param_ == nullptr) return false;
   const TypeId result = before_->type;
-  const bool is_scalar = result && context_.types[result].kind == TypeKind::kScalar;
+  const bool is_scalar = result && is_number_type(context_.types[result]);
   if (is_scalar && x.is_node()) return param_->type == "SymInt";
   const NumberPlace place{position_of_param(), item_};
   const ExprId whole = extents_a_.find(*before_, place), share = extents_b_.find(*after_, place);
@@ -240,6 +256,13 @@ bool CallCheck::returns_what_it_writes() const {
          after_->op->returns.size() == 1 && after_->op->returns.front().alias_set == param_->alias_set;
 }
 
+bool CallCheck::is_number_type(const Type& type) {
+  const Arg value = type.value;
+  return type.kind == TypeKind::kScalar ||
+         (type.kind == TypeKind::kValue &&
+          (value.is_int() || value.is(ArgKind::kReal) || value.is(ArgKind::kBool)));
+}
+
 CallCheck::Taken CallCheck::taken_as(Fraction fraction) {
   if (fraction == Fraction::kNone) return Taken::kNo;
   return fraction == Fraction::kAll ? Taken::kWhole : Taken::kPart;
@@ -258,10 +281,19 @@ CallCheck::Taken CallCheck::match_value(NodeId user, NodeId x, NodeId y) {
   if (claims_.is_whole(y)) return Taken::kWhole;
   if (is_part && claims_.is_share_of(y, x, claims_.share_of(user))) return Taken::kPart;
   if (claim.kind != ClaimKind::kPart && claim.kind != ClaimKind::kPiece) return Taken::kNo;
-  // Of a part of a tensor it reads dtype and device; what it reads of sizes shows in its own type.
-  const Node& node = b_.nodes[user];
-  const bool reads_type = node.op != nullptr && node.op->reads_types_only && claims_.tensor_b(y) != nullptr;
-  return !is_part && reads_type ? Taken::kWhole : Taken::kNo;
+  return !is_part && claims_.tensor_b(y) != nullptr && reads_kind_only(b_.nodes[user]) ? Taken::kWhole
+                                                                                       : Taken::kNo;
+}
+
+// Of a tensor it reads dtype and device; what it reads of sizes shows in its own type. A check has
+// none: it must not ask for sizes.
+bool CallCheck::reads_kind_only(const Node& node) const {
+  if (node.op == nullptr || !node.op->reads_types_only) return false;
+  const auto is_asked = [&](std::string_view name) {
+    const auto at = node.op->find_param(name);
+    return at && !arg_of(context_, node, *at).is_none();
+  };
+  return !node.op->returns.empty() || !(is_asked("size") || is_asked("stride"));
 }
 
 // Parts 0 and 1 of one value may be cut along other dimensions, or in other blocks, and each be a
@@ -357,7 +389,8 @@ bool CallCheck::has_number_of(NodeId b, NodeId a) {
   if (!before || !after) return true;
   const bool are_values =
       context_.types[before].kind == TypeKind::kValue && context_.types[after].kind == TypeKind::kValue;
-  if (are_values && a_.nodes[a].kind == NodeKind::kPlaceholder)
+  const bool are_numbers = is_number_type(context_.types[before]) && is_number_type(context_.types[after]);
+  if (are_values && (are_numbers || a_.nodes[a].kind == NodeKind::kPlaceholder))
     return context_.args.equal(context_.types[before].value, context_.types[after].value);
   if (context_.types[before].kind != TypeKind::kScalar) return true;
   const Type& type = context_.types[after];

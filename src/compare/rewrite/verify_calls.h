@@ -89,6 +89,9 @@ class CallCheck {
   static constexpr std::string_view kGroup = "group";
   void check_arg(NodeId user, const Place& place, Arg x, Arg y);
   bool is_number(Arg x) const;
+  bool may_take_list(NodeId user, Arg x) const;
+  static bool is_number_type(const Type& type);
+  bool reads_kind_only(const Node& node) const;
   bool has_number_of(NodeId b, NodeId a);
   bool returns_what_it_writes() const;
   bool has_share(Arg x, Arg y);
