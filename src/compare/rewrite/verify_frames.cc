@@ -43,7 +43,7 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const 
       counts_(claims.graph_a(), effects_, numbers_),
       terms_(claims.graph_a(), numbers_),
       writes_(effects_) {
-  token_order_ = known(terms_.intern({FrameTerms::kTokenOrder, FrameId(), {}}));
+  token_order_ = tokens_in(0);
   for (NodeId id : a_.order)
     for (const StorageAccess& access : effects_.accesses_of(id))
       if (access.writes) written_.insert(access.storage);
@@ -87,6 +87,7 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   Entry entry = node_->op != nullptr ? visit(origin) : Entry();
   if (is_rows && entry.rows.kind == Order::Kind::kNoRows) entry.rows = unknown(origin);
   if (is_tensor && !is_rows) entry = {};
+  if (is_tokens(entry.rows)) entry.rows = token_order_;  // in which blocks, OrderCheck follows
   if (entry.rows.kind != Order::Kind::kNoRows) {
     entries_.at(origin) = entry;
     if (is_rows) views_.at(effects_.storage_of(origin)).push_back({origin, row_of(origin, is_divided)});
@@ -156,16 +157,26 @@ FrameCheck::Order FrameCheck::unknown(NodeId value, FrameId base) {
 // Of a call that regroups, joins or cuts rows in the order of the tokens, the blocks are followed
 // (verify_orders.h). Where that loses them, the result's order is its own.
 FrameCheck::Order FrameCheck::in_blocks(NodeId origin, const Order& rows) {
-  return rows == token_order_ && orders_.has_lost_order(part_) ? unknown(origin) : rows;
+  return is_tokens(rows) && orders_.has_lost_order(part_) ? unknown(origin) : rows;
+}
+
+FrameCheck::Order FrameCheck::tokens_in(std::int64_t blocks) {
+  return known(terms_.intern({FrameTerms::kTokenOrder, FrameId(), {static_cast<std::uint64_t>(blocks)}}));
+}
+
+FrameCheck::Order FrameCheck::tokens_of(NodeId share) {
+  return tokens_in(orders_.known_blocks(share));
 }
 
 FrameCheck::Order FrameCheck::order_of(const Operand& operand) {
   if (!operand.is_rows()) return {};
-  const Claim& claim = claims_[operand.taken->value.as_node()];
-  if (claim.kind != ClaimKind::kPart) return token_order_;
+  const NodeId share = operand.taken->value.as_node();
+  const Claim& claim = claims_[share];
+  if (claim.kind != ClaimKind::kPart) return tokens_of(share);
   const Order& order = entries_[claim.origin].rows;
+  if (order == token_order_) return tokens_of(share);
   const bool is_as_made = writes_[claim.origin] == written_before_[claim.origin];
-  return is_as_made || order == token_order_ ? order : unknown(claim.origin);
+  return is_as_made ? order : unknown(claim.origin);
 }
 
 FrameCheck::Order FrameCheck::numbered_by(const Operand& operand) const {
@@ -257,8 +268,7 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
   const Order rows = common();
   // What the remainder of its number says of a row is data of the tokens.
   if (rows.is_counted() && number_rule(*node_->op) == NumberRule::kRemainder) return token_order_;
-  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || rows == token_order_)
-    return rows;
+  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || is_tokens(rows)) return rows;
   const auto as_many = [&](const Operand& operand) {
     return !operand.is_rows() || has_as_many_rows(operand, origin);
   };
@@ -287,8 +297,7 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   const NodeId from = first.is_node() ? first.as_node() : NodeId();
   const bool is_in_parts = from && !claims_.parts(from).empty();
   if (family == OpFamily::kSort && found->index == 1 && (*facts_)[origin] == PartFact::kNumbers)
-    // What was cut for the parts is in the order of the tokens.
-    entry.numbered = is_in_parts ? entries_[from].rows : token_order_;
+    entry.numbered = sorted_order(operands.front().taken->value.as_node(), is_in_parts ? from : NodeId());
   // Of several tensors that were sent together, each has an order of its own.
   const bool is_sent = tuple.op != nullptr && tuple.op->cost == CostClass::kCollective;
   if (is_sent && entry.rows.is_known()) entry.rows = unknown(origin, entry.rows.frame);
@@ -302,6 +311,14 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
     if (after && (!before || !facts_a_.equal(before, after))) entry.rows = unknown(origin, entry.rows.frame);
   }
   return entry;
+}
+
+// Of what a sort of B takes. `made`: of A, where that is made in parts; what was cut for them is in
+// the order of the tokens.
+FrameCheck::Order FrameCheck::sorted_order(NodeId sort, NodeId made) {
+  const Order order = made ? entries_[made].rows : token_order_;
+  const Arg keys = arg_of(context_, claims_.graph_b().step().nodes[sort], 0);
+  return order == token_order_ && keys.is_node() ? tokens_of(keys.as_node()) : order;
 }
 
 // The one order of all operands with rows. Where one of them is taken to be in that of the others,
@@ -326,9 +343,11 @@ FrameCheck::Order FrameCheck::common() {
 
 FrameCheck::Order FrameCheck::made_by(NodeId call, const Order& rows) {
   const std::uint64_t word = FrameTerms::kNodeWord | numbers_[call].index();
-  return rows.is_known() && rows != token_order_
-             ? known(terms_.intern({FrameTerms::kPick, rows.frame, {word}}))
-             : known(terms_.intern({FrameTerms::kSort, {}, {word}}));
+  if (rows.is_known() && !is_tokens(rows))
+    return known(terms_.intern({FrameTerms::kPick, rows.frame, {word}}));
+  // Of tokens in other blocks, another order.
+  const std::uint64_t blocks = rows.is_known() ? terms_[rows.frame].values[0] : 0;
+  return known(terms_.intern({FrameTerms::kSort, {}, {word, blocks}}));
 }
 
 // Sorting the order that a sort gave, upwards, gives what was sorted back.
@@ -400,7 +419,7 @@ FrameCheck::Order FrameCheck::order_among(const Order& rows, const Operand& posi
   if (!rows.is_known()) return order;
   if (order.is_counted()) return rows;
   const bool are_moved = numbered_by(positions).is_counted() && order.is_known() && !is_unknown(order);
-  return are_moved && rows != token_order_
+  return are_moved && !is_tokens(rows)
              ? known(terms_.intern({FrameTerms::kPick, rows.frame, {word_of(value_in_a(positions))}}))
              : order;
 }
@@ -453,7 +472,10 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
   if (is_mask(positions) && is_along_rows) pair(into, rows, positions, numbers);
   if (is_along_rows) pair_positions(positions, numbers);
   const bool are_numbers = target.kind != Order::Kind::kNoRows;
-  if (written != nullptr && (are_numbers || !is_along_rows)) pair(positions, numbers, *written, values);
+  // What says of each row where it goes is in its order, or was picked with it.
+  const bool are_both_tokens = is_tokens(numbers) && is_tokens(values);
+  if (written != nullptr && (are_numbers || !is_along_rows || are_both_tokens))
+    pair(positions, numbers, *written, values);
   if (!is_along_rows) return {};
   if (are_numbers) {
     if (rows.is_known() && target.is_known()) pair(into, rows, positions, target);
@@ -594,7 +616,7 @@ FrameCheck::Order FrameCheck::gathered(NodeId origin) {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
   if (!takes_one_tensor()) return unknown(origin);
-  if (!rows.is_known() || rows == token_order_ || !is_along(source, 0)) return in_blocks(origin, common());
+  if (!rows.is_known() || is_tokens(rows) || !is_along(source, 0)) return in_blocks(origin, common());
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kScatter && term.values[0] == group_of_call()) return known(term.base);
   return known(terms_.intern({FrameTerms::kGather, rows.frame, {group_of_call()}}));
@@ -605,7 +627,7 @@ FrameCheck::Order FrameCheck::scattered(NodeId origin) {
   const Operand& source = facts_->operands().front();
   if (!takes_one_tensor()) return dealt(unknown(origin));
   const Order rows = in_blocks(origin, reduced());
-  if (!rows.is_known() || rows == token_order_ || !is_along(source, 0)) return rows;
+  if (!rows.is_known() || is_tokens(rows) || !is_along(source, 0)) return rows;
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kGather && term.values[0] == group_of_call()) return known(term.base);
   return dealt(rows);
@@ -636,7 +658,7 @@ FrameCheck::Order FrameCheck::joined(NodeId origin) {
   for (const Operand& operand : operands) {
     if (!operand.is_tensor) continue;
     const Order order = order_of(operand);
-    are_tokens &= order == token_order_ || order.kind == Order::Kind::kAny;
+    are_tokens &= is_tokens(order) || order.kind == Order::Kind::kAny;
     are_any &= order.kind == Order::Kind::kAny;
     any_counted |= order.is_counted();
     words.push_back(order.is_known() ? order.frame.index() : FrameTerms::kNoFrame);
@@ -687,7 +709,7 @@ FrameCheck::Order FrameCheck::fail_regrouped(NodeId origin, NodeId part) {
 FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
-  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || rows == token_order_)
+  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || is_tokens(rows))
     return in_blocks(origin, rows);
   const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part);
   const ExprId before = divided_extent(value_in_a(source), source.is_divided),
@@ -716,12 +738,23 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
 
 void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const Order& b) {
   if (!a.is_known() || !b.is_known() || a == b) return;
+  if (is_tokens(a) && is_tokens(b)) return pair_tokens(x, a, y, b);
   if (is_unknown(a) || is_unknown(b) || terms_.may_be_same(a.frame, b.frame)) return assume(x, a, y, b);
   if (holds(Condition::kOrdersPair, false)) return;
   claims_.fail(
       part_, "rewrite-rows",
       fmt::format("takes rows of {} and of {} together, which a part has in different orders of its own",
                   name_of(x), name_of(y)));
+}
+
+// Where blocks are not known, or it reports them itself, OrderCheck says so.
+void FrameCheck::pair_tokens(const Operand& x, const Order& a, const Operand& y, const Order& b) {
+  const std::uint64_t of_x = terms_[a.frame].values[0], of_y = terms_[b.frame].values[0];
+  if (of_x == 0 || of_y == 0 || orders_.has_reported(part_)) return;
+  claims_.fail(
+      part_, "rewrite-rows",
+      fmt::format("takes rows of {} and of {} together, of which a part has some of {} blocks and of {}",
+                  name_of(x), name_of(y), of_x, of_y));
 }
 
 std::string FrameCheck::name_of(const Operand& operand) const {
@@ -755,7 +788,7 @@ void FrameCheck::assume_alike_on_ranks() {
 // What was gathered from the ranks of a group is in one order on all of them.
 void FrameCheck::assume_one_order_on_ranks(const Operand& reduced) {
   const Order rows = order_of(reduced);
-  if (!rows.is_known() || rows == token_order_) return;
+  if (!rows.is_known() || is_tokens(rows)) return;
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kGather && term.values[0] == group_of_call()) return;
   if (!one_order_.insert(rows.frame)) return;

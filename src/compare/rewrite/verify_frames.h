@@ -8,8 +8,9 @@
 //   index_put(%o, [%t[1]], %y)      the order of the tokens: numbers and rows are in one order, and it is what they number
 //   index_put(%o, [arange], %y)     wrong: puts the first sorted row in the place of the first token
 //
-// An order is a term (analysis/frame_terms.h): of the tokens; made by a sort; picked by numbers;
-// placed; exchanged, and back; gathered; each row c times; joined. Rows of constants are in any.
+// An order is a term (analysis/frame_terms.h): of the tokens, of which a part has some of so many
+// blocks (verify_orders.h); made by a sort; picked by numbers; placed; exchanged, and back;
+// gathered; each row c times; joined. Rows of constants are in any.
 // 0, 1, .. are in the order of the rows that they pick; moved, they permute a part's own.
 // Each value with rows has an order: where nothing is known of it (rows picked by numbers that may
 // name one twice, rows of a split, storage that was written otherwise), one that only the same
@@ -80,6 +81,12 @@ class FrameCheck {
   // What only this value has, made of rows in a known order, or of none.
   Order unknown(NodeId value, FrameId base = {});
   Order in_blocks(NodeId origin, const Order& rows);
+  // The order of the tokens, in so many blocks; 0: not known.
+  Order tokens_in(std::int64_t blocks);
+  Order tokens_of(NodeId share);
+  bool is_tokens(const Order& order) const {
+    return order.is_known() && terms_[order.frame].kind == FrameTerms::kTokenOrder;
+  }
   bool is_unknown(const Order& order) const { return order.is_known() && terms_.is_unknown(order.frame); }
 
   Entry visit(NodeId origin);
@@ -87,6 +94,7 @@ class FrameCheck {
   Order rows_of_result(NodeId origin, Entry& entry);
   Order common();
   Entry element(NodeId origin);
+  Order sorted_order(NodeId sort, NodeId made);
   Order made_by(NodeId call, const Order& rows);
   Order sorted(NodeId call);
   Order order_among(const Order& rows, const Operand& positions);
@@ -121,6 +129,7 @@ class FrameCheck {
 
   // Both are in one order, as far as is known.
   void pair(const Operand& x, const Order& a, const Operand& y, const Order& b);
+  void pair_tokens(const Operand& x, const Order& a, const Operand& y, const Order& b);
   void pair_positions(const Operand& positions, const Order& order);
   std::uint64_t word_of(NodeId positions) const;
   NodeId sort_of(NodeId order) const;

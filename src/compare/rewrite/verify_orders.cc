@@ -456,6 +456,7 @@ bool OrderCheck::has_unknown_order(NodeId share) {
 }
 
 void OrderCheck::fail_pair(NodeId id, NodeId x, NodeId y) {
+  reported_.insert(id);
   claims_.fail(id, "rewrite-rows",
                fmt::format("pairs rows of {} and {}, of which a part has some of {} blocks and of {}",
                            claims_.describe(x), claims_.describe(y), blocks_[x], blocks_[y]));
@@ -511,10 +512,12 @@ std::int64_t OrderCheck::order_of_positions(NodeId id, NodeId source, NodeId pos
   const bool are_moved = order > kUnknown && numbered_[positions] == kCounted;
   // What is no longer 0, 1, .. numbers rows that lie one behind another.
   const std::int64_t numbered = are_moved ? 1 : numbered_[positions];
-  if (picked > 0 && numbered > 0 && picked != numbered && (are_moved || order == kOwn))
+  if (picked > 0 && numbered > 0 && picked != numbered && (are_moved || order == kOwn)) {
+    reported_.insert(id);
     claims_.fail(id, "rewrite-rows",
                  fmt::format("picks rows of {}, of which a part has some of {} blocks, by numbers of {}",
                              claims_.describe(source), picked, numbered));
+  }
   return are_moved && picked == kOwn ? kOwn : order;
 }
 
@@ -530,10 +533,7 @@ std::int64_t OrderCheck::order_of_index(NodeId id) {
     if (!is_share(input) || input == source) return;
     const std::int64_t order = order_of_positions(id, source, input);
     are_counted |= numbered_[input] == kCounted;
-    if (blocks > 0 && order > 0 && blocks != order)
-      claims_.fail(id, "rewrite-rows",
-                   fmt::format("pairs rows of {} and {}, of which a part has some of {} blocks and of {}",
-                               claims_.describe(first), claims_.describe(input), blocks, order));
+    if (blocks > 0 && order > 0 && blocks != order) fail_pair(id, first, input);
     if (++shares == 1) first = input;
     blocks = order == kOwn || blocks == kOwn ? kOwn : order;
   });

@@ -27,6 +27,7 @@
 // has a multiple of c rows. Reports rewrite-rows and rewrite-join.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,11 @@ class OrderCheck {
   bool has_own_order(NodeId b) const { return blocks_[b] == kOwn; }
   // Whether it is not known in which order they are.
   bool has_lost_order(NodeId b) const { return blocks_[b] == kUnknown; }
+
+  // How many blocks its rows are of; 0: they are in no such order, or it is not known.
+  std::int64_t known_blocks(NodeId b) const { return std::max<std::int64_t>(blocks_[b], 0); }
+  // Whether rows that a node takes together were found to be in other blocks.
+  bool has_reported(NodeId b) const { return reported_.contains(b); }
 
   // Whether the rows of a share are in the order of the tokens, one behind the other.
   bool has_token_order(NodeId b) const { return blocks_[b] == 1; }
@@ -144,6 +150,7 @@ class OrderCheck {
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number
   // Of 0, 1, .. that were divided: as many rows have the same number, or all remainders. 0: one.
   SideTable<NodeId, std::int64_t> period_;
+  IdSet<NodeId> reported_;
 };
 
 }  // namespace epweave
