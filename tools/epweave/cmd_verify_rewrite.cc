@@ -37,6 +37,13 @@ Faults count_faults(const std::vector<Violation>& violations) {
   return faults;
 }
 
+// Whether it is a node of the first graph, or a part of one: what it breaks may be broken there.
+// What a pass made beside these is the second graph's own.
+bool stands_for_origin(const Node& node) {
+  const Provenance* maker = find_maker(node);
+  return maker == nullptr || maker->role == ProvenanceRole::kBody;
+}
+
 // What B breaks on its own, but for what A breaks as often at the same node, or at those that the
 // node comes from. Nothing where no pass made B: then that is the answer, and what another tool
 // leaves in its graphs would bury it.
@@ -51,9 +58,12 @@ void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& 
   std::map<std::string_view, NodeId> nodes;
   for (NodeId id : b.step().order) nodes[b.text(b.step().nodes[id].name)] = id;
   std::erase_if(own, [&](const Violation& v) {
-    std::set<std::string_view> names = {v.site.node};
-    if (const auto node = nodes.find(v.site.node); node != nodes.end() && !v.body)
+    std::set<std::string_view> names;
+    if (const auto node = nodes.find(v.site.node); node == nodes.end() || v.body) {
+      names.insert(v.site.node);
+    } else if (stands_for_origin(b.step().nodes[node->second])) {
       for (StringId origin : origins_of(b.step().nodes[node->second])) names.insert(b.text(origin));
+    }
     std::size_t known = 0;
     for (std::string_view name : names)
       if (const auto found = of_a.find(key_of(v, name)); found != of_a.end()) known += found->second;

@@ -16,6 +16,7 @@
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
 #include "ops/rules.h"
+#include "ops/type_rules.h"
 
 namespace epweave {
 namespace {
@@ -265,15 +266,26 @@ bool MovementCheck::follow(NodeId b) {
   return true;
 }
 
-// A view of storage, as the strides and the offset say that are recorded of it (`verify` checks
-// them).
+// Whether its recorded strides and offset are those that its arguments give. Where they are not in
+// the first graph either, that is no fault of the second.
+bool MovementCheck::lies_as_recorded(const Node& node) {
+  if (!has_type_rule(node)) return true;
+  try {
+    const TypeId type = infer_type(claims_.facts_b(), graph_b_, b_, node);
+    return !type || !node.type || reaches_same_elements(claims_.facts_b(), context_, type, node.type);
+  } catch (const TypeMismatch&) {
+    return false;
+  }
+}
+
+// A view of storage, as the strides and the offset say that are recorded of it.
 bool MovementCheck::make_view(NodeId b, const Node& node) {
   const Arg first = arg_of(context_, node, 0);
   const bool is_element = node.op->family == OpFamily::kElement;
   // A conjugate is a view, too, and has other values.
   const bool is_copy = may_copy(node) && showing_of(claims_.facts_b(), graph_b_, b) != Showing::kView;
   const bool shows = node.op->is_view && node.op->family != OpFamily::kElementwise && !is_copy;
-  if (!(shows || is_element || is_wait(node)) || !first.is_node()) return false;
+  if (!(shows || is_element || is_wait(node)) || !first.is_node() || !lies_as_recorded(node)) return false;
   const std::optional<std::size_t> storage = find_storage(first, node);
   if (!storage) return false;
   const TensorType* type = claims_.tensor_b(b);
