@@ -37,11 +37,19 @@ Faults count_faults(const std::vector<Violation>& violations) {
   return faults;
 }
 
-// Whether it is a node of the first graph, or a part of one: what it breaks may be broken there.
-// What a pass made beside these is the second graph's own.
-bool stands_for_origin(const Node& node) {
-  const Provenance* maker = find_maker(node);
-  return maker == nullptr || maker->role == ProvenanceRole::kBody;
+// The nodes of the first graph that a node stands for, all or in part: what it breaks may be broken
+// there. What a pass made beside these stands for none. `before`: the first graph's node of that
+// name, or none.
+std::set<std::string_view> list_stood_for(const Graph& b, const Node& node, const Node* before) {
+  std::set<std::string_view> names;
+  const Provenance *maker = find_maker(node), *known = before != nullptr ? find_maker(*before) : nullptr;
+  if (maker == nullptr || maker->role == ProvenanceRole::kBody)
+    for (StringId origin : origins_of(node)) names.insert(b.text(origin));
+  const bool was_made_before = maker != nullptr && known != nullptr && before->target == node.target &&
+                               known->pass == maker->pass && known->role == maker->role &&
+                               known->origins == maker->origins;
+  if (was_made_before) names.insert(b.text(node.name));
+  return names;
 }
 
 // What B breaks on its own, but for what A breaks as often at the same node, or at those that the
@@ -55,15 +63,14 @@ void add_own_violations(const Graph& a, const Graph& b, std::vector<Violation>& 
   std::erase_if(own, [](const Violation& v) { return v.invariant == "host-reads"; });
   if (own.empty()) return;
   const Faults of_a = count_faults(verify_graph(a)), of_b = count_faults(own);
-  std::map<std::string_view, NodeId> nodes;
-  for (NodeId id : b.step().order) nodes[b.text(b.step().nodes[id].name)] = id;
+  std::map<std::string_view, const Node*> nodes_a, nodes;
+  for (NodeId id : a.step().order) nodes_a[a.text(a.step().nodes[id].name)] = &a.step().nodes[id];
+  for (NodeId id : b.step().order) nodes[b.text(b.step().nodes[id].name)] = &b.step().nodes[id];
   std::erase_if(own, [&](const Violation& v) {
-    std::set<std::string_view> names;
-    if (const auto node = nodes.find(v.site.node); node == nodes.end() || v.body) {
-      names.insert(v.site.node);
-    } else if (stands_for_origin(b.step().nodes[node->second])) {
-      for (StringId origin : origins_of(b.step().nodes[node->second])) names.insert(b.text(origin));
-    }
+    const auto node = nodes.find(v.site.node), before = nodes_a.find(v.site.node);
+    std::set<std::string_view> names = {v.site.node};
+    if (node != nodes.end() && !v.body)
+      names = list_stood_for(b, *node->second, before == nodes_a.end() ? nullptr : before->second);
     std::size_t known = 0;
     for (std::string_view name : names)
       if (const auto found = of_a.find(key_of(v, name)); found != of_a.end()) known += found->second;
