@@ -31,6 +31,7 @@ constexpr auto kNames = std::to_array<Row>({
     {Condition::kRowsTakeNoNumbers, "rows take no numbers of their part"},
     {Condition::kDividesOneDimension, "rows of a part do not meet those of all parts"},
     {Condition::kGroupsCountRows, "groups of a part's rows are counted in the part"},
+    {Condition::kNumbersSayExtents, "a part's own numbers say how large tensors are"},
     {Condition::kNumbersPickParts, "numbers of a part pick from parts"},
     {Condition::kNumbersCountRows, "numbers count the rows that they pick from"},
     {Condition::kPlacesPickOwnRows, "places pick from rows in an order of the part's own"},
@@ -39,6 +40,7 @@ constexpr auto kNames = std::to_array<Row>({
      "positions that a part has pick for all of its rows in no other dimension"},
     {Condition::kEntriesDivideRows, "entries divide the rows of each part"},
     {Condition::kOrdersPair, "rows that meet are in one order"},
+    {Condition::kBlocksPair, "rows that meet are of the same blocks"},
     {Condition::kNumbersOfTheirRows, "numbers pick rows in the order that they number"},
     {Condition::kWritesReachViews, "writes are in every view"},
 });

@@ -38,6 +38,7 @@ enum class Condition : std::uint8_t {
   kRowsTakeNoNumbers,
   kDividesOneDimension,
   kGroupsCountRows,
+  kNumbersSayExtents,
   // INDEX, SLOT
   kNumbersPickParts,
   kNumbersCountRows,
@@ -47,6 +48,7 @@ enum class Condition : std::uint8_t {
   kEntriesDivideRows,
   // ORDER
   kOrdersPair,
+  kBlocksPair,
   kNumbersOfTheirRows,
   // WRITE
   kWritesReachViews,

@@ -171,7 +171,7 @@ void CallCheck::check_arg(NodeId user, const Place& place, Arg x, Arg y) {
                       : x == y ? Taken::kWhole
                                   : match_size(user, x, y);
   if (taken == Taken::kNo) return fail_argument(user, place, x, y);
-  if (taken == Taken::kPart && is_number(x) && !has_share(x, y))
+  if (taken == Taken::kPart && is_number(x) && !holds(Condition::kNumbersSayExtents, has_share(x, y)))
     return claims_.fail(user, "rewrite-argument",
                         fmt::format("{} is the part's share of a number that does not say how large a tensor "
                                     "is; each part must take all of it",

@@ -750,7 +750,7 @@ void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const 
 // Where blocks are not known, or it reports them itself, OrderCheck says so.
 void FrameCheck::pair_tokens(const Operand& x, const Order& a, const Operand& y, const Order& b) {
   const std::uint64_t of_x = terms_[a.frame].values[0], of_y = terms_[b.frame].values[0];
-  if (of_x == 0 || of_y == 0 || orders_.has_reported(part_)) return;
+  if (of_x == 0 || of_y == 0 || orders_.has_reported(part_) || holds(Condition::kBlocksPair, false)) return;
   claims_.fail(
       part_, "rewrite-rows",
       fmt::format("takes rows of {} and of {} together, of which a part has some of {} blocks and of {}",
