@@ -357,7 +357,9 @@ class Symbolizer {
         after.sizes[dim] = extent(*tensors[element][dim]);
       if (found == nullptr || found->rank() != before->rank()) continue;
       if (facts_.equal(found->sizes[dim], after.sizes[dim])) continue;
-      if (facts_.hint(found->sizes[dim]) != facts_.hint(after.sizes[dim]))
+      // Two multiples and sums of the symbol that differ are equal for the traced number only.
+      const bool both_scale = mentions_symbols(found->sizes[dim]) && mentions_symbols(after.sizes[dim]);
+      if (both_scale || facts_.hint(found->sizes[dim]) != facts_.hint(after.sizes[dim]))
         fail_type(
             id, fmt::format("extent {} is {}, the arguments give {}", dim,
                             context().exprs.text(after.sizes[dim]), context().exprs.text(found->sizes[dim])));

@@ -298,6 +298,7 @@ void place_piece(ScalingCall& call, ExtentId piece, std::size_t start, std::size
   const std::int64_t length = piece ? call.solver.number(piece) : 0;
   if (length <= 0) return;
   for (std::size_t param : {start, end}) {
+    if (param == end && end == start) break;  // a length in place of an end
     const auto place = call.integer(param);
     if (!place || *place <= 0 || *place % length != 0) continue;
     if (*place == std::numeric_limits<std::int64_t>::max()) continue;
@@ -305,6 +306,20 @@ void place_piece(ScalingCall& call, ExtentId piece, std::size_t start, std::size
     call.solver.relate_products({extent}, {call.solver.add_fixed(*place / length), piece}, call.id);
     call.literal(param, std::nullopt, extent);
   }
+}
+
+// Where a piece that does not start at 0 starts. The rest of a dimension starts where what is
+// before it ends: one of three copies of the tokens, and two behind it.
+void place_behind(ScalingCall& call, ExtentId whole, ExtentId piece, std::size_t start, std::size_t end,
+                  bool to_end) {
+  const auto place = call.integer(start);
+  if (!piece || !place || *place <= 0) return;
+  const std::int64_t length = call.solver.number(piece);
+  if (!to_end || length <= 0 || *place % length == 0) return place_piece(call, piece, start, end);
+  if (!whole || call.solver.number(whole) != *place + length) return;
+  const ExtentId extent = call.solver.add(*place);
+  call.solver.relate_sum(whole, {extent, piece}, call.id);
+  call.literal(start, std::nullopt, extent);
 }
 
 // slice(self, dim, start, end, step). The end of a slice from the start is its extent, whatever it
@@ -319,7 +334,7 @@ void slice(ScalingCall& call) {
   const bool each = call.arg(4).is_none() || call.integer(4) == 1;
   if (from_start && to_end && each) return call.unite(out[dim], in[dim]);
   if (from_start && each) call.literal(3, std::nullopt, out[dim]);
-  if (call.equal_pieces && each && !from_start) place_piece(call, out[dim], 2, 3);
+  if (each && !from_start) place_behind(call, in[dim], out[dim], 2, 3, to_end);
 }
 
 void narrow(ScalingCall& call) {
@@ -328,6 +343,10 @@ void narrow(ScalingCall& call) {
   if (dim >= in.size() || out.size() != in.size()) return;
   call.unite_except(out, in, dim);
   call.literal(3, std::nullopt, out[dim]);
+  const auto start = call.integer(2);
+  if (!start || !out[dim] || !in[dim]) return;
+  const bool to_end = *start + call.solver.number(out[dim]) == call.solver.number(in[dim]);
+  place_behind(call, in[dim], out[dim], 2, 2, to_end);
 }
 
 // slice_backward, select_backward (grad_output, input_sizes, dim, ...).
@@ -338,12 +357,12 @@ void pad_to_input(ScalingCall& call) {
   if (grad.size() + 1 == out.size()) return call.align(without(out, dim), grad);
   if (grad.size() != out.size() || dim >= out.size()) return;
   call.unite_except(out, grad, dim);
-  const bool from_start = call.integer(3) == 0 && call.integer(5).value_or(1) == 1;
-  if (from_start && call.integer(4) == std::numeric_limits<std::int64_t>::max())
-    return call.unite(out[dim], grad[dim]);
+  const bool each = call.integer(5).value_or(1) == 1;
+  const bool from_start = call.integer(3) == 0 && each;
+  const bool to_end = call.integer(4) == std::numeric_limits<std::int64_t>::max();
+  if (from_start && to_end) return call.unite(out[dim], grad[dim]);
   if (from_start) call.literal(4, std::nullopt, grad[dim]);
-  if (call.equal_pieces && !from_start && call.integer(5).value_or(1) == 1)
-    place_piece(call, grad[dim], 3, 4);
+  if (each && !from_start) place_behind(call, out[dim], grad[dim], 3, 4, to_end);
 }
 
 // ---- pieces and joins
