@@ -276,7 +276,7 @@ constexpr OpRow kRows[] = {
      "(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor",
      OpFamily::kLoss, Linearity::kNone, CostClass::kReduction, rules::cross_entropy},
     {"aten.bincount.default", "(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
-     OpFamily::kCount, Linearity::kNone, CostClass::kMemory, rules::bound_rows},
+     OpFamily::kCount, Linearity::kNone, CostClass::kMemory, rules::bincount},
     {"aten.bitwise_and.Scalar", "(Tensor self, Scalar other) -> Tensor", OpFamily::kElementwise,
      Linearity::kNone, CostClass::kMemory, rules::binary},
     {"aten.bitwise_and.Tensor", "(Tensor self, Tensor other) -> Tensor", OpFamily::kElementwise,

@@ -195,6 +195,7 @@ TypeId getitem(TypeRuleCall& call);
 TypeId local_scalar(TypeRuleCall& call);
 TypeId bound_scalar(TypeRuleCall& call);
 TypeId bound_rows(TypeRuleCall& call);
+TypeId bincount(TypeRuleCall& call);
 TypeId nonzero(TypeRuleCall& call);
 TypeId no_value(TypeRuleCall& call);
 

@@ -201,8 +201,21 @@ StringId TypeRuleCall::device_or(std::size_t param, StringId fallback) {
   mismatch("'{}' is not a device", name_of(param));
 }
 
-bool TypeRuleCall::is_memory_format(std::size_t param, std::string_view name) const {
-  return arg(param).is(ArgKind::kMemoryFormat) && context.text(arg(param).as_name()) == name;
+TypeId TypeRuleCall::in_memory_format(std::size_t param, const TensorType& tensor, DType dtype,
+                                      StringId device) {
+  const bool is_said = arg(param).is(ArgKind::kMemoryFormat);
+  const std::string_view format = is_said ? context.text(arg(param).as_name()) : std::string_view();
+  if (format == "torch.contiguous_format") return contiguous(dtype, tensor.sizes, device);
+  const std::size_t channels_last_rank = format == "torch.channels_last"      ? 4
+                                         : format == "torch.channels_last_3d" ? 5
+                                                                              : 0;
+  if (channels_last_rank == 0)
+    return result(dtype, tensor.sizes, preserved_strides(facts, layout_of(tensor)), device);
+  check_rank(tensor, channels_last_rank, name_of(param));
+  std::vector<std::size_t> fill = {1};  // channels, then from the last dimension outwards, then rows
+  for (std::size_t dim = channels_last_rank; --dim > 1;) fill.push_back(dim);
+  fill.push_back(0);
+  return result(dtype, tensor.sizes, filled_strides(facts, tensor.sizes, fill), device);
 }
 
 std::size_t TypeRuleCall::wrap_dim(std::int64_t dim, std::size_t rank) const {

@@ -48,7 +48,6 @@ class TypeRuleCall {
   std::optional<DType> dtype(std::size_t param);  // none for None
   DType dtype_or(std::size_t param, DType fallback) { return dtype(param).value_or(fallback); }
   StringId device_or(std::size_t param, StringId fallback);
-  bool is_memory_format(std::size_t param, std::string_view name) const;
   std::size_t dim(std::size_t param, std::size_t rank);  // wrapped; a scalar has dimension 0
   // As dim; a 0-dimensional tensor has a dimension 0.
   std::size_t dim_or_scalar(std::size_t param, std::size_t rank);
@@ -72,6 +71,9 @@ class TypeRuleCall {
   // As fresh_like, but a contiguous tensor gives fresh strides for its dimensions of extent 1 too.
   TypeId laid_out_like(const TensorType& tensor, DType dtype);
   TypeId fresh_like(const TensorType& tensor) { return fresh_like(tensor, tensor.dtype); }
+  // New storage for the extents of `tensor`, laid out as the memory format in this parameter says;
+  // preserved where it says nothing.
+  TypeId in_memory_format(std::size_t param, const TensorType& tensor, DType dtype, StringId device);
   TypeId tuple(std::vector<TypeId> elements);
   TypeId list_of(std::vector<TypeId> elements);
   TypeId value(Arg value);  // a value known when traced

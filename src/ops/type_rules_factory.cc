@@ -177,9 +177,7 @@ TypeId factory_like(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   const DType dtype = call.dtype_or(param_of(call, "dtype"), self.dtype);
   const StringId device = call.device_or(param_of(call, "device"), self.device);
-  if (call.is_memory_format(param_of(call, "memory_format"), "torch.contiguous_format"))
-    return call.contiguous(dtype, self.sizes, device);
-  return call.result(dtype, self.sizes, preserved_strides(call.facts, layout_of(self)), device);
+  return call.in_memory_format(param_of(call, "memory_format"), self, dtype, device);
 }
 
 // coor.current_device(): the device of this rank. A file is one rank's view, so it is the one its

@@ -288,16 +288,13 @@ TypeId to_copy(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   const DType dtype = call.dtype_or(1, self.dtype);
   const StringId device = call.device_or(3, self.device);
-  if (call.is_memory_format(6, "torch.contiguous_format")) return call.contiguous(dtype, self.sizes, device);
-  return call.result(dtype, self.sizes, preserved_strides(call.facts, layout_of(self)), device);
+  return call.in_memory_format(6, self, dtype, device);
 }
 
 // clone(self, *, memory_format).
 TypeId clone(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
-  if (call.is_memory_format(1, "torch.contiguous_format"))
-    return call.contiguous(self.dtype, self.sizes, self.device);
-  return call.fresh_like(self);
+  return call.in_memory_format(1, self, self.dtype, self.device);
 }
 
 }  // namespace epweave::rules

@@ -182,6 +182,17 @@ TypeId bound_rows(TypeRuleCall& call) {
   return call.contiguous(self.dtype, {symbol}, self.device);
 }
 
+// bincount(self, weights, minlength): the count of each number, or the sum of its weights.
+TypeId bincount(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  const TensorType* weights = call.optional_tensor(1);
+  const ExprId symbol = call.bound_symbol();
+  if (!symbol) return {};
+  if (weights == nullptr) return call.contiguous(DType::kInt64, {symbol}, self.device);
+  const bool is_f32 = weights->dtype == DType::kFloat32;
+  return call.contiguous(is_f32 ? DType::kFloat32 : DType::kFloat64, {symbol}, self.device);
+}
+
 // nonzero: [count, rank], laid out by column.
 TypeId nonzero(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});

@@ -134,6 +134,42 @@ Slice slice_of(TypeRuleCall& call, const TensorType& self, std::size_t first) {
   return slice;
 }
 
+// The symbol that the node binds at this path of its value: an extent, or where it starts.
+ExprId symbol_at(TypeRuleCall& call, const Binding& binding, std::string_view method,
+                 std::optional<std::size_t> index) {
+  const auto path = call.context.args[binding.path];
+  if (path.size() != (index ? 2u : 1u)) return {};
+  const auto entry = [&](Arg key, std::string_view name) {
+    if (!key.is(ArgKind::kDict)) return Arg::none();
+    const auto items = call.context.args.children(key);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2)
+      if (items[i].is(ArgKind::kText) && call.context.text(items[i].as_name()) == name) return items[i + 1];
+    return Arg::none();
+  };
+  const Arg name = entry(path[0], "name");
+  if (!name.is(ArgKind::kText) || call.context.text(name.as_name()) != method) return {};
+  if (index) {
+    const Arg at = entry(path[1], "idx");
+    if (!at.is_int() || at.as_int() != static_cast<std::int64_t>(*index)) return {};
+  }
+  return call.exprs.from_poly(call.exprs.poly_symbol(binding.symbol));
+}
+
+// A piece of `self` in dimension `dim` whose length or place is data: torch gives each a symbol of
+// its own, which the node binds, where the arguments do not say it.
+struct Place {
+  ExprId length, offset;
+};
+Place place_of(TypeRuleCall& call, std::size_t dim, ExprId length, ExprId offset) {
+  Place place{length, offset};
+  if (!call.node.extra) return place;
+  for (const Binding& binding : call.node.extra->bindings) {
+    if (const ExprId bound = symbol_at(call, binding, "size", dim)) place.length = bound;
+    if (const ExprId bound = symbol_at(call, binding, "storage_offset", std::nullopt)) place.offset = bound;
+  }
+  return place;
+}
+
 std::size_t insert_dim(TypeRuleCall& call, std::size_t param, std::size_t rank) {
   return call.dim(param, rank + 1);
 }
@@ -252,10 +288,11 @@ TypeId slice(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   const Slice s = slice_of(call, self, 1);
   Dims sizes = self.sizes, strides = self.strides;
-  sizes[s.dim] = s.length;
   const ExprId offset = call.exprs.add(call.offset_of(self), call.exprs.mul(s.start, strides[s.dim]));
+  const Place place = place_of(call, s.dim, s.length, offset);
+  sizes[s.dim] = place.length;
   strides[s.dim] = call.exprs.mul(strides[s.dim], s.step);
-  return call.view(self, std::move(sizes), std::move(strides), offset);
+  return call.view(self, std::move(sizes), std::move(strides), place.offset);
 }
 
 TypeId slice_copy(TypeRuleCall& call) {
@@ -285,7 +322,8 @@ TypeId select(TypeRuleCall& call) {
   Dims sizes = self.sizes, strides = self.strides;
   sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(dim));
   strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(dim));
-  return call.view(self, std::move(sizes), std::move(strides), offset);
+  const Place place = place_of(call, self.rank(), {}, offset);  // its one row has no extent
+  return call.view(self, std::move(sizes), std::move(strides), place.offset);
 }
 
 TypeId squeeze(TypeRuleCall& call) {
