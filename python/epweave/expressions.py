@@ -20,7 +20,10 @@ _FUNCTIONS = {
     "Mod": lambda a, b: a % b, "PythonMod": lambda a, b: a % b, "FloorDiv": _floor_divide,
     "CleanDiv": _floor_divide, "ModularIndexing": lambda a, b, c: a // b % c,
     "CeilDiv": lambda a, b: -(-a // b), "Min": min, "Max": max, "Abs": abs,
-    "Eq": lambda a, b: a == b, "Ne": lambda a, b: a != b, "Identity": lambda a: a,
+    "Eq": lambda a, b: a == b, "Ne": lambda a, b: a != b,
+    "Lt": lambda a, b: a < b, "Le": lambda a, b: a <= b, "Gt": lambda a, b: a > b, "Ge": lambda a, b: a >= b,
+    "And": lambda *operands: all(operands), "Or": lambda *operands: any(operands), "Not": lambda a: not a,
+    "Identity": lambda a: a,
     "ToFloat": lambda a: a, "Where": lambda c, a, b: a if c else b,
     "IntTrueDiv": lambda a, b: fractions.Fraction(a, b),
     "CeilToInt": math.ceil, "FloorToInt": math.floor, "TruncToInt": math.trunc,
@@ -44,6 +47,15 @@ def evaluate(text: str, hints: dict[str, int]) -> int | bool | None:
     Fractions are cut to integers. Raises ExpressionError for text that is no expression
     known here and for undefined arithmetic.
     """
+    def pieces(call):
+        """Piecewise((value, condition), ...): the value of the first condition that holds."""
+        for pair in call.args:
+            if not (isinstance(pair, ast.Tuple) and len(pair.elts) == 2):
+                raise ExpressionError(f"cannot evaluate the expression {text!r}")
+            if walk(pair.elts[1]):
+                return walk(pair.elts[0])
+        return 0
+
     def walk(e):
         if isinstance(e, ast.Name):
             return _CONSTANTS[e.id] if e.id in _CONSTANTS else hints[e.id]
@@ -57,6 +69,8 @@ def evaluate(text: str, hints: dict[str, int]) -> int | bool | None:
             return not walk(e.operand)
         if isinstance(e, ast.Compare) and len(e.ops) == 1 and type(e.ops[0]) in _COMPARE:
             return _COMPARE[type(e.ops[0])](walk(e.left), walk(e.comparators[0]))
+        if isinstance(e, ast.Call) and isinstance(e.func, ast.Name) and e.func.id == "Piecewise":
+            return pieces(e)
         if isinstance(e, ast.Call) and isinstance(e.func, ast.Name) \
                 and e.func.id in _FUNCTIONS and not e.keywords:
             return _FUNCTIONS[e.func.id](*[walk(a) for a in e.args])

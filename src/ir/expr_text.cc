@@ -359,6 +359,23 @@ class ExprParser {
     while (at < text_.size() && text_[at] == '0') ++at;
     return at < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at])) != 0;
   }
+  // Piecewise((value, condition), ...): the value of the first condition that holds. A condition is
+  // 1 or 0, so that it is a sum of products.
+  PolyId parse_pieces() {
+    PolyId earlier_fail = pool_.poly_number(1), result = pool_.poly_number(0);
+    do {
+      if (!accept("(")) fail("expected a pair '(value, condition)'");
+      const PolyId value = parse_or();
+      if (!accept(",")) fail("expected ',' and a condition");
+      const PolyId condition = parse_or();
+      if (!accept(")")) fail("expected ')'");
+      const PolyId holds = built(pool_.mul(earlier_fail, condition));
+      result = built(pool_.add(result, built(pool_.mul(value, holds))));
+      earlier_fail = built(pool_.sub(earlier_fail, holds));
+    } while (accept(","));
+    if (!accept(")")) fail("expected ')'");
+    return result;
+  }
   PolyId parse_name() {
     const std::size_t begin = at_;
     while (at_ < text_.size() &&
@@ -366,6 +383,7 @@ class ExprParser {
       ++at_;
     const std::string_view name = text_.substr(begin, at_ - begin);
     if (accept("(")) {
+      if (name == "Piecewise") return parse_pieces();
       std::vector<PolyId> operands;
       if (!accept(")")) {
         do operands.push_back(parse_or());
