@@ -106,6 +106,8 @@ def rewrite(graph, pipeline: str | None = None, output: str | None = None, *, pr
         raise UsageError(f"the options {', '.join(options)} belong to a preset, and a pipeline was given",
                          remedy="write them into the pipeline: chunk{parts=4}")
     require_text("a pipeline" if preset is None else "the name of a preset", pipeline if preset is None else preset, _PASSES)
+    if pipeline is not None and not pipeline.strip():
+        raise UsageError("the pipeline is empty", remedy=_PASSES)
     choice = ["-p", pipeline] if preset is None else ["--preset", pipeline_text(preset, options)]
     folder = tempfile.mkdtemp(prefix="epweave-")
     try:

@@ -9,7 +9,7 @@ import tempfile
 
 from .collector import held
 from .dump import OP_OF_KIND
-from .errors import GraphFileError
+from .errors import GraphFileError, UsageError
 from .exporter import DERIVED_TENSOR_META, FILE_FACTS, NOTED_OF_SYMBOLS, tensor_meta_of
 from .files import read_file
 from .history import MARK, Mark, history_of
@@ -73,6 +73,8 @@ class Expressions:
             operand = self.build(e.operand)
             return sympy.Not(operand) if isinstance(e.op, ast.Invert) else \
                 sympy.Mul(sympy.Integer(-1), operand)
+        if isinstance(e, ast.Tuple):
+            return tuple(self.build(x) for x in e.elts)
         if isinstance(e, ast.Call):
             arguments = [self.build(a) for a in e.args]
             for home in (functions, sympy):
@@ -103,7 +105,11 @@ class Loader:
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
         self.torch = torch
         self.message, self.live = message, live
-        self.device_override = None if device is None else str(torch.device(device))
+        try:
+            self.device_override = None if device is None else str(torch.device(device))
+        except (RuntimeError, TypeError) as error:
+            raise UsageError(f"{device!r} is no device: {error}",
+                             remedy="give one that torch.device takes: 'cpu', 'cuda:0'") from None
         self.expressions = Expressions(message.get("symbols", []))
         self.env = ShapeEnv()
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self.env)
