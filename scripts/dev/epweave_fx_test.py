@@ -230,7 +230,9 @@ class Expressions(unittest.TestCase):
                 "u0": 12, "7": 7, "-u0 + 2*s1": -2, "(u0//5)": 2, "Mod(u0, 5)": 2, "u0**2": 144,
                 "Max(0, Min(u0, 3))": 3, "Eq(u0, 12)": True, "Ne(u0, 12)": False, "u0 <= 3": False,
                 "Eq(u0, 1) | (s1 > 2)": True, "~(s1 < 2) & (u0 >= 12)": True, "u0/5": 2, "u9 + u0": None,
-                "CeilToInt(IntTrueDiv(u0, 5))": 3, "u0 < int_oo": True}.items():
+                "CeilToInt(IntTrueDiv(u0, 5))": 3, "u0 < int_oo": True,
+                "Piecewise((1, Eq(u0, -3) & (u0 < 0)), (u0//5, s1 > 1), (0, True))": 2,
+                "And(Lt(s1, u0), Not(Eq(u0, 1)))": True, "3*Or(Ge(s1, 9), Gt(s1, 8)) + 1": 1}.items():
             with self.subTest(text):
                 self.assertIs(type(epweave_fx.evaluate(text, hints)), type(value))
                 self.assertEqual(epweave_fx.evaluate(text, hints), value)

@@ -105,7 +105,7 @@ class Package(unittest.TestCase):
         with self.assertRaises(epweave.GraphFileError) as caught:
             epweave.verify("/none.epw")
         self.assertEqual(caught.exception.exit_code, 3)
-        for arguments, keywords in (((GRAPH,), {}), ((GRAPH, "dce"), {"preset": "ep-overlap"}), ((GRAPH, "dce"), {"parts": 2})):
+        for arguments, keywords in (((GRAPH,), {}), ((GRAPH, " "), {}), ((GRAPH, "dce"), {"preset": "ep-overlap"}), ((GRAPH, "dce"), {"parts": 2})):
             with self.assertRaises(epweave.UsageError):
                 epweave.rewrite(*arguments, **keywords)
         with self.assertRaises(epweave.RunError):
