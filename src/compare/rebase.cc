@@ -64,7 +64,7 @@ class Rebaser {
     bool is_any = false;
     for (NodeId id : body.order) {
       in_c.at(body.nodes[id].name) = id;
-      is_any = is_any || is_new(id);
+      is_any = is_any || is_new(id) || is_moved(id);
     }
     is_any = is_any || std::ranges::any_of(b_.step().order, [&](NodeId id) {
                const Node& node = b_.step().nodes[id];
@@ -74,7 +74,7 @@ class Rebaser {
     std::vector<NodeId> before, after;
     for (NodeId id : body.order) {
       const NodeId same = by_name_[body.nodes[id].name];
-      if (!same || b_.step().nodes[same].target != body.nodes[id].target) continue;
+      if (!same || !is_same_call(b_.step().nodes[same], body.nodes[id])) continue;
       before.clear();
       after.clear();
       for_each_input(*result_.context, b_.step().nodes[same], [&](NodeId input) { before.push_back(input); });
@@ -83,7 +83,7 @@ class Rebaser {
       for (std::size_t i = 0; i < after.size(); ++i) {
         const StringId name = b_.step().nodes[before[i]].name;
         if (in_c[name]) continue;
-        if (is_new(after[i]))
+        if (is_new(after[i]) || moves_copy(after[i], b_.step().nodes[before[i]]))
           replaced_.at(after[i]) = name;
         else if (find_lineage(b_.step().nodes[before[i]]).role == ProvenanceRole::kAdded)
           absorbed_.at(after[i]).push_back(name);
@@ -91,11 +91,30 @@ class Rebaser {
     }
   }
 
+  // Of two calls of one name: C may have given the name of a node that it has not to a call of its
+  // own.
+  static bool is_same_call(const Node& in_b, const Node& in_c) {
+    return in_b.target == in_c.target && thing_of(find_lineage(in_b)) == thing_of(find_lineage(in_c));
+  }
+
   // A tensor: of a split of its own, each piece says what it is.
   bool is_new(NodeId id) const {
     const Node& node = result_.step().nodes[id];
     return !by_name_[node.name] && find_lineage(node).role == ProvenanceRole::kAdded &&
            tensor_of(*result_.context, node.type) != nullptr;
+  }
+
+  // C's own, for a value of A.
+  bool is_moved(NodeId id) const {
+    const Node& node = result_.step().nodes[id];
+    return !by_name_[node.name] && find_lineage(node).role == ProvenanceRole::kMaterialize;
+  }
+
+  // For the value of A that B has here as a copy: which of B's it is, its origins do not say.
+  bool moves_copy(NodeId id, const Node& in_b) const {
+    const Lineage copy = find_lineage(in_b), moved = find_lineage(result_.step().nodes[id]);
+    return is_moved(id) && find_copy_record(in_b) != nullptr && copy.is_whole() && !copy.origins.empty() &&
+           std::ranges::find(moved.origins, copy.origins.front()) != moved.origins.end();
   }
 
   void rebase(NodeId id) {
