@@ -185,7 +185,10 @@ class RepeatWriter {
       const Lineage lineage = find_lineage(node);
       Copy copy{id, record == nullptr ? &node.provenance.front() : record, {}};
       if (is_moved(node, lineage)) {
-        for (StringId origin : origins) copy.stands.push_back({names_[origin], times_of_whole(origin)++});
+        for (StringId origin : origins) {
+          copy.stands.push_back({names_[origin], times_of_whole(origin)++});
+          count_launch(names_[origin]);
+        }
       } else if (!lineage.is_whole() && !lineage.is_part()) {
         for_each_input(context_, node, [&](NodeId input) {
           if (copy_of_node[input] == 0 || !copy.stands.empty()) return;
@@ -203,6 +206,14 @@ class RepeatWriter {
       copies_.push_back(std::move(copy));
       copy_of_node.at(id) = static_cast<std::uint32_t>(copies_.size());
     }
+  }
+
+  // What is moved in stands for the launch that A waits for, too: one that B does by itself is
+  // another.
+  void count_launch(NodeId wait) {
+    const Body& a = graphs_.a.step();
+    const NodeId launch = is_wait(a.nodes[wait]) ? find_waited_launch(context_, a, wait) : NodeId();
+    if (launch) ++times_of_whole(a.nodes[launch].name);
   }
 
   // All of what nothing divides. Where B moves it once more for backward, that is another node of
