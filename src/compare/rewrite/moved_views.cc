@@ -12,10 +12,14 @@
 namespace epweave {
 namespace {
 
-// Made by the rewrite, and stands for what was merged into it.
+// Made by the rewrite, and stands for what was merged into it since. Later passes may have added
+// records.
 bool is_merged(const Node& node) {
-  return !node.provenance.empty() && node.provenance.back().role == ProvenanceRole::kMerged &&
-         find_lineage(node).role == ProvenanceRole::kAdded;
+  const Provenance* made = find_maker(node);
+  const bool has_absorbed = std::ranges::any_of(node.provenance, [&](const Provenance& record) {
+    return &record > made && record.role == ProvenanceRole::kMerged;
+  });
+  return has_absorbed && find_lineage(node).role == ProvenanceRole::kAdded;
 }
 
 class ViewWriter {
