@@ -1,6 +1,7 @@
 #include "analysis/rank_view.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <string>
 
@@ -37,6 +38,14 @@ std::optional<GroupOnRank> find_listed(const Graph& graph, const ProcessGroup& g
     if (holds(ranks, rank)) return GroupOnRank{fields[0].as_name(), std::move(ranks)};
   }
   return std::nullopt;
+}
+
+// Whether a record says what the group, or the one that it is split from, is on some rank.
+bool is_listed(const Graph& graph, const ProcessGroup& group) {
+  const Arg* all = find_entry(*graph.context, graph.info, kRankGroupsKey);
+  return all != nullptr && std::ranges::any_of(std::array{group.name, group.split_from}, [&](StringId name) {
+           return name && find_entry(*graph.context, *all, graph.text(name)) != nullptr;
+         });
 }
 
 std::optional<GroupOnRank> find_by_rule(const Graph& graph, const World& world, const ProcessGroup& group,
@@ -98,6 +107,19 @@ std::optional<GroupOnRank> group_on_rank(const Graph& graph, const World& world,
         if (const auto of_source = group_on_rank(graph, world, source, rank))
           return GroupOnRank{rename_split(graph, group, of_source->name), of_source->ranks};
   return find_by_rule(graph, world, group, rank);
+}
+
+bool is_one_group(const Graph& a, const ProcessGroup& x, const Graph& b, const ProcessGroup& y) {
+  if (x.ranks != y.ranks) return false;
+  if (!is_rank_agnostic(a) && !is_rank_agnostic(b)) return true;
+  if (!is_listed(a, x) && !is_listed(b, y)) return true;  // by the same rule, or none
+  const World world = read_world(a), other_world = read_world(b);
+  if (world.size != other_world.size || world.file_rank != other_world.file_rank) return false;
+  for (Rank rank = 0; rank < world.size; ++rank) {
+    const auto before = group_on_rank(a, world, x, rank), after = group_on_rank(b, other_world, y, rank);
+    if (before.has_value() != after.has_value() || (before && before->ranks != after->ranks)) return false;
+  }
+  return true;
 }
 
 std::vector<StringId> list_guessed_groups(const Graph& graph, const Node& node) {

@@ -44,6 +44,10 @@ struct GroupOnRank {
 std::optional<GroupOnRank> group_on_rank(const Graph& graph, const World& world, const ProcessGroup& group,
                                          Rank rank);
 
+// Whether two groups, each of its graph, have the same ranks in the same order on every rank that
+// the graphs hold for.
+bool is_one_group(const Graph& a, const ProcessGroup& x, const Graph& b, const ProcessGroup& y);
+
 // Groups of the table that a call of an op without a row in the op table takes by name. Which of
 // its texts is a group's name, nobody knows.
 std::vector<StringId> list_guessed_groups(const Graph& graph, const Node& node);

@@ -62,7 +62,10 @@ void Sequence::append(const Piece& piece) {
   if (piece.count < 0 || piece.count > kMaxElements - size()) return give_up();
   if (!pieces_.empty()) {
     Piece& last = pieces_.back();
-    if (last.term == piece.term && last.rank == piece.rank && last.first + last.count == piece.first) {
+    const bool is_next_place =
+        last.launched == piece.launched && (!piece.launched || last.place + last.count == piece.place);
+    if (is_next_place && last.term == piece.term && last.rank == piece.rank &&
+        last.first + last.count == piece.first) {
       last.count += piece.count;
       return;
     }
@@ -79,11 +82,29 @@ void Sequence::append(const Sequence& other, std::int64_t first, std::int64_t co
     Piece piece = other.pieces_[i];
     const std::int64_t skipped = std::max<std::int64_t>(first - other.begins_[i], 0);
     piece.first += skipped;
+    if (piece.launched) piece.place += skipped;
     piece.count = std::min(piece.count - skipped, count);
     append(piece);
     first += piece.count;
     count -= piece.count;
   }
+}
+
+// Pieces of different launches are apart, so that equal elements may be in other pieces.
+bool Sequence::has_elements_of(const Sequence& other) const {
+  if (size() != other.size()) return false;
+  std::size_t i = 0, j = 0;
+  std::int64_t done_i = 0, done_j = 0;
+  while (i < pieces_.size()) {
+    const Piece &x = pieces_[i], &y = other.pieces_[j];
+    if (x.term != y.term || x.rank != y.rank || x.first + done_i != y.first + done_j) return false;
+    const std::int64_t count = std::min(x.count - done_i, y.count - done_j);
+    done_i += count;
+    done_j += count;
+    if (done_i == x.count) ++i, done_i = 0;
+    if (done_j == y.count) ++j, done_j = 0;
+  }
+  return true;
 }
 
 TermId MovementTerms::intern(const MovedTerm& term) {
@@ -113,8 +134,9 @@ Sequence MovementTerms::cast(const Sequence& x, DType dtype) {
 Sequence MovementTerms::gather(const Sequence& x, std::uint64_t group, std::int64_t ranks) {
   std::vector<Piece> row;
   for (const Piece& piece : x.pieces())
-    row.push_back({intern({.kind = TermKind::kGathered, .of = at_rank(piece), .what = group}), 0, piece.first,
-                   piece.count});
+    row.push_back({.term = intern({.kind = TermKind::kGathered, .of = at_rank(piece), .what = group}),
+                   .first = piece.first,
+                   .count = piece.count});
   Sequence result;
   for (std::int64_t rank = 0; rank < ranks && result.is_followed(); ++rank)
     for (Piece piece : row) {
@@ -128,8 +150,10 @@ Sequence MovementTerms::reduce(const Sequence& x, std::uint64_t group, std::uint
   Sequence result;
   for (const Piece& piece : x.pieces())
     result.append(
-        {intern({.kind = TermKind::kReduced, .of = at_rank(piece), .what = group, .reduction = reduction}), 0,
-         piece.first, piece.count});
+        {.term = intern(
+             {.kind = TermKind::kReduced, .of = at_rank(piece), .what = group, .reduction = reduction}),
+         .first = piece.first,
+         .count = piece.count});
   return result;
 }
 
@@ -155,7 +179,7 @@ std::optional<Sequence> MovementTerms::scatter(const Sequence& x, std::uint64_t 
     }
     const TermId share =
         intern({.kind = TermKind::kShare, .of = at_rank(first[i]), .what = group, .stride = stride});
-    result.append({share, 0, first[i].first, first[i].count});
+    result.append({.term = share, .first = first[i].first, .count = first[i].count});
   }
   return result;
 }

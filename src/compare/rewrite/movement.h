@@ -26,8 +26,10 @@ namespace epweave {
 // bits.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 // What is in more pieces, is not followed: real buckets have some pieces for each tensor and rank,
-// while a transposed matrix has one for each element, and a piece takes 32 bytes.
+// while a transposed matrix has one for each element, and a piece takes 40 bytes.
 inline constexpr std::int64_t kMaxPieces = std::int64_t{1} << 20;
+// Of all values together.
+inline constexpr std::int64_t kMaxAllPieces = std::int64_t{1} << 24;
 
 // How many elements a tensor of these sizes has; none for a negative size, or more elements than
 // are followed.
@@ -65,11 +67,16 @@ struct MovedTerm {
   friend auto operator<=>(const MovedTerm&, const MovedTerm&) = default;
 };
 
-// Elements first .. first + count of a term, row-major; of a gathered one, of that rank.
+// A result of a launch.
+using LaunchedId = Id<struct LaunchedTag>;
+
+// Elements first .. first + count of a term, row-major; of a gathered one, of that rank. Which
+// launch brought them, from which place of its result on, is no part of what they are.
 struct Piece {
   TermId term;
+  LaunchedId launched;
   std::int64_t rank = 0, first = 0, count = 0;
-  friend bool operator==(const Piece&, const Piece&) = default;
+  std::int64_t place = 0;  // 0 without a launch
 };
 
 class Sequence {
@@ -82,11 +89,12 @@ class Sequence {
   void append(const Piece& piece);  // together with the last one where they continue each other
   void append(const Sequence& other, std::int64_t first, std::int64_t count);
   friend bool operator==(const Sequence& a, const Sequence& b) {
-    return a.is_followed_ && b.is_followed_ && a.pieces_ == b.pieces_;
+    return a.is_followed_ && b.is_followed_ && a.has_elements_of(b);
   }
 
  private:
   void give_up();
+  bool has_elements_of(const Sequence& other) const;
 
   std::vector<Piece> pieces_;
   std::vector<std::int64_t> begins_;  // of each

@@ -6,6 +6,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
+#include "analysis/rank_view.h"
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/op.h"
@@ -489,11 +490,11 @@ void CallCheck::check_group(NodeId id, Arg x, Arg y) {
   // A group that is looked up is the one that is recorded.
   const StringId before = recorded_group(context_, a_, x), after = recorded_group(context_, b_, y);
   if (before && before == after) return;
-  // A group split from the one it was, with the same ranks.
+  // A group split from the one it was, with the same ranks on every rank.
   const ProcessGroup* was = graph_a_.find_group(before);
   const ProcessGroup* is = graph_b_.find_group(after);
   const bool is_split = was != nullptr && is != nullptr && is->split_from == before &&
-                        was->ranks == is->ranks && (!is->axes || is->axes == was->axes);
+                        is_one_group(graph_a_, *was, graph_b_, *is) && (!is->axes || is->axes == was->axes);
   if (!is_split)
     claims_.fail(
         id, "rewrite-group",

@@ -247,6 +247,10 @@ void check_groups(RewriteClaims& claims) {
       claims.fail_graph("rewrite-group", fmt::format("group '{}' has ranks [{}], in the first graph [{}]",
                                                      graph_a.text(group.name), fmt::join(after->ranks, ", "),
                                                      fmt::join(group.ranks, ", ")));
+    else if (is_first && after != nullptr && !is_one_group(graph_a, group, graph_b, *after))
+      claims.fail_graph("rewrite-group", fmt::format("group '{}' has other ranks on other ranks than in the "
+                                                     "first graph",
+                                                     graph_a.text(group.name)));
   }
 }
 

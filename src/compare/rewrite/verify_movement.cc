@@ -28,12 +28,6 @@ std::vector<std::int64_t> row_major(std::span<const std::int64_t> sizes) {
   return strides;
 }
 
-template <class Part>
-void merge(std::vector<Part>& into, const std::vector<Part>& from) {
-  for (const Part& part : from)
-    if (std::ranges::find(into, part) == into.end()) into.push_back(part);
-}
-
 // The same elements in the same order, in new memory.
 bool copies(const Node& node) {
   return node.op->type_rule == rules::clone;
@@ -168,7 +162,8 @@ bool MovementCheck::is_new(NodeId b) const {
 Sequence MovementCheck::leaf(NodeId a) {
   Sequence value;
   if (const auto sizes = sizes_of(claims_.tensor_a(a)))
-    value.append({terms_.intern({.kind = TermKind::kValue, .what = a.index()}), 0, 0, *count_of(*sizes)});
+    value.append(
+        {.term = terms_.intern({.kind = TermKind::kValue, .what = a.index()}), .count = *count_of(*sizes)});
   return value;
 }
 
@@ -184,6 +179,7 @@ const Sequence& MovementCheck::of_a(NodeId id) {
     const NodeId a = chain.back();
     if (of_a_.contains(a)) continue;
     std::optional<Sequence> moved = move_in_a(a);
+    if (moved && !reserve(std::ssize(moved->pieces()))) moved.reset();
     of_a_.emplace(a, moved ? std::move(*moved) : leaf(a));
   }
   return of_a_.at(claims_.find_class(id));
@@ -241,7 +237,7 @@ std::optional<Sequence> MovementCheck::send(const Node& node, const Sequence& se
   const std::int64_t ranks = ranks_at ? size.as_int() : 1;
   const bool has_members = *group < groups_.size();
   if (ranks < 1 || ranks > kMaxPieces) return {};
-  if (ranks_at && has_members && ranks != std::ssize(groups_[*group])) return {};
+  if (ranks_at && has_members && ranks != std::ssize(groups_[*group].group->ranks)) return {};
   std::optional<Sequence> result;
   if (node.op->family == OpFamily::kAllGather && ranks_at) {
     result = terms_.gather(sent, *group, ranks);
@@ -302,7 +298,7 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
   views_[b] = {*storage, *sizes, *strides, *offset - *origin, storages_[*storage].own_start.has_value()};
   if (is_wait(node)) {
     const NodeId list = storages_[*storage].list;
-    waits_of_[list ? list : first.as_node()].push_back(b);
+    launches_.add_wait(list ? list : first.as_node(), b);
     end_launch(*storage);
   }
   return true;
@@ -336,7 +332,7 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
       return false;
     value.emplace();
     value->elements.append(
-        {terms_.intern({.kind = TermKind::kUnknown, .what = b.index()}), 0, 0, *count_of(*sizes)});
+        {.term = terms_.intern({.kind = TermKind::kUnknown, .what = b.index()}), .count = *count_of(*sizes)});
   } else if (is_functional_launch(node)) {
     if (auto sent = read(arg_of(context_, node, 0))) value = launch(b, node, std::move(*sent));
   } else if (copies(node) || keeps_order(node)) {
@@ -353,7 +349,9 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
   } else {
     value = pack(node);
   }
-  if (!value || !value->elements.is_followed() || value->elements.size() != *count_of(*sizes)) return false;
+  if (!value || !value->elements.is_followed() || value->elements.size() != *count_of(*sizes) ||
+      !reserve(std::ssize(value->elements.pieces())))
+    return false;
   const std::size_t storage = keep(b, std::move(*value)).storage;
   if (is_functional_launch(node)) begin_launch(storage, arg_of(context_, node, 0).as_node());
   return true;
@@ -372,7 +370,9 @@ bool MovementCheck::launch_each(NodeId b, const Node& node) {
     const auto sizes = sizes_of(tensor_of(context_, type.elements[i]));
     auto sent = sizes ? read(operands[i]) : std::nullopt;
     auto value = sent ? launch(b, node, std::move(*sent)) : std::nullopt;
-    if (!value || value->elements.size() != *count_of(*sizes)) return false;
+    if (!value || value->elements.size() != *count_of(*sizes) ||
+        !reserve(std::ssize(value->elements.pieces())))
+      return false;
     values.push_back(std::move(*value));
   }
   std::vector<std::size_t>& storages = lists_[b];
@@ -394,7 +394,6 @@ MovementCheck::View MovementCheck::keep(NodeId b, Read value) {
 std::size_t MovementCheck::add_storage(NodeId b, const TensorType& type, Read value) {
   storages_in_[memory_->storage_of(b)].push_back(storages_.size());
   storages_.push_back({std::move(value.elements),
-                       std::move(value.launches),
                        value.packed,
                        type.dtype,
                        origin_of(type),
@@ -438,7 +437,7 @@ std::optional<MovementCheck::View> MovementCheck::view_of(NodeId b) {
   const auto sizes = sizes_of(type);
   if (!sizes || !numbers(type->strides)) return {};
   const Sequence& value = of_a(claims_[b].origin);
-  if (value.size() != *count_of(*sizes)) return {};
+  if (value.size() != *count_of(*sizes) || !reserve(std::ssize(value.pieces()))) return {};
   return keep(b, {.elements = value});
 }
 
@@ -460,7 +459,7 @@ std::optional<MovementCheck::Read> MovementCheck::read(Arg arg) {
   auto elements = elements_of(*view);
   if (!elements) return {};
   const Storage& storage = storages_[view->storage];
-  return Read{std::move(*elements), storage.launches, storage.packed};
+  return Read{std::move(*elements), storage.packed};
 }
 
 // One behind the other along the dimension: for each place in those in front of it, its part of
@@ -481,7 +480,6 @@ std::optional<MovementCheck::Read> MovementCheck::read_joined(Arg list, std::int
     rows = in_front;
     const bool is_cast = claims_.tensor_b(arg.as_node())->dtype != dtype;
     items.push_back(is_cast ? terms_.cast(item->elements, dtype) : item->elements);
-    merge(all.launches, item->launches);
     all.packed = std::max(all.packed, item->packed);
   }
   if (rows < 1 || rows > kMaxPieces) return {};
@@ -497,8 +495,7 @@ std::optional<MovementCheck::Read> MovementCheck::launch(NodeId b, const Node& n
   auto moved = send(node, sent.elements, true);
   if (!moved) return {};
   if (node.op->family != OpFamily::kAllGather) sent.packed = std::max(sent.packed, sent.elements.size());
-  sent.elements = std::move(*moved);
-  sent.launches.push_back(b);
+  sent.elements = launches_.add(b, sent.elements, *moved);
   return sent;
 }
 
@@ -515,7 +512,8 @@ std::optional<MovementCheck::Read> MovementCheck::pack_gather(const Node& node) 
   const auto dtypes = integers(arg_of(context_, node, 3));
   const TensorType* type = tensor_of(context_, node.type);
   const auto place = place_of(rank);
-  if (!list.is_list() || !ranks.is_int() || !place || !dtypes || type == nullptr) return {};
+  if (!list.is_list() || !ranks.is_int() || !place || !dtypes || type == nullptr || !packs_all(node))
+    return {};
   // A coordinate is within its group on every rank; a number is looked at.
   const std::int64_t at = rank.is_int() ? rank.as_int() : 0;
   const std::size_t count = context_.args.children(list).size();
@@ -529,21 +527,38 @@ std::optional<MovementCheck::Read> MovementCheck::pack_gather(const Node& node) 
     const bool is_cast = claims_.tensor_b(item.as_node())->dtype != type->dtype;
     const Sequence elements = is_cast ? terms_.cast(sent->elements, type->dtype) : sent->elements;
     own.elements.append(elements, 0, elements.size());
-    merge(own.launches, sent->launches);
     own.packed = std::max(own.packed, sent->packed);
   }
   const std::int64_t length = own.elements.size();
   const TermId unknown = terms_.intern({.kind = TermKind::kUnknown, .what = node.name.index()});
-  Read all{.launches = std::move(own.launches), .packed = own.packed};
-  all.elements.append({unknown, 0, 0, at * length});
+  Read all{.packed = own.packed};
+  all.elements.append({.term = unknown, .count = at * length});
   all.elements.append(own.elements, 0, length);
-  all.elements.append({unknown, 0, (at + 1) * length, (ranks.as_int() - at - 1) * length});
+  all.elements.append(
+      {.term = unknown, .first = (at + 1) * length, .count = (ranks.as_int() - at - 1) * length});
   if (!rank.is_int()) {
     ExprPool& exprs = graph_b_.context->exprs;
     all.own_start = exprs.mul(*place, exprs.number(length));
     all.place = rank.as_node();
   }
   return all;
+}
+
+// Whether the groups in which tensors are copied have each of them once: what is in none, is not
+// copied.
+bool MovementCheck::packs_all(const Node& node) const {
+  const auto at = node.op->find_param("foreach_group_indices");
+  const Arg given = at ? arg_of(context_, node, *at) : Arg();
+  if (given.is_none()) return true;
+  auto groups = integers(given);
+  if (!groups) return false;
+  std::erase(*groups, -1);  // between two groups
+  std::ranges::sort(*groups);
+  const std::size_t count = context_.args.children(arg_of(context_, node, 0)).size();
+  if (groups->size() != count) return false;
+  for (std::size_t i = 0; i < count; ++i)
+    if ((*groups)[i] != static_cast<std::int64_t>(i)) return false;
+  return true;
 }
 
 // For each rank, its share of the rows of each tensor.
@@ -563,7 +578,6 @@ std::optional<MovementCheck::Read> MovementCheck::pack_scatter(const Node& node)
     const auto view = view_of(item);
     if (view->sizes.empty() || view->sizes.front() % ranks.as_int() != 0) return {};
     sent.push_back(value->elements);
-    merge(all.launches, value->launches);
     all.packed = std::max(all.packed, value->packed);
   }
   for (std::int64_t rank = 0; rank < ranks.as_int(); ++rank)
@@ -590,7 +604,8 @@ bool MovementCheck::put(const View& view, const Sequence& what) {
     at = run.first + run.count;
   }
   content.append(old, at, old.size() - at);
-  if (!content.is_followed()) return false;
+  if (!content.is_followed() || !reserve(std::ssize(content.pieces()) - std::ssize(old.pieces())))
+    return false;
   old = std::move(content);
   return true;
 }
@@ -611,7 +626,6 @@ bool MovementCheck::write_to(Arg target, const Read& what) {
     if (other != view->storage) forget(other, target.as_node());
   disturb_launches(memory_->storage_of(target.as_node()), target.as_node());
   Storage& storage = storages_[view->storage];
-  merge(storage.launches, what.launches);
   storage.packed = std::max(storage.packed, what.packed);
   return true;
 }
@@ -644,7 +658,7 @@ bool MovementCheck::sends_own_place(const Node& node, NodeId out) {
       group == nullptr)
     return false;
   if (const NodeId coordinate = storages_[from->storage].place)
-    return is_place_in(coordinate, group->ranks) && from->offset == to->offset;
+    return is_place_in(coordinate, *group) && from->offset == to->offset;
   if (is_rank_agnostic(graph_b_)) return group->ranks.size() == 1;
   const auto place = std::ranges::find(group->ranks, own_rank(graph_b_));
   return place != group->ranks.end() &&
@@ -657,10 +671,11 @@ const ProcessGroup* MovementCheck::find_recorded_group(Arg group) const {
 }
 
 // Whether a coordinate in a constant of all ranks is, on each of them, its place among its group's.
-bool MovementCheck::is_place_in(NodeId coordinate, const std::vector<std::uint32_t>& group) const {
+bool MovementCheck::is_place_in(NodeId coordinate, const ProcessGroup& group) const {
   const Arg of = arg_of(context_, b_.nodes[coordinate], 0), dim = arg_of(context_, b_.nodes[coordinate], 1);
-  const std::uint32_t world_size = read_world(graph_b_).size;
-  const auto rule = find_group_rule(group, world_size);
+  const World world = read_world(graph_b_);
+  const std::uint32_t world_size = world.size;
+  const auto rule = find_group_rule(group.ranks, world_size);
   if (!rule || !of.is_node() || !dim.is_int()) return false;
   const Node& table = b_.nodes[of.as_node()];
   const auto sizes = sizes_of(tensor_of(context_, table.type));
@@ -681,6 +696,8 @@ bool MovementCheck::is_place_in(NodeId coordinate, const std::vector<std::uint32
     if (rank < 0 || rank >= world_size || seen[static_cast<std::size_t>(rank)]) return false;
     seen[static_cast<std::size_t>(rank)] = true;
     if (i / stride % (*sizes)[at] != rule->coordinate(static_cast<Rank>(rank))) return false;
+    const auto there = group_on_rank(graph_b_, world, group, static_cast<Rank>(rank));
+    if (!there || there->ranks != rule->members(static_cast<Rank>(rank))) return false;
   }
   return true;
 }
@@ -723,7 +740,7 @@ bool MovementCheck::write_pieces(const Node& node, Arg out) {
     if (!elements || !to || to->sizes != piece.sizes ||
         storages_[to->storage].dtype != storages_[piece.storage].dtype)
       return false;
-    const Read part{*elements, storages_[piece.storage].launches, storages_[piece.storage].packed};
+    const Read part{*elements, storages_[piece.storage].packed};
     if (!write_to(context_.args.children(out)[i], part)) return false;
   }
   return start == whole->sizes[at];
@@ -739,11 +756,17 @@ void MovementCheck::prove(NodeId b) {
   if (!(value->elements == of_a(origin))) return fail("it has other elements, or has them in another order");
   if (!show_apart(b)) return fail("another value shows the same memory");
   if (may_be_overwritten(b)) return fail("it shows memory of the first graph, which is written behind it");
-  for (NodeId launch : value->launches) {
-    accounted_.insert(launch);
-    for (NodeId wait : waits_of_[launch]) accounted_.insert(wait);
-  }
+  launches_.show(value->elements);
   if (is_regrouped(origin, *value)) claims_.set_regrouped(b);
+}
+
+void MovementCheck::settle_launches() {
+  if (!has_moved_) return;
+  for (NodeId a : a_.order)
+    if (is_wait(a_.nodes[a]) && !claims_.whole(claims_.find_class(a)) && claims_.part_count(a) == 0 &&
+        launches_.show_unshown(of_a(a)))
+      waited_.insert(a);
+  for (NodeId b : launches_.settle()) accounted_.insert(b);
 }
 
 // Whether a value that is readable shows memory that no other claimed one does.
@@ -847,19 +870,27 @@ const MovementCheck::View* MovementCheck::find_shown_moved(NodeId b) const {
 void MovementCheck::forget(std::size_t storage, NodeId writer) {
   Sequence& content = storages_[storage].content;
   Sequence unknown;
-  unknown.append({terms_.intern({.kind = TermKind::kUnknown, .what = writer.index()}), 0, 0, content.size()});
+  unknown.append(
+      {.term = terms_.intern({.kind = TermKind::kUnknown, .what = writer.index()}), .count = content.size()});
   content = std::move(unknown);
 }
 
 void MovementCheck::forget(const View& view, NodeId writer) {
   Sequence unknown;
-  unknown.append(
-      {terms_.intern({.kind = TermKind::kUnknown, .what = writer.index()}), 0, 0, *count_of(view.sizes)});
+  unknown.append({.term = terms_.intern({.kind = TermKind::kUnknown, .what = writer.index()}),
+                  .count = *count_of(view.sizes)});
   if (!put(view, unknown)) forget(view.storage, writer);
 }
 
 // ---- small things
 // ------------------------------------------------------------------------------------------------
+
+// Whether there is room for so many more.
+bool MovementCheck::reserve(std::int64_t pieces) {
+  if (pieces > kMaxAllPieces - pieces_) return false;
+  pieces_ += pieces;
+  return true;
+}
 
 // Where the elements of a value begin in its memory, if they lie there in row-major order.
 std::optional<std::int64_t> MovementCheck::origin_of(const TensorType& type) const {
@@ -886,12 +917,13 @@ NodeId MovementCheck::lookup_split(StringId name) const {
   if (group == nullptr || !group->split_from) return {};
   const ProcessGroup* whole = graph_a_.find_group(group->split_from);
   const auto lookups = lookups_of_.find(group->split_from);
-  if (whole == nullptr || whole->ranks != group->ranks || lookups == lookups_of_.end()) return {};
+  if (whole == nullptr || lookups == lookups_of_.end() || !is_one_group(graph_a_, *whole, graph_b_, *group))
+    return {};
   return lookups->second.size() == 1 ? lookups->second.front() : NodeId();
 }
 
-// Groups of the same ranks are one; of groups that are looked up, those that stand for the same
-// node of A, and what is split from them.
+// Groups of the same ranks, on every rank, are one; of groups that are looked up, those that stand
+// for the same node of A, and what is split from them.
 std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg group, bool of_b) {
   if (group.is_node()) {
     const NodeId a = of_b ? claims_[group.as_node()].origin : group.as_node();
@@ -908,10 +940,19 @@ std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg gro
     return (std::uint64_t{1} << 32) + lookup.index();
   const ProcessGroup* found = graph.find_group(group.as_name());
   if (found == nullptr || found->ranks.empty()) return (std::uint64_t{2} << 32) + group.as_name().index();
-  const auto known = std::ranges::find(groups_, found->ranks);
-  const auto at = static_cast<std::size_t>(known - groups_.begin());
-  if (known == groups_.end()) groups_.push_back(found->ranks);
-  return at;
+  return number_group(graph, *found);
+}
+
+// Of all that are one on every rank.
+std::size_t MovementCheck::number_group(const Graph& graph, const ProcessGroup& group) {
+  const auto [number, is_new] = group_numbers_.try_emplace({&graph, group.name}, groups_.size());
+  if (!is_new) return number->second;
+  const auto known = std::ranges::find_if(groups_, [&](const RecordedGroup& other) {
+    return is_one_group(*other.graph, *other.group, graph, group);
+  });
+  number->second = static_cast<std::size_t>(known - groups_.begin());
+  if (known == groups_.end()) groups_.push_back({&graph, &group});
+  return number->second;
 }
 
 std::optional<std::vector<std::int64_t>> MovementCheck::numbers(std::span<const ExprId> exprs) const {

@@ -7,11 +7,11 @@
 //
 // B's new nodes are followed in their order, storage by storage: which elements each piece of
 // memory holds, and what a view of it shows. A new launch is accounted for if what it moves is what
-// launches of A moved; a new write, if it writes storage that the rewrite made. Everything that is
-// read must be as it was when it was computed: nothing may write it later. A gather whose source
-// lies in the buffer that it fills sends from the rank's own place: its place in the group, or in a
-// graph for all ranks a coordinate that is this place on each of them. What a write that is not
-// followed may change, of any storage, is unknown from there on:
+// launches of A moved (moved_launches.h); a new write, if it writes storage that the rewrite made.
+// Everything that is read must be as it was when it was computed: nothing may write it later. A
+// gather whose source lies in the buffer that it fills sends from the rank's own place: its place
+// in the group, or in a graph for all ranks a coordinate that is this place on each of them. What a
+// write that is not followed may change, of any storage, is unknown from there on:
 //
 //   %v0 = view(%k); add_(%v0, 1); %c = clone(%k)     what %c has of %v0's elements is unknown
 //
@@ -31,6 +31,7 @@
 #include "analysis/aliases.h"
 #include "analysis/users.h"
 #include "analysis/write_places.h"
+#include "compare/rewrite/moved_launches.h"
 #include "compare/rewrite/movement.h"
 #include "compare/rewrite/rewrite_claims.h"
 
@@ -45,14 +46,17 @@ class MovementCheck {
   void visit(NodeId b);
   // Whether B moves values at all: only then is known at its end what is accounted for.
   bool has_moved() const { return has_moved_; }
+  // Behind all of B: which launches are accounted for.
+  void settle_launches();
+  // Waits of A that no node of B stands for, though a launch of B brings what they wait for.
+  const IdSet<NodeId>& waited() const { return waited_; }
   // Of a new node that communicates or writes.
   bool accounts_for(NodeId b) const { return accounted_.contains(b); }
 
  private:
   struct Storage {
     Sequence content;
-    std::vector<NodeId> launches;  // that moved it
-    std::int64_t packed = 0;       // the most elements that one of them, a reduction, moved at once
+    std::int64_t packed = 0;  // the most elements that one of them, a reduction, moved at once
     DType dtype = DType::kFloat32;
     // Where memory of B has the first of these elements; none: they do not lie there in this order.
     std::optional<std::int64_t> origin;
@@ -67,6 +71,10 @@ class MovementCheck {
     NodeId sent;
     NodeId list;  // the launch of which this is one of several results, each in memory of its own
   };
+  struct RecordedGroup {
+    const Graph* graph = nullptr;
+    const ProcessGroup* group = nullptr;
+  };
   // Elements of a storage, as a tensor.
   struct View {
     std::size_t storage = 0;
@@ -76,7 +84,6 @@ class MovementCheck {
   };
   struct Read {
     Sequence elements;
-    std::vector<NodeId> launches;
     std::int64_t packed = 0;
     std::optional<ExprId> own_start = std::nullopt;  // as in Storage
     NodeId place = {};
@@ -103,7 +110,7 @@ class MovementCheck {
   bool write(NodeId b, const Node& node);
   bool sends_own_place(const Node& node, NodeId out);
   const ProcessGroup* find_recorded_group(Arg group) const;
-  bool is_place_in(NodeId coordinate, const std::vector<std::uint32_t>& group) const;
+  bool is_place_in(NodeId coordinate, const ProcessGroup& group) const;
   bool write_copy(NodeId b, const Node& node);
   bool write_pieces(const Node& node, Arg out);
   void prove(NodeId b);
@@ -132,15 +139,18 @@ class MovementCheck {
   std::optional<Read> launch(NodeId b, const Node& node, Read sent);
   std::optional<Read> pack(const Node& node);
   std::optional<Read> pack_gather(const Node& node);
+  bool packs_all(const Node& node) const;
   std::optional<Read> pack_scatter(const Node& node);
   View keep(NodeId b, Read value);
   std::size_t add_storage(NodeId b, const TensorType& type, Read value);
 
+  bool reserve(std::int64_t pieces);
   std::optional<std::int64_t> origin_of(const TensorType& type) const;
   std::optional<std::vector<std::int64_t>> sizes_of(const TensorType* type) const;
   void number_lookups();
   NodeId lookup_split(StringId name) const;
   std::optional<std::uint64_t> group_of(const Graph& graph, Arg group, bool of_b);
+  std::size_t number_group(const Graph& graph, const ProcessGroup& group);
   std::optional<std::vector<std::int64_t>> numbers(std::span<const ExprId> exprs) const;
   std::optional<std::vector<std::int64_t>> integers(Arg list) const;
 
@@ -166,11 +176,13 @@ class MovementCheck {
   std::vector<std::size_t> under_way_;                      // storages that launches write now
   std::vector<NodeId> unread_;                              // moved values that show what is not there yet
   std::map<NodeId, std::vector<std::size_t>> storages_in_;  // by the first value of a memory
-  std::vector<std::vector<std::uint32_t>> groups_;          // ranks
+  std::vector<RecordedGroup> groups_;                       // of those that are one, the first
+  std::map<std::pair<const Graph*, StringId>, std::size_t> group_numbers_;
   SideTable<NodeId, NodeId> lookups_;                   // of A: the first node that looks the same group up
   std::map<StringId, std::vector<NodeId>> lookups_of_;  // the first of each axis, by recorded name
-  std::map<NodeId, std::vector<NodeId>> waits_of_;
-  IdSet<NodeId> accounted_;
+  MovedLaunches launches_;
+  std::int64_t pieces_ = 0;  // of all sequences that are kept
+  IdSet<NodeId> accounted_, waited_;
   bool has_moved_ = false;
 };
 

@@ -65,6 +65,7 @@ class RewriteVerifier {
     check_inputs(claims_, numbers_);
     claims_.check_parts();
     for (NodeId id : b_.step().order) check_node(id);
+    movement_.settle_launches();
     if (movement_.has_moved())
       for (NodeId id : b_.step().order)
         if (!movement_.accounts_for(id)) calls_.check_added(id);
@@ -80,7 +81,7 @@ class RewriteVerifier {
     calls_.check_shared_writes(facts);
     calls_.check_summands(facts);
     taken_rows_.check_facts(facts);
-    storage_.check_updates();
+    storage_.check_updates(movement_.waited());
     storage_.check_last_writes();
     storage_.check_order();
     aliases_.check();

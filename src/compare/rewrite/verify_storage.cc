@@ -208,10 +208,11 @@ bool StorageCheck::is_guard(const Node& node) const {
   return graph_a_.text(node.target).find("assert") != std::string_view::npos;
 }
 
-void StorageCheck::check_updates() {
+void StorageCheck::check_updates(const IdSet<NodeId>& waited) {
   for (NodeId id : a_.order) {
     const Node& node = a_.nodes[id];
-    if (node.kind != NodeKind::kCall || claims_.whole(id) || !claims_.parts(id).empty()) continue;
+    const bool is_done = claims_.whole(id) || !claims_.parts(id).empty() || waited.contains(id);
+    if (node.kind != NodeKind::kCall || is_done) continue;
     bool is_update =
         node.op == nullptr || draws_random(context_, node) || (node.op->is_effectful && !is_guard(node));
     for (const StorageAccess& access : writers_a_.effects().accesses_of(id))

@@ -30,8 +30,9 @@ class StorageCheck {
   // What the node, whole or a part, sees of storage that others write.
   void check_effects(NodeId id);
   // Writes to storage that outlives the step, ops kept for their effect alone, ops of unknown
-  // effects, and random draws (each changes the numbers of all later ones) must be there.
-  void check_updates();
+  // effects, and random draws (each changes the numbers of all later ones) must be there; of waits,
+  // `waited` are.
+  void check_updates(const IdSet<NodeId>& waited);
   // What the step leaves in its inputs, its attributes and what it returns comes from the same last
   // write.
   void check_last_writes();

@@ -235,6 +235,13 @@ DType bucket_dtype(std::int64_t index) {
   throw KernelError("bucket dtype " + std::to_string(index) + " is not known");
 }
 
+// Tensors are copied in groups, with -1 between two; one that is in none would stay uninitialised.
+void check_groups(const Extents& groups, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (std::ranges::find(groups, static_cast<std::int64_t>(i)) == groups.end())
+      throw KernelError("tensor " + std::to_string(i) + " of a bucket is in no group and is not copied");
+}
+
 // A buffer for all ranks; this rank's part holds the inputs, cast, one after another. The rest
 // stays uninitialised.
 Value pre_bucket_all_gather(KernelCall& call) {
@@ -243,6 +250,7 @@ Value pre_bucket_all_gather(KernelCall& call) {
   const DType dtype = call[2].as<DType>();
   const Extents dtypes = call[3].integers();
   if (dtypes.size() != inputs.size()) throw KernelError("as many dtypes as tensors");
+  if (!call[5].is<None>()) check_groups(call[5].integers(), inputs.size());
   Buffer<std::int64_t> lengths;
   std::int64_t total = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
