@@ -9,6 +9,7 @@
 #include "analysis/rank_view.h"
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_interface.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "ops/type_rules.h"
