@@ -86,6 +86,14 @@ bool is_wait(const Node& node) {
   return node.op != nullptr && node.op->cost == CostClass::kWait;
 }
 
+bool waits_for_copies(const Node& wait) {
+  return is_wait(wait) && wait.op->find_param("keepalive").has_value();
+}
+bool completes(const Node& wait, const Node& launch) {
+  if (!is_wait(wait) || launch.op == nullptr) return false;
+  return waits_for_copies(wait) ? launch.op->family == OpFamily::kTransfer : is_launch(launch);
+}
+
 bool is_synchronous(const Node& node) {
   return node.op != nullptr && !is_launch(node) && node.op->find_param("group_name").has_value();
 }
@@ -120,7 +128,7 @@ NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait)
   NodeId at = wait;
   for (std::size_t steps = 0; steps < body.nodes.size(); ++steps) {
     const Node& node = body.nodes[at];
-    if (is_launch(node)) return at;
+    if (is_launch(node)) return completes(body.nodes[wait], node) ? at : NodeId();
     // Views and elements of tuples.
     const bool hands_on = node.op != nullptr && (node.op->cost == CostClass::kFree || is_wait(node));
     const Arg from = hands_on ? arg_of(context, node, 0) : Arg::none();

@@ -41,11 +41,16 @@ class LaunchFinder {
 
 bool is_launch(const Node& node);
 bool is_wait(const Node& node);
+// A wait for copies between device and host, which frees what was copied; other waits are for
+// launches. Each knows nothing of what the other kind waits for.
+bool waits_for_copies(const Node& wait);
+// Whether the wait is of the kind that this launch, or copy, is waited for with.
+bool completes(const Node& wait, const Node& launch);
 // Launch and wait in one: a kernel that meets those of the group's other ranks (symmetric memory).
 bool is_synchronous(const Node& node);
 
 // The launch that a wait waits for, behind views, elements of tuples and other waits; or none: the
-// node is not a wait, or waits for something else.
+// node is not a wait, or waits for something else, also where the wait is of another kind.
 //
 //   l = all_reduce_coalesced([x, y], "sum", "35")
 //   w = wait_tensor(view(getitem(l, 0), [4]))              waits for l

@@ -128,9 +128,9 @@ void visit_operands(const Context& context, const Body& body, NodeId id, const V
     for_each_input(context, node, [&](NodeId input) { visit(input, true); });
     // Until here the communication, or the copy on its own stream, read (and wrote) its operands.
     const Arg copy = arg_of(context, node, 0);
-    const bool is_transfer = copy.is_node() && body.nodes[copy.as_node()].op != nullptr &&
-                             body.nodes[copy.as_node()].op->family == OpFamily::kTransfer;
-    if (NodeId launch = is_transfer ? copy.as_node() : find_waited_launch(context, body, id))
+    const bool is_of_copy =
+        copy.is_node() && waits_for_copies(node) && completes(node, body.nodes[copy.as_node()]);
+    if (NodeId launch = is_of_copy ? copy.as_node() : find_waited_launch(context, body, id))
       for_each_input(context, body.nodes[launch], [&](NodeId operand) { visit(operand, false); });
   } else if (!reads_elements(node)) {
     return;

@@ -1,5 +1,5 @@
-// Between a launch and its wait, what the launch writes is not there yet, and what it sends must
-// stay.
+// Between a launch, or a copy between device and host, and its wait, what it writes is not there
+// yet, and what it sends must stay.
 //
 //   %r = all_reduce_(%x)    mul(%r, 2)    reads the result without a wait
 //                           mul(%x, 2)    so does this: %x is the memory that %r shows
@@ -19,6 +19,11 @@ namespace {
 // Passes a value on without reading it.
 bool is_free(const Node& node) {
   return node.op != nullptr && node.op->cost == CostClass::kFree;
+}
+
+// Which runs beside other calls until its wait.
+bool is_copy(const Node& node) {
+  return node.op != nullptr && node.op->family == OpFamily::kTransfer;
 }
 
 bool writes(const Node& node) {
@@ -55,13 +60,17 @@ class WaitCheck {
     for (NodeId id : body_.order) {
       const Node& node = body_.nodes[id];
       if (node.op != nullptr && node.op->reads_types_only) continue;
-      for_each_input(context_, node, [&](NodeId input) { read(id, node, input); });
+      if (is_wait(node)) {
+        wait(id, node);
+      } else {
+        for_each_input(context_, node, [&](NodeId input) { read(id, node, input); });
+      }
       if (!under_way_.empty() && node.kind == NodeKind::kCall && !is_free(node) && !is_wait(node))
         check_memory(id, node);
-      if (!is_launch(node)) continue;
+      if (!is_launch(node) && !is_copy(node)) continue;
       pending_.at(id) = id;
-      collectives.push_back(id);
       begin(id, node);
+      if (is_launch(node)) collectives.push_back(id);
     }
     for (NodeId id : collectives)
       if (!waited_.contains(id)) fail(id, "its result is never waited on");
@@ -80,15 +89,29 @@ class WaitCheck {
   std::string_view name(NodeId id) const { return graph_.text(body_.nodes[id].name); }
 
   void read(NodeId id, const Node& node, NodeId input) {
-    const NodeId collective = pending_[input];
-    if (!collective) return;
-    if (is_wait(node)) {
-      waited_.insert(collective);
-      std::erase_if(under_way_, [&](const Flight& flight) { return flight.launch == collective; });
-    } else if (is_free(node)) {
-      pending_.at(id) = collective;
+    const NodeId launch = pending_[input];
+    if (!launch) return;
+    if (is_free(node)) {
+      pending_.at(id) = launch;
     } else {
-      fail(id, fmt::format("reads the result of {} without a wait", name(collective)));
+      fail(id, fmt::format("reads the result of {} without a wait", name(launch)));
+    }
+  }
+
+  // It reads nothing of what else it takes. A wait for copies fails where there is none to wait
+  // for.
+  void wait(NodeId id, const Node& node) {
+    const Arg value = arg_of(context_, node, 0);
+    if (!value.is_node()) return;
+    const NodeId launch = pending_[value.as_node()];
+    if (launch && completes(node, body_.nodes[launch])) {
+      waited_.insert(launch);
+      std::erase_if(under_way_, [&](const Flight& flight) { return flight.launch == launch; });
+    } else if (launch || waits_for_copies(node)) {
+      const char* problem =
+          launch ? "which this kind of wait does not complete" : "to which no copy is under way";
+      fail(id, fmt::format("waits for {}, {}", name(value.as_node()), problem));
+      pending_.at(id) = launch;
     }
   }
 
@@ -153,7 +176,7 @@ class WaitCheck {
   const Context& context_;
   const Body& body_;
   std::vector<Violation>& out_;
-  SideTable<NodeId, NodeId> pending_;  // the collective whose result this is, unwaited
+  SideTable<NodeId, NodeId> pending_;  // the launch or copy whose result this is, unwaited
   IdSet<NodeId> waited_;
   std::vector<Flight> under_way_;
   SideTable<NodeId, NodeId> all_, roots_;

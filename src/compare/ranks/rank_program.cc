@@ -315,6 +315,7 @@ class Reader {
 
   // For the launch that the waited value comes from, and for all that were to write it in place.
   void add_wait(Frame& frame, NodeId id) {
+    if (waits_for_copies(frame.body.nodes[id])) return;
     const NodeId source = find_source(frame, id);
     if (source)
       for (std::size_t i = 0; i < frame.count[source]; ++i)

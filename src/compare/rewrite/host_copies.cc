@@ -8,6 +8,7 @@
 #include "analysis/collectives.h"
 #include "analysis/users.h"
 #include "analysis/write_places.h"
+#include "compare/rewrite/verify_aliases.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/memory_traits.h"
@@ -84,11 +85,10 @@ class CopyRemover {
     last_touch_.at(writes_.effects().storage_of(value)) = place;
   }
 
-  bool waits_for_copy(NodeId wait) {
+  bool waits_for_copy(NodeId wait) const {
     const Arg copy = arg_of(context_, body_.nodes[wait], 0);
-    if (!copy.is_node()) return false;
-    const Node& node = body_.nodes[copy.as_node()];
-    return traits_.has(node, kSendsToHost) || traits_.has(node, kLoadsFromHost);
+    return copy.is_node() && waits_for_copies(body_.nodes[wait]) &&
+           completes(body_.nodes[wait], body_.nodes[copy.as_node()]);
   }
 
   void remove(NodeId sent) {
@@ -140,7 +140,7 @@ class CopyRemover {
     NodeId wait;
     for (NodeId user : users_[copy]) {
       const Node& node = body_.nodes[user];
-      if (wait || !is_wait(node) || !takes_first(node, copy)) {
+      if (wait || !completes(node, body_.nodes[copy]) || !takes_first(node, copy)) {
         fail(user, fmt::format("reads the copy %{}, which only one wait may", name_of(copy)));
         return {};
       }
@@ -214,6 +214,18 @@ bool has_host_copies(const Graph& graph) {
   MemoryTraits traits(*graph.context);
   return std::ranges::any_of(graph.step().order,
                              [&](NodeId id) { return traits.has(graph.step().nodes[id], kSendsToHost); });
+}
+
+std::vector<NodeId> find_loaded_results(const Graph& graph) {
+  MemoryTraits traits(*graph.context);
+  const Body& body = graph.step();
+  std::vector<NodeId> loaded;
+  for (NodeId result : list_results(graph)) {
+    NodeId memory = result;
+    while (const NodeId shown = shown_operand(*graph.context, body, memory)) memory = shown;
+    loaded.push_back(traits.has(body.nodes[memory], kLoadsFromHost) ? memory : NodeId());
+  }
+  return loaded;
 }
 
 Graph remove_host_copies(const Graph& graph, std::vector<Violation>& violations) {

@@ -28,4 +28,8 @@ bool has_host_copies(const Graph& graph);
 // `rewrite-host-copy`.
 Graph remove_host_copies(const Graph& graph, std::vector<Violation>& violations);
 
+// Of each result in turn, the call that loaded its memory back from the host; none: it is of other
+// memory.
+std::vector<NodeId> find_loaded_results(const Graph& graph);
+
 }  // namespace epweave

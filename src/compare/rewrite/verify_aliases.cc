@@ -18,15 +18,6 @@ NodeId find_shown_value(const Graph& graph, Facts& facts, NodeId id) {
   }
 }
 
-std::vector<NodeId> list_returned(const Graph& graph) {
-  std::vector<NodeId> results;
-  const Body& body = graph.step();
-  if (body.order.empty() || body.nodes[body.order.back()].kind != NodeKind::kOutput) return results;
-  for_each_input(*graph.context, body.nodes[body.order.back()],
-                 [&](NodeId result) { results.push_back(result); });
-  return results;
-}
-
 // Tensors, tuples of them, and what has no recorded type; no numbers, groups or meshes.
 bool has_memory(const Context& context, TypeId type) {
   return !type ||
@@ -55,13 +46,24 @@ std::optional<std::vector<Run>> list_elements(const TensorType& type, const Expr
 
 }  // namespace
 
-AliasCheck::AliasCheck(RewriteClaims& claims, const Effects& effects_a, const Effects& effects_b)
+std::vector<NodeId> list_results(const Graph& graph) {
+  std::vector<NodeId> results;
+  const Body& body = graph.step();
+  if (body.order.empty() || body.nodes[body.order.back()].kind != NodeKind::kOutput) return results;
+  for_each_input(*graph.context, body.nodes[body.order.back()],
+                 [&](NodeId result) { results.push_back(result); });
+  return results;
+}
+
+AliasCheck::AliasCheck(RewriteClaims& claims, const Effects& effects_a, const Effects& effects_b,
+                       const LoadedResults& loaded)
     : claims_(claims),
       graph_a_(claims.graph_a()),
       graph_b_(claims.graph_b()),
       context_(*graph_a_.context),
       effects_a_(effects_a),
-      effects_b_(effects_b) {}
+      effects_b_(effects_b),
+      loaded_(loaded) {}
 
 void AliasCheck::check() {
   list_held();
@@ -76,9 +78,15 @@ void AliasCheck::list_held() {
     if (const NodeId b = is_held ? claims_.whole(claims_.find_class(a)) : NodeId()) hold(a, b);
   }
   first_result_ = held_.size();
-  const std::vector<NodeId> before = list_returned(graph_a_), after = list_returned(graph_b_);
+  const std::vector<NodeId> before = list_results(graph_a_), after = list_results(graph_b_);
   if (before.size() != after.size()) return;  // CallCheck says so
-  for (std::size_t i = 0; i < before.size(); ++i) hold(before[i], after[i]);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const std::size_t count = held_.size();
+    hold(before[i], after[i]);
+    if (held_.size() == count) continue;
+    if (i < loaded_.of_a.size() && loaded_.of_a[i]) held_.back().memory_a = loaded_.of_a[i];
+    if (i < loaded_.of_b.size() && loaded_.of_b[i]) held_.back().memory_b = loaded_.of_b[i];
+  }
 }
 
 void AliasCheck::hold(NodeId a, NodeId b) {

@@ -20,10 +20,20 @@
 
 namespace epweave {
 
+// The values that the step returns, as its output names them.
+std::vector<NodeId> list_results(const Graph& graph);
+
+// The memory of each result that shows a copy which was loaded back, where the copies are taken out
+// of the graph; none: what the graph says.
+struct LoadedResults {
+  std::vector<NodeId> of_a, of_b;
+};
+
 class AliasCheck {
  public:
   // The effects outlive the check. Those of B may take moved values for copies.
-  AliasCheck(RewriteClaims& claims, const Effects& effects_a, const Effects& effects_b);
+  AliasCheck(RewriteClaims& claims, const Effects& effects_a, const Effects& effects_b,
+             const LoadedResults& loaded);
 
   void check();
   // One for each result: "nothing writes into %v or %x behind the step, which share elements in the
@@ -54,6 +64,7 @@ class AliasCheck {
   const Graph& graph_b_;
   const Context& context_;
   const Effects &effects_a_, &effects_b_;
+  const LoadedResults& loaded_;
   std::vector<Held> held_;        // inputs and attributes, then results
   std::size_t first_result_ = 0;  // in `held_`
   std::vector<std::string> assumptions_;

@@ -281,7 +281,9 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
   // A conjugate is a view, too, and has other values.
   const bool is_copy = may_copy(node) && showing_of(claims_.facts_b(), graph_b_, b) != Showing::kView;
   const bool shows = node.op->is_view && node.op->family != OpFamily::kElementwise && !is_copy;
-  if (!(shows || is_element || is_wait(node)) || !first.is_node() || !lies_as_recorded(node)) return false;
+  if (!(shows || is_element || is_wait(node)) || !first.is_node() || !lies_as_recorded(node) ||
+      waits_for_copies(node))
+    return false;
   const std::optional<std::size_t> storage = find_storage(first, node);
   if (!storage) return false;
   const TensorType* type = claims_.tensor_b(b);

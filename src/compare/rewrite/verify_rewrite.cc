@@ -38,7 +38,8 @@ namespace {
 class RewriteVerifier {
  public:
   // `prefix`: what was read otherwise of B; none: nothing.
-  RewriteVerifier(RewriteClaims& claims, const PrefixCalls* prefix, RewriteReport& report)
+  RewriteVerifier(RewriteClaims& claims, const PrefixCalls* prefix, const LoadedResults& loaded,
+                  RewriteReport& report)
       : claims_(claims),
         prefix_(prefix),
         a_(claims.graph_a()),
@@ -51,7 +52,7 @@ class RewriteVerifier {
         strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         orders_(claims, storage_.effects_of_b()),
         movement_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
-        aliases_(claims, storage_.effects_of_a(), storage_.effects_of_b()),
+        aliases_(claims, storage_.effects_of_a(), storage_.effects_of_b(), loaded),
         taken_rows_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         report_(report) {
     if (prefix_ == nullptr) return;
@@ -207,8 +208,13 @@ void name_as_in(const Graph& b, const Graph& viewed, std::vector<Violation>& vio
   }
 }
 
-// `regrouped`: names of calls of B that may sum in another order than written.
-RewriteReport verify_derived(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
+// What was found of both graphs before they were written otherwise.
+struct Findings {
+  const IdSet<StringId>& regrouped;  // names of calls of B that may sum in another order than written
+  LoadedResults loaded;
+};
+
+RewriteReport verify_derived(const Graph& a, const Graph& b, const Findings& found) {
   RewriteReport report;
   const std::optional<Graph> viewed = write_moved_views(a, b);
   const Graph& written = viewed ? *viewed : b;
@@ -221,16 +227,16 @@ RewriteReport verify_derived(const Graph& a, const Graph& b, const IdSet<StringI
                        report.violations);
   if (claims.read()) {
     for (NodeId id : after.step().order)
-      if (regrouped.contains(after.step().nodes[id].name)) claims.set_regrouped(id);
-    RewriteVerifier(claims, prefix ? &*prefix : nullptr, report).run();
+      if (found.regrouped.contains(after.step().nodes[id].name)) claims.set_regrouped(id);
+    RewriteVerifier(claims, prefix ? &*prefix : nullptr, found.loaded, report).run();
   }
   if (viewed) name_as_in(b, *viewed, report.violations);
   return report;
 }
 
-RewriteReport verify_rebased(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
-  if (derives_from(a, b) || !share_origins(a, b)) return verify_derived(a, b, regrouped);
-  return verify_derived(a, rebase_provenance(a, b), regrouped);
+RewriteReport verify_rebased(const Graph& a, const Graph& b, const Findings& found) {
+  if (derives_from(a, b) || !share_origins(a, b)) return verify_derived(a, b, found);
+  return verify_derived(a, rebase_provenance(a, b), found);
 }
 
 // B's origins without the copies that are gone from A.
@@ -248,15 +254,15 @@ RewriteReport verify_without_host_copies(const Graph& a, const Graph& b, const I
   std::vector<Violation> of_a, of_b;
   const Graph plain_a = remove_host_copies(a, of_a);
   Graph plain_b = remove_host_copies(b, of_b);
-  if (!of_a.empty()) return verify_rebased(a, b, regrouped);
+  if (!of_a.empty()) return verify_rebased(a, b, {regrouped, {}});
   if (!of_b.empty()) return {.violations = std::move(of_b)};
   drop_origins(a, plain_a, plain_b);
-  return verify_rebased(plain_a, plain_b, regrouped);
+  return verify_rebased(plain_a, plain_b, {regrouped, {find_loaded_results(a), find_loaded_results(b)}});
 }
 
 RewriteReport verify_written_out(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
   if (has_host_copies(a) || has_host_copies(b)) return verify_without_host_copies(a, b, regrouped);
-  return verify_rebased(a, b, regrouped);
+  return verify_rebased(a, b, {regrouped, {}});
 }
 
 // Fused products of A that cannot be written out stay calls in both graphs, and are compared as
