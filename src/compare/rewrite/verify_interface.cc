@@ -212,6 +212,8 @@ void check_world(RewriteClaims& claims) {
         before != nullptr && after != nullptr && !graph_a.context->args.equal(*before, *after);
     if (is_left_out || is_other) claims.fail_graph("rewrite-group", std::string(problem));
   }
+  if (is_rank_agnostic(graph_b) && !is_rank_agnostic(graph_a))
+    claims.fail_graph("rewrite-group", "the graph is for every rank, and the first graph for one");
 }
 
 // What both list of the names and members of groups on other ranks, of groups that both have.
