@@ -291,9 +291,14 @@ class Reader {
   Extent entry_of(const Body& body, Arg item, RankLaunch& made) {
     if (item.is(ArgKind::kSymbolic)) return extent_of(item.as_expr(), made);
     if (!item.is_node()) return constant_of(item);
-    const TypeId type = body.nodes[item.as_node()].type;
-    const bool is_scalar = type && context_.types[type].kind == TypeKind::kScalar;
-    return is_scalar ? extent_of(context_.types[type].expr, made) : std::nullopt;
+    const TypeId id = body.nodes[item.as_node()].type;
+    if (!id) return std::nullopt;
+    const Type& type = context_.types[id];
+    if (type.kind == TypeKind::kScalar) return extent_of(type.expr, made);
+    // What a call gave when it was traced: "=8".
+    if (type.kind != TypeKind::kValue || !type.value.is_int()) return std::nullopt;
+    made.is_as_traced = true;
+    return type.value.as_int();
   }
 
   std::uint32_t find_group(const Frame& frame, const Launch& launch) const {
