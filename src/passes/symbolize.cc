@@ -59,6 +59,7 @@ class InputFinder {
   }
 
  private:
+  static constexpr std::size_t kShownUsers = 8;
   struct User {
     NodeId node;
     std::string_view which, name;
@@ -99,8 +100,12 @@ class InputFinder {
 
   std::string print_users() const {
     std::vector<std::string_view> names;
-    for (const User& user : users_) names.push_back(user.which);
-    return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+    for (const User& user : users_)
+      if (names.size() < kShownUsers) names.push_back(user.which);
+    if (names.empty()) return "none";
+    const std::string more =
+        users_.size() > names.size() ? fmt::format(" and {} more", users_.size() - names.size()) : "";
+    return fmt::format("{}{}", fmt::join(names, ", "), more);
   }
 
   const Graph& graph_;

@@ -12,6 +12,7 @@
 #include "analysis/world.h"
 #include "base/error.h"
 #include "ops/op.h"
+#include "pipeline/pipeline.h"
 #include "placement/token_extent.h"
 #include "replay/inputs/recipe_advice.h"
 
@@ -237,7 +238,7 @@ std::vector<TokenInput> find_token_inputs(const Graph& graph) {
 std::vector<std::string> print_symbols_to_add(const std::vector<TokenInput>& inputs) {
   std::vector<std::string> for_pass, for_trace;
   for (std::size_t i = 0; i < std::min(std::size_t{2}, inputs.size()); ++i) {
-    for_pass.push_back(fmt::format("{}:{}", inputs[i].name, inputs[i].dim));
+    for_pass.push_back(print_value(fmt::format("{}:{}", inputs[i].name, inputs[i].dim)));
     for_trace.push_back(fmt::format("\"{}\": {}", inputs[i].name, inputs[i].dim));
   }
   if (inputs.empty()) for_pass = {"tokens:0"}, for_trace = {"\"tokens\": 0"};
@@ -260,6 +261,12 @@ Finding check_tokens(const Graph& graph, const Survey& seen) {
     std::vector<std::string_view> names;
     for (StringId symbol : extents.symbols()) names.push_back(graph.text(symbol));
     finding.found = fmt::format("counted by {}", fmt::join(names, ", "));
+    return finding;
+  }
+  if (const TokenExtents along(graph, facts, GridDim::kSequence); !along.symbols().empty()) {
+    std::vector<std::string_view> names;
+    for (StringId symbol : along.symbols()) names.push_back(graph.text(symbol));
+    finding.found = fmt::format("counted by {} along the sequence: chunk{{dim=seq}}", fmt::join(names, ", "));
     return finding;
   }
   const bool is_divided = std::ranges::any_of(
