@@ -396,7 +396,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--dp-replicate", type=int, default=1, metavar="N",
         help="data-parallel replicas, each of --dp-shard shards (default 1)")
     add("--cp", type=int, default=1, metavar="N",
-        help="context-parallel ranks, which share the tokens of a data-parallel rank (default 1)")
+        help="context-parallel ranks, which share the tokens of a data-parallel rank; takes --static"
+             " (default 1)")
     add("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks (default 1)")
     add("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks (default 1)")
     add("--layers", type=int, metavar="N", help="number of layers (default: the model's)")
@@ -432,6 +433,8 @@ def parse_options(arguments: list[str] | None = None):
     if options.dp_shard * options.cp * options.tp % options.ep:
         parser.error(f"--ep {options.ep} does not divide the {options.dp_shard * options.cp * options.tp} ranks"
                      " of --dp-shard times --cp times --tp")
+    if options.cp > 1 and not (options.static or options.eager_chunk):
+        parser.error(f"--cp {options.cp} takes --static: context parallelism divides sequences of known length only")
     if not 0 <= options.rank < world:
         parser.error(f"--rank {options.rank} is none of the {world} ranks of {degrees}")
     if options.rank_agnostic and options.rank:
