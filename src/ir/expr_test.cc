@@ -39,7 +39,7 @@ TEST_CASE("expressions are brought to one form") {
       {"~(2 < 3)", "0"},
       {"u0*0", "0"},
       {"Piecewise((3, 2 < 1), (u0, True))", "u0"},
-      {"Piecewise((1, Eq(u0, -3) & (u0 < 0)), (0, True))", "And(Eq(-3, u0), Lt(u0, 0))"},
+      {"Piecewise((1, Eq(u0, -3) & (u0 < 0)), (0, True))", "And(Eq(u0, -3), Lt(u0, 0))"},
       {"Piecewise((3, u0 < 0), (5, True))", "-2*Lt(u0, 0) + 5"},
       {"6*u0/3", "2*u0"},
   }));
