@@ -486,15 +486,28 @@ void CallCheck::check_size(NodeId id) {
                              print_type(context_, node.type)));
 }
 
+// What a group was split from at first.
+static StringId find_source(const Graph& graph, const ProcessGroup& group) {
+  const ProcessGroup* source = &group;
+  for (std::size_t i = 0; i < graph.groups.size() && source->split_from; ++i) {
+    const ProcessGroup* next = graph.find_group(source->split_from);
+    if (next == nullptr) return source->split_from;
+    source = next;
+  }
+  return source->name;
+}
+
 void CallCheck::check_group(NodeId id, Arg x, Arg y) {
   if (x.is_node() && y.is_node()) return check_arg(id, {.name = kGroup}, x, y);
   // A group that is looked up is the one that is recorded.
   const StringId before = recorded_group(context_, a_, x), after = recorded_group(context_, b_, y);
   if (before && before == after) return;
-  // A group split from the one it was, with the same ranks on every rank.
+  // A group split from the one it was, or from what that was split from, with the same ranks on
+  // every rank.
   const ProcessGroup* was = graph_a_.find_group(before);
   const ProcessGroup* is = graph_b_.find_group(after);
-  const bool is_split = was != nullptr && is != nullptr && is->split_from == before &&
+  const bool is_split = was != nullptr && is != nullptr && is->split_from &&
+                        find_source(graph_b_, *is) == find_source(graph_a_, *was) &&
                         is_one_group(graph_a_, *was, graph_b_, *is) && (!is->axes || is->axes == was->axes);
   if (!is_split)
     claims_.fail(
