@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
@@ -65,7 +66,7 @@ class WaitCheck {
       } else {
         for_each_input(context_, node, [&](NodeId input) { read(id, node, input); });
       }
-      if (!under_way_.empty() && node.kind == NodeKind::kCall && !is_free(node) && !is_wait(node))
+      if (under_way_ > 0 && node.kind == NodeKind::kCall && !is_free(node) && !is_wait(node))
         check_memory(id, node);
       if (!is_launch(node) && !is_copy(node)) continue;
       pending_.at(id) = id;
@@ -106,7 +107,7 @@ class WaitCheck {
     const NodeId launch = pending_[value.as_node()];
     if (launch && completes(node, body_.nodes[launch])) {
       waited_.insert(launch);
-      std::erase_if(under_way_, [&](const Flight& flight) { return flight.launch == launch; });
+      end(launch);
     } else if (launch || waits_for_copies(node)) {
       const char* problem =
           launch ? "which this kind of wait does not complete" : "to which no copy is under way";
@@ -117,19 +118,33 @@ class WaitCheck {
 
   void begin(NodeId launch, const Node& node) {
     for_each_operand(node, [&](NodeId value, bool is_written) {
-      under_way_.push_back({launch, value, is_written});
+      const NodeId memory = find_root(value);
+      flights_.at(memory).push_back({launch, value, is_written});
+      memories_.at(launch).push_back(memory);
+      ++under_way_;
+      written_ += is_written;
     });
   }
 
+  void end(NodeId launch) {
+    for (NodeId memory : std::exchange(memories_.at(launch), {})) {
+      std::vector<Flight>& flights = flights_.at(memory);
+      const auto flight = std::ranges::find(flights, launch, &Flight::launch);
+      --under_way_;
+      written_ -= flight->is_written;
+      flights.erase(flight);
+    }
+  }
+
   void check_memory(NodeId id, const Node& node) {
-    const bool any_written = std::ranges::any_of(under_way_, &Flight::is_written);
-    if (!any_written && !writes(node)) return;
+    if (written_ == 0 && !writes(node)) return;
     for_each_operand(node, [&](NodeId value, bool is_written) {
       if (pending_[value]) return;  // is reported as a read of the result
-      const auto flight = std::ranges::find_if(under_way_, [&](const Flight& other) {
+      const std::vector<Flight>& flights = flights_[find_root(value)];
+      const auto flight = std::ranges::find_if(flights, [&](const Flight& other) {
         return (is_written || other.is_written) && overlap(value, other.value);
       });
-      if (flight == under_way_.end()) return;
+      if (flight == flights.end()) return;
       fail(id, fmt::format("{} {}, which {} {} until it is waited on", is_written ? "writes" : "reads",
                            name(value), name(flight->launch), flight->is_written ? "writes" : "sends"));
     });
@@ -178,7 +193,9 @@ class WaitCheck {
   std::vector<Violation>& out_;
   SideTable<NodeId, NodeId> pending_;  // the launch or copy whose result this is, unwaited
   IdSet<NodeId> waited_;
-  std::vector<Flight> under_way_;
+  SideTable<NodeId, std::vector<Flight>> flights_;   // by memory: its first value
+  SideTable<NodeId, std::vector<NodeId>> memories_;  // of a launch that is under way
+  std::size_t under_way_ = 0, written_ = 0;          // of flights
   SideTable<NodeId, NodeId> all_, roots_;
 };
 

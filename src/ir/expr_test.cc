@@ -77,8 +77,9 @@ TEST_CASE("decimal numbers are exact") {
 
 TEST_CASE("a bad expression is refused with its column") {
   Pool p;
-  for (std::string_view text : {"", "u0 +", "(u0", "u0)", "u0 u1", "1/0", "u0/u1", "u0**u1",
-                                "99999999999999999999", "9223372036854775807*4", "$"})
+  for (std::string_view text :
+       {"", "u0 +", "(u0", "u0)", "u0 u1", "1/0", "u0/u1", "u0**u1", "99999999999999999999",
+        "9223372036854775807*4", "$", "Piecewise((3, 2), (5, True))", "Piecewise((3, u0), (5, True))"})
     CHECK_THROWS_AS(p.pool.parse(text), InputError);
   CHECK_THROWS_WITH(p.pool.parse("u0 + $"), Catch::Contains("column 6"));
   CHECK_THROWS_AS(p.pool.parse(std::string(100000, '(')), InputError);

@@ -361,6 +361,27 @@ class ExprParser {
   }
   // Piecewise((value, condition), ...): the value of the first condition that holds. A condition is
   // 1 or 0, so that it is a sum of products.
+  // 0, 1, or what is one of these whatever its symbols are.
+  bool is_truth_value(PolyId id) const {
+    if (pool_.is_constant(id, 0) || pool_.is_constant(id, 1)) return true;
+    const std::vector<Term>& terms = pool_[id].terms;
+    if (terms.size() != 1 || terms[0].atoms.size() != 1 || terms[0].coefficient != Rational{1, 1})
+      return false;
+    switch (pool_[terms[0].atoms[0]].kind) {
+      case AtomKind::kEq:
+      case AtomKind::kNe:
+      case AtomKind::kLt:
+      case AtomKind::kLe:
+      case AtomKind::kGt:
+      case AtomKind::kGe:
+      case AtomKind::kAnd:
+      case AtomKind::kOr:
+      case AtomKind::kNot:
+        return true;
+      default:
+        return false;
+    }
+  }
   PolyId parse_pieces() {
     PolyId earlier_fail = pool_.poly_number(1), result = pool_.poly_number(0);
     do {
@@ -368,6 +389,7 @@ class ExprParser {
       const PolyId value = parse_or();
       if (!accept(",")) fail("expected ',' and a condition");
       const PolyId condition = parse_or();
+      if (!is_truth_value(condition)) fail("expected a condition: a comparison, And, Or or Not");
       if (!accept(")")) fail("expected ')'");
       const PolyId holds = built(pool_.mul(earlier_fail, condition));
       result = built(pool_.add(result, built(pool_.mul(value, holds))));

@@ -164,8 +164,10 @@ Place place_of(TypeRuleCall& call, std::size_t dim, ExprId length, ExprId offset
   Place place{length, offset};
   if (!call.node.extra) return place;
   for (const Binding& binding : call.node.extra->bindings) {
-    if (const ExprId bound = symbol_at(call, binding, "size", dim)) place.length = bound;
-    if (const ExprId bound = symbol_at(call, binding, "storage_offset", std::nullopt)) place.offset = bound;
+    const ExprId of_size = symbol_at(call, binding, "size", dim),
+                 of_offset = symbol_at(call, binding, "storage_offset", std::nullopt);
+    if (of_size && length && !call.exprs.constant(length)) place.length = of_size;
+    if (of_offset && !call.exprs.constant(offset)) place.offset = of_offset;
   }
   return place;
 }

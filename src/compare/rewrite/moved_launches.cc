@@ -74,7 +74,9 @@ bool MovedLaunches::show_unshown(const Sequence& elements) {
   return !found.empty();
 }
 
+// All of it. Of a result without elements there is nothing to show.
 bool MovedLaunches::is_shown(const Result& result) {
+  if (result.given.size() == 0) return true;
   return result.shown.size() == 1 && result.shown.begin()->first == 0 &&
          result.shown.begin()->second == result.given.size();
 }
@@ -84,10 +86,13 @@ std::vector<NodeId> MovedLaunches::settle() {
   for (std::size_t end = results_.size(); end > 0;) {
     const NodeId launch = results_[LaunchedId(end - 1)].launch;
     std::size_t begin = end;
-    bool is_all = true;
-    while (begin > 0 && results_[LaunchedId(begin - 1)].launch == launch)
-      is_all = is_shown(results_[LaunchedId(--begin)]) && is_all;
-    if (is_all) {
+    bool is_all = true, is_any = false;
+    while (begin > 0 && results_[LaunchedId(begin - 1)].launch == launch) {
+      const Result& result = results_[LaunchedId(--begin)];
+      is_all = is_shown(result) && is_all;
+      is_any |= result.given.size() > 0;
+    }
+    if (is_all && is_any) {
       accounted.push_back(launch);
       std::ranges::copy(waits_of_[launch], std::back_inserter(accounted));
       for (std::size_t i = begin; i < end; ++i) show(results_[LaunchedId(i)].sent);

@@ -417,6 +417,9 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   // Each row's place in a list of how often each comes: one of all parts' places (of experts), if
   // all have the whole list.
   if (op_->family == OpFamily::kRepeatRows) return PartFact::kRows;
+  // Rows that data leave of what each part has all of are all of them.
+  if (op_->family == OpFamily::kMaskedRows && std::ranges::none_of(operands_, &Operand::is_rows))
+    return PartFact::kOwn;
   if (!picks_own_rows()) return PartFact::kOwn;
   if (picks_entries()) return PartFact::kEntries;
   const Arg reduction = named_arg(context_, node, "reduction");

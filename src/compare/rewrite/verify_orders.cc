@@ -230,10 +230,10 @@ void OrderCheck::divide_groups(NodeId id, ExprId all, ExprId by, std::int64_t tr
 }
 
 void OrderCheck::rest_on_traced(NodeId id, std::int64_t blocks) {
-  if (claims_[id].part != 0) return;
-  assumptions_.push_back(fmt::format("a part of {} has rows of {} {}, as when traced, at {}",
-                                     claims_.name_a(claims_[id].origin), blocks,
-                                     blocks == 1 ? "block" : "blocks", claims_.name_b(id)));
+  const NodeId origin = claims_[id].origin;
+  if (!traced_.insert({origin, blocks}).second) return;
+  assumptions_.push_back(fmt::format("a part of {} has rows of {} {}, as when traced", claims_.name_a(origin),
+                                     blocks, blocks == 1 ? "block" : "blocks"));
 }
 
 // Of the first dimensions.
@@ -422,15 +422,22 @@ void OrderCheck::note_period(NodeId id) {
 }
 
 // Whether each block of rows begins where the numbers begin again.
-bool OrderCheck::repeats_within_blocks(NodeId counted, std::int64_t rows, std::int64_t blocks) {
+bool OrderCheck::repeats_within_blocks(NodeId counted, NodeId rows, const ShownIn& shown) {
+  const int dim = divided_dimension(rows);
+  const auto at = static_cast<std::size_t>(std::max(dim, 0));
   const std::int64_t period = std::max<std::int64_t>(period_[counted], 1);
-  return blocks <= 1 || rows % (blocks * period) == 0;
+  const std::int64_t count = dim < 0 ? 0 : sizes_in_b(rows)[at];
+  if (shown.blocks <= 1) return true;
+  if (count % (shown.blocks * period) != 0) return false;
+  const ExprId each = exprs_.mul(shown.groups, exprs_.number(period));
+  const ExprId extent = dim < 0 ? exprs_.number(0) : claims_.tensor_b(rows)->sizes[at];
+  if (!is_known_equal(exprs_.mul(each, exprs_.floordiv(extent, each)), extent))
+    rest_on_traced(rows, shown.blocks);
+  return true;
 }
 
 void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
-  const int dim = divided_dimension(rows);
-  const std::int64_t count = dim < 0 ? 0 : sizes_in_b(rows)[static_cast<std::size_t>(dim)];
-  if (repeats_within_blocks(counted, count, blocks_[rows])) return;
+  if (repeats_within_blocks(counted, rows, {"pairs", blocks_[rows], groups_of(rows)})) return;
   claims_.fail(
       id, "rewrite-rows",
       fmt::format("pairs rows of {}, of which a part has some of {} blocks, with {}, which repeats "
@@ -485,7 +492,7 @@ std::int64_t OrderCheck::order_by_operands(NodeId id, bool pairs) {
   if (any_own) return kOwn;
   if (known && pairs)
     for (NodeId one : counted) check_counted(id, one, known);
-  if (known && unknown && pairs && claims_[id].part == 0)
+  if (known && unknown && pairs && paired_.insert(claims_[id].origin))
     assumptions_.push_back(fmt::format("rows of {} and {} are those of the same tokens in each part, at {}",
                                        claims_.name_a(claims_[known].origin),
                                        claims_.name_a(claims_[unknown].origin), claims_.name_b(id)));
@@ -711,11 +718,7 @@ bool OrderCheck::check_in_order(NodeId id, NodeId part, ShownIn shown) {
   if (blocks_[part] == shown.blocks && !is_known_equal(groups_of(part), shown.groups))
     rest_on_traced(part, shown.blocks);
   if (is_kept(blocks_[part]) || blocks_[part] == shown.blocks) return true;
-  if (blocks_[part] == kCounted) {
-    const int dim = divided_dimension(part);
-    const std::int64_t rows = dim < 0 ? 0 : sizes_in_b(part)[static_cast<std::size_t>(dim)];
-    if (repeats_within_blocks(part, rows, shown.blocks)) return true;
-  }
+  if (blocks_[part] == kCounted && repeats_within_blocks(part, part, shown)) return true;
   claims_.fail(id, "rewrite-join",
                fmt::format("{} rows of {} blocks, of which {} has some, as those of {}", shown.verb,
                            blocks_[part], claims_.describe(part), shown.blocks));

@@ -28,8 +28,10 @@
 #pragma once
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analysis/effects.h"
@@ -110,7 +112,6 @@ class OrderCheck {
   void assume_joined(NodeId id, NodeId origin);
   std::int64_t order_of_index(NodeId id);
   std::int64_t order_of_positions(NodeId id, NodeId source, NodeId positions);
-  bool repeats_within_blocks(NodeId counted, std::int64_t rows, std::int64_t blocks);
   void check_written(NodeId id, NodeId into);
   void check_counted(NodeId id, NodeId counted, NodeId rows);
   void note_period(NodeId id);
@@ -132,6 +133,7 @@ class OrderCheck {
     ExprId groups;  // the same, for all sizes
   };
   bool check_in_order(NodeId id, NodeId part, ShownIn shown);
+  bool repeats_within_blocks(NodeId counted, NodeId rows, const ShownIn& shown);
   // The first argument, if it is a share.
   NodeId first_share(NodeId id) const;
 
@@ -151,6 +153,9 @@ class OrderCheck {
   // Of 0, 1, .. that were divided: as many rows have the same number, or all remainders. 0: one.
   SideTable<NodeId, std::int64_t> period_;
   IdSet<NodeId> reported_;
+  IdSet<NodeId>
+      paired_;  // of A: rows of a known and of an unknown order, taken to be those of the same tokens
+  std::set<std::pair<NodeId, std::int64_t>> traced_;  // of A, and blocks: an assumption is printed once
 };
 
 }  // namespace epweave
