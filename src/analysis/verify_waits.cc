@@ -140,9 +140,10 @@ class WaitCheck {
     if (written_ == 0 && !writes(node)) return;
     for_each_operand(node, [&](NodeId value, bool is_written) {
       if (pending_[value]) return;  // is reported as a read of the result
-      const std::vector<Flight>& flights = flights_[find_root(value)];
+      const NodeId memory = find_root(value);
+      const std::vector<Flight>& flights = flights_[memory];
       const auto flight = std::ranges::find_if(flights, [&](const Flight& other) {
-        return (is_written || other.is_written) && overlap(value, other.value);
+        return (is_written || other.is_written) && overlap(memory, value, other.value);
       });
       if (flight == flights.end()) return;
       fail(id, fmt::format("{} {}, which {} {} until it is waited on", is_written ? "writes" : "reads",
@@ -159,10 +160,10 @@ class WaitCheck {
       });
   }
 
-  // Whether they are known to share elements. Of slices of one memory, it is not known.
-  bool overlap(NodeId x, NodeId y) {
+  // Whether values of one memory are known to share elements. Of slices, it is not known.
+  bool overlap(NodeId memory, NodeId x, NodeId y) {
     const NodeId all_x = find_all(x), all_y = find_all(y);
-    return all_x == all_y || find_root(all_x) == all_y || find_root(all_y) == all_x;
+    return all_x == all_y || all_x == memory || all_y == memory;
   }
   // The value, or what it shows all elements of.
   NodeId find_all(NodeId value) {

@@ -220,7 +220,7 @@ std::vector<NodeId> find_loaded_results(const Graph& graph) {
   MemoryTraits traits(*graph.context);
   const Body& body = graph.step();
   std::vector<NodeId> loaded;
-  for (NodeId result : list_results(graph)) {
+  for (NodeId result : list_returned_values(graph)) {
     NodeId memory = result;
     while (const NodeId shown = shown_operand(*graph.context, body, memory)) memory = shown;
     loaded.push_back(traits.has(body.nodes[memory], kLoadsFromHost) ? memory : NodeId());

@@ -46,7 +46,7 @@ std::optional<std::vector<Run>> list_elements(const TensorType& type, const Expr
 
 }  // namespace
 
-std::vector<NodeId> list_results(const Graph& graph) {
+std::vector<NodeId> list_returned_values(const Graph& graph) {
   std::vector<NodeId> results;
   const Body& body = graph.step();
   if (body.order.empty() || body.nodes[body.order.back()].kind != NodeKind::kOutput) return results;
@@ -78,7 +78,7 @@ void AliasCheck::list_held() {
     if (const NodeId b = is_held ? claims_.whole(claims_.find_class(a)) : NodeId()) hold(a, b);
   }
   first_result_ = held_.size();
-  const std::vector<NodeId> before = list_results(graph_a_), after = list_results(graph_b_);
+  const std::vector<NodeId> before = list_returned_values(graph_a_), after = list_returned_values(graph_b_);
   if (before.size() != after.size()) return;  // CallCheck says so
   for (std::size_t i = 0; i < before.size(); ++i) {
     const std::size_t count = held_.size();

@@ -21,7 +21,7 @@
 namespace epweave {
 
 // The values that the step returns, as its output names them.
-std::vector<NodeId> list_results(const Graph& graph);
+std::vector<NodeId> list_returned_values(const Graph& graph);
 
 // The memory of each result that shows a copy which was loaded back, where the copies are taken out
 // of the graph; none: what the graph says.

@@ -422,22 +422,22 @@ void OrderCheck::note_period(NodeId id) {
 }
 
 // Whether each block of rows begins where the numbers begin again.
-bool OrderCheck::repeats_within_blocks(NodeId counted, NodeId rows, const ShownIn& shown) {
+bool OrderCheck::repeats_within_blocks(NodeId counted, NodeId rows, const Blocks& blocks) {
   const int dim = divided_dimension(rows);
   const auto at = static_cast<std::size_t>(std::max(dim, 0));
   const std::int64_t period = std::max<std::int64_t>(period_[counted], 1);
   const std::int64_t count = dim < 0 ? 0 : sizes_in_b(rows)[at];
-  if (shown.blocks <= 1) return true;
-  if (count % (shown.blocks * period) != 0) return false;
-  const ExprId each = exprs_.mul(shown.groups, exprs_.number(period));
+  if (blocks.count <= 1) return true;
+  if (count % (blocks.count * period) != 0) return false;
+  const ExprId each = exprs_.mul(blocks.groups, exprs_.number(period));
   const ExprId extent = dim < 0 ? exprs_.number(0) : claims_.tensor_b(rows)->sizes[at];
   if (!is_known_equal(exprs_.mul(each, exprs_.floordiv(extent, each)), extent))
-    rest_on_traced(rows, shown.blocks);
+    rest_on_traced(rows, blocks.count);
   return true;
 }
 
 void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
-  if (repeats_within_blocks(counted, rows, {"pairs", blocks_[rows], groups_of(rows)})) return;
+  if (repeats_within_blocks(counted, rows, {blocks_[rows], groups_of(rows)})) return;
   claims_.fail(
       id, "rewrite-rows",
       fmt::format("pairs rows of {}, of which a part has some of {} blocks, with {}, which repeats "
@@ -682,7 +682,7 @@ void OrderCheck::check_join(NodeId id) {
   static const OpInfo* const cat = find_op("aten.cat.default");
   static const OpInfo* const permute = find_op("aten.permute.default");  // of a cat of permuted parts
   const NodeId origin = claims_[id].origin;
-  ShownIn joined{"joins", 1, exprs_.number(1)};
+  Blocks joined{1, exprs_.number(1)};
   if (is_reshape(b_.nodes[id])) {
     const auto args = context_.args[b_.nodes[id].args];
     const Sizes rows = sizes_in_b(id),
@@ -690,24 +690,24 @@ void OrderCheck::check_join(NodeId id) {
     std::size_t at = 0;
     while (at < rows.size() && at < blocks.size() && rows[at] == blocks[at]) ++at;
     if (blocks.size() != rows.size() + 1 || at == rows.size()) return;
-    joined.blocks = blocks[at];
+    joined.count = blocks[at];
     joined.groups = claims_.tensor_b(args[0].as_node())->sizes[at];
   } else if (b_.nodes[id].op != cat && b_.nodes[id].op != permute) {
     return;
   }
   for (NodeId part : claims_.parts(origin))
-    if (!check_in_order(id, part, joined)) return;
+    if (!check_in_order(id, part, "joins", joined)) return;
 }
 
 void OrderCheck::check_taken(NodeId id, NodeId part) {
-  check_in_order(id, part, {"takes", 1, exprs_.number(1)});
+  check_in_order(id, part, "takes", {1, exprs_.number(1)});
 }
 
 // False: they are not, which is reported, or it is not known, which is assumed.
-bool OrderCheck::check_in_order(NodeId id, NodeId part, ShownIn shown) {
+bool OrderCheck::check_in_order(NodeId id, NodeId part, std::string_view verb, const Blocks& whole) {
   if (!holds(Condition::kJoinsKnownOrders, blocks_[part] != kOwn)) {
     claims_.fail(id, "rewrite-join",
-                 fmt::format("{} rows of {}, which are in an order of their part's own", shown.verb,
+                 fmt::format("{} rows of {}, which are in an order of their part's own", verb,
                              claims_.describe(part)));
     return false;
   }
@@ -715,13 +715,13 @@ bool OrderCheck::check_in_order(NodeId id, NodeId part, ShownIn shown) {
     assume_joined(id, claims_[part].origin);
     return false;
   }
-  if (blocks_[part] == shown.blocks && !is_known_equal(groups_of(part), shown.groups))
-    rest_on_traced(part, shown.blocks);
-  if (is_kept(blocks_[part]) || blocks_[part] == shown.blocks) return true;
-  if (blocks_[part] == kCounted && repeats_within_blocks(part, part, shown)) return true;
+  if (blocks_[part] == whole.count && !is_known_equal(groups_of(part), whole.groups))
+    rest_on_traced(part, whole.count);
+  if (is_kept(blocks_[part]) || blocks_[part] == whole.count) return true;
+  if (blocks_[part] == kCounted && repeats_within_blocks(part, part, whole)) return true;
   claims_.fail(id, "rewrite-join",
-               fmt::format("{} rows of {} blocks, of which {} has some, as those of {}", shown.verb,
-                           blocks_[part], claims_.describe(part), shown.blocks));
+               fmt::format("{} rows of {} blocks, of which {} has some, as those of {}", verb, blocks_[part],
+                           claims_.describe(part), whole.count));
   return false;
 }
 

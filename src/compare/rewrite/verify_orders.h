@@ -126,14 +126,14 @@ class OrderCheck {
   std::int64_t order_of_cat(NodeId id);
   std::int64_t order_of_split(NodeId id, NodeId from);
   void check_join(NodeId id);
-  // What a node does with rows of a part, and in how many blocks the whole has them.
-  struct ShownIn {
-    std::string_view verb;
-    std::int64_t blocks = 1;
-    ExprId groups;  // the same, for all sizes
+  // In how many blocks rows are: as traced, and for all sizes.
+  struct Blocks {
+    std::int64_t count = 1;
+    ExprId groups;
   };
-  bool check_in_order(NodeId id, NodeId part, ShownIn shown);
-  bool repeats_within_blocks(NodeId counted, NodeId rows, const ShownIn& shown);
+  // `verb`: what the node does with rows of a part; `whole`: in how many blocks the whole has them.
+  bool check_in_order(NodeId id, NodeId part, std::string_view verb, const Blocks& whole);
+  bool repeats_within_blocks(NodeId counted, NodeId rows, const Blocks& blocks);
   // The first argument, if it is a share.
   NodeId first_share(NodeId id) const;
 
