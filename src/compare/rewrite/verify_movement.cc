@@ -912,14 +912,14 @@ std::optional<std::vector<std::int64_t>> MovementCheck::sizes_of(const TensorTyp
   return sizes && count_of(*sizes) ? sizes : std::nullopt;
 }
 
-// The lookup in A of the group from which B split this one; none where A looks up more than one of
-// that name.
-NodeId MovementCheck::lookup_split(StringId name) const {
-  const ProcessGroup* group = graph_b_.find_group(name);
+// The lookup in A of the group from which this one of either graph was split; none where A looks up
+// more than one of that name.
+NodeId MovementCheck::lookup_split(const Graph& graph, StringId name) const {
+  const ProcessGroup* group = graph.find_group(name);
   if (group == nullptr || !group->split_from) return {};
   const ProcessGroup* whole = graph_a_.find_group(group->split_from);
   const auto lookups = lookups_of_.find(group->split_from);
-  if (whole == nullptr || lookups == lookups_of_.end() || !is_one_group(graph_a_, *whole, graph_b_, *group))
+  if (whole == nullptr || lookups == lookups_of_.end() || !is_one_group(graph_a_, *whole, graph, *group))
     return {};
   return lookups->second.size() == 1 ? lookups->second.front() : NodeId();
 }
@@ -938,7 +938,7 @@ std::optional<std::uint64_t> MovementCheck::group_of(const Graph& graph, Arg gro
     return (std::uint64_t{1} << 32) + first.index();
   }
   if (!group.is(ArgKind::kText) && !group.is(ArgKind::kProcessGroup)) return {};
-  if (const NodeId lookup = of_b ? lookup_split(group.as_name()) : NodeId())
+  if (const NodeId lookup = lookup_split(graph, group.as_name()))
     return (std::uint64_t{1} << 32) + lookup.index();
   const ProcessGroup* found = graph.find_group(group.as_name());
   if (found == nullptr || found->ranks.empty()) return (std::uint64_t{2} << 32) + group.as_name().index();

@@ -148,7 +148,7 @@ class MovementCheck {
   std::optional<std::int64_t> origin_of(const TensorType& type) const;
   std::optional<std::vector<std::int64_t>> sizes_of(const TensorType* type) const;
   void number_lookups();
-  NodeId lookup_split(StringId name) const;
+  NodeId lookup_split(const Graph& graph, StringId name) const;
   std::optional<std::uint64_t> group_of(const Graph& graph, Arg group, bool of_b);
   std::size_t number_group(const Graph& graph, const ProcessGroup& group);
   std::optional<std::vector<std::int64_t>> numbers(std::span<const ExprId> exprs) const;
