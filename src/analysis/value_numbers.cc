@@ -9,10 +9,14 @@
 
 namespace epweave {
 
-ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects)
+ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects) : ValueNumbers(graph, effects, {}) {}
+
+ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
+                           const IdVector<NodeId, NodeId>& original)
     : context_(*graph.context), body_(graph.step()), writes_(effects), number_(body_.nodes.size()) {
   for (const auto [id, node] : walk(context_, body_)) {
-    number_[id] = number(id, node);
+    const NodeId first = original.contains(id) ? original[id] : NodeId();
+    number_[id] = first ? number_[first] : number(id, node);
     writes_.count_writes_of(id);
   }
 }

@@ -3,7 +3,9 @@
 //
 //   a = add(x, y);  add_(x, 1);  b = add(x, y);  c = add(x, y)      number(b) = number(c) != number(a)
 //
-// What storage holds after a write is another value, though it is read by the same name.
+// What storage holds after a write is another value, though it is read by the same name. What is
+// known to be done once more (`original`) has the number of the original, also where a write hides
+// that: a launch is written by its own wait.
 #pragma once
 
 #include <vector>
@@ -33,6 +35,8 @@ class WriteCounts {
 class ValueNumbers {
  public:
   ValueNumbers(const Graph& graph, const Effects& effects);
+  // `original`: of nodes that repeat another one in front of them, with the same writes.
+  ValueNumbers(const Graph& graph, const Effects& effects, const IdVector<NodeId, NodeId>& original);
   // The first node that computes the value.
   NodeId operator[](NodeId id) const { return number_[id]; }
 

@@ -51,7 +51,8 @@ RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, const IdVector<Node
       violations_(violations),
       facts_a_(a),
       facts_b_(b),
-      values_(a, facts_a_, original),
+      original_(original),
+      values_(a, facts_a_, original_),
       claims_(b_.nodes.size()),
       class_(a_.nodes.size()),
       whole_(a_.nodes.size()),
@@ -61,7 +62,7 @@ RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, const IdVector<Node
   for (NodeId id : a_.order) names_.at(a_.nodes[id].name) = id;
   for (std::uint32_t i = 0; i < a_.nodes.size(); ++i) class_[NodeId(i)] = NodeId(i);
   for (NodeId id : a_.order)
-    if (original.contains(id) && original[id]) class_[id] = original[id];
+    if (original_.contains(id) && original_[id]) class_[id] = original_[id];
 }
 
 bool RewriteClaims::read() {

@@ -63,6 +63,8 @@ class RewriteClaims {
   std::uint32_t part_count(NodeId a) const;
   NodeId part_of(NodeId a, std::uint32_t part) const;
   NodeId find_class(NodeId a) const { return class_[a]; }
+  // Of nodes of A that repeat another one: that one.
+  const IdVector<NodeId, NodeId>& original() const { return original_; }
   bool same_class(NodeId x, NodeId y) const { return x && y && find_class(x) == find_class(y); }
   // Whether a node of B is this share of A's value: computed as such, or cut from all of it.
   bool is_share_of(NodeId b, NodeId a, Share share) const;
@@ -105,6 +107,7 @@ class RewriteClaims {
   const Body& b_;
   std::vector<Violation>& violations_;
   mutable Facts facts_a_, facts_b_;  // what was normalised once is known
+  IdVector<NodeId, NodeId> original_;
   SameValues values_;
   IdVector<NodeId, Claim> claims_;
   IdVector<NodeId, NodeId> class_;  // the first node of it, once classes are merged

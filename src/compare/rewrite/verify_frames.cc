@@ -38,7 +38,7 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const 
       context_(*claims.graph_a().context),
       a_(claims.graph_a().step()),
       facts_a_(claims.facts_a()),
-      numbers_(claims.graph_a(), effects_),
+      numbers_(claims.graph_a(), effects_, claims.original()),
       effects_b_(effects.of_b),
       counts_(claims.graph_a(), effects_, numbers_),
       terms_(claims.graph_a(), numbers_),
