@@ -23,4 +23,12 @@ Lineage find_lineage(const Node& node) {
   return lineage;
 }
 
+bool is_merged_memory(const Node& node) {
+  const Provenance* made = find_maker(node);
+  if (made == nullptr || find_lineage(node).role != ProvenanceRole::kAdded) return false;
+  return std::ranges::any_of(node.provenance, [&](const Provenance& record) {
+    return &record > made && record.role == ProvenanceRole::kMerged;
+  });
+}
+
 }  // namespace epweave

@@ -23,4 +23,8 @@ struct Lineage {
 // was copied of.
 Lineage find_lineage(const Node& node);
 
+// Made by the rewrite, and stands for what was merged into it since. Later passes may have added
+// records.
+bool is_merged_memory(const Node& node);
+
 }  // namespace epweave

@@ -60,35 +60,47 @@ class Rebaser {
   // What B made and C has not, and what C takes in its place: the same call takes either.
   void find_replaced() {
     const Body& body = result_.step();
-    SideTable<StringId, NodeId> in_c;
-    bool is_any = false;
-    for (NodeId id : body.order) {
-      in_c.at(body.nodes[id].name) = id;
-      is_any = is_any || is_new(id) || is_moved(id);
-    }
-    is_any = is_any || std::ranges::any_of(b_.step().order, [&](NodeId id) {
-               const Node& node = b_.step().nodes[id];
-               return !in_c[node.name] && find_lineage(node).role == ProvenanceRole::kAdded;
-             });
-    if (!is_any) return;
-    std::vector<NodeId> before, after;
+    for (NodeId id : body.order) in_c_.insert(body.nodes[id].name);
+    if (std::ranges::all_of(b_.step().order,
+                            [&](NodeId id) { return in_c_.contains(b_.step().nodes[id].name); }))
+      return;
     for (NodeId id : body.order) {
       const NodeId same = by_name_[body.nodes[id].name];
-      if (!same || !is_same_call(b_.step().nodes[same], body.nodes[id])) continue;
-      before.clear();
-      after.clear();
-      for_each_input(*result_.context, b_.step().nodes[same], [&](NodeId input) { before.push_back(input); });
-      for_each_input(*result_.context, body.nodes[id], [&](NodeId input) { after.push_back(input); });
-      if (before.size() != after.size()) continue;
-      for (std::size_t i = 0; i < after.size(); ++i) {
-        const StringId name = b_.step().nodes[before[i]].name;
-        if (in_c[name]) continue;
-        if (is_new(after[i]) || moves_copy(after[i], b_.step().nodes[before[i]]))
-          replaced_.at(after[i]) = name;
-        else if (find_lineage(b_.step().nodes[before[i]]).role == ProvenanceRole::kAdded)
-          absorbed_.at(after[i]).push_back(name);
+      if (same && is_same_call(b_.step().nodes[same], body.nodes[id])) pairs_.emplace_back(same, id);
+    }
+    while (!pairs_.empty()) {
+      const auto [in_b, in_c] = pairs_.back();
+      pairs_.pop_back();
+      pair_inputs(b_.step().nodes[in_b], body.nodes[in_c]);
+    }
+  }
+
+  // Of calls that are one.
+  void pair_inputs(const Node& in_b, const Node& in_c) {
+    std::vector<NodeId> before, after;
+    for_each_input(*result_.context, in_b, [&](NodeId input) { before.push_back(input); });
+    for_each_input(*result_.context, in_c, [&](NodeId input) { after.push_back(input); });
+    if (before.size() != after.size()) return;
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      const Node &gone = b_.step().nodes[before[i]], &taken = result_.step().nodes[after[i]];
+      if (in_c_.contains(gone.name)) continue;
+      if (is_new(after[i]) || moves_copy(after[i], gone)) {
+        replaced_.at(after[i]) = gone.name;
+      } else if (absorbs(taken, gone) && seen_.insert(before[i])) {
+        absorbed_.at(after[i]).push_back(before[i]);
+        if (gone.target == taken.target) pairs_.emplace_back(before[i], after[i]);
       }
     }
+  }
+
+  // Whether C may have merged what B made, or has as a copy, into a node.
+  static bool absorbs(const Node& in_c, const Node& gone) {
+    const Lineage lineage = find_lineage(gone);
+    if (lineage.role == ProvenanceRole::kAdded) return true;
+    const NameList origins = origins_of(in_c);
+    return !lineage.origins.empty() && std::ranges::any_of(in_c.provenance, [](const Provenance& r) {
+      return r.role == ProvenanceRole::kMerged;
+    }) && std::ranges::find(origins, lineage.origins.front()) != origins.end();
   }
 
   // Of two calls of one name: C may have given the name of a node that it has not to a call of its
@@ -123,16 +135,19 @@ class Rebaser {
     Provenance record{.role = lineage.role, .part = lineage.part, .parts = lineage.parts};
     if (const Node* same = find_same(node, lineage)) {
       record = {.role = ProvenanceRole::kKept, .origins = {same->name}};
+      const NameList known = list_known(*same, absorbed_[id]);
       if (lineage.is_whole()) {
-        add_origins(lineage, find_lineage(*same).origins, record);
+        add_origins(lineage, known, record);
       } else {
-        add_merged(*same, lineage, record);
+        add_merged(lineage, known, record);
       }
-      add_names(absorbed_[id], record);
+      add_absorbed(absorbed_[id], record);
       if (record.origins.size() > 1) record.role = ProvenanceRole::kMerged;
     } else if (const Node* copied =
                    find_copy_record(node) != nullptr ? find_copied(node, lineage) : nullptr) {
       record = {.role = ProvenanceRole::kBody, .origins = {copied->name}, .parts = 1};
+    } else if (is_merged_memory(node)) {
+      return set_records(node, list_of_memory(node, replaced_[id]));
     } else if (const StringId replaced = replaced_[id]) {
       record = {.role = ProvenanceRole::kMaterialize, .origins = {replaced}};
     } else if (const StringId divided = find_divided_copy(node, lineage)) {
@@ -149,6 +164,23 @@ class Rebaser {
     for (Provenance& record : records)
       record.pass = node.provenance.empty() ? StringId() : node.provenance.back().pass;
     node.provenance = result_.context->own(std::move(records));
+  }
+
+  // Memory that C made, and that stands for what was merged into it: of that, B has this one, or
+  // what joins or is it.
+  std::vector<Provenance> list_of_memory(const Node& node, StringId replaced) const {
+    const Provenance& maker = *find_maker(node);
+    Provenance made{.role = ProvenanceRole::kAdded}, merged{.role = ProvenanceRole::kMerged};
+    add_origins({.role = maker.role, .origins = maker.origins}, {}, made);
+    std::vector<StringId> names(made.origins.begin(), made.origins.end());
+    if (replaced) names.push_back(replaced);
+    for (StringId origin : origins_of(node)) {
+      const bool is_made_of = std::ranges::find(maker.origins, origin) != maker.origins.end();
+      const StringId name = joined_[origin] ? joined_[origin] : whole_[origin];
+      if (!replaced && !is_made_of && name) names.push_back(name);
+    }
+    merged.origins = result_.context->own(std::span<const StringId>(names));
+    return {std::move(made), std::move(merged)};
   }
 
   // A part that is computed again, of what B has whole: in the order in which the passes came.
@@ -221,23 +253,36 @@ class Rebaser {
     record.origins = result_.context->own(names);
   }
 
-  void add_names(const std::vector<StringId>& more, Provenance& record) const {
-    if (more.empty()) return;
+  // What of A a node of B is, and what C merged into it that B has.
+  NameList list_known(const Node& same, const std::vector<NodeId>& absorbed) {
+    const NameList own = find_lineage(same).origins;
+    if (absorbed.empty()) return own;
+    std::vector<StringId> all(own.begin(), own.end());
+    for (NodeId id : absorbed) {
+      const Lineage lineage = find_lineage(b_.step().nodes[id]);
+      if (lineage.role != ProvenanceRole::kAdded)
+        all.insert(all.end(), lineage.origins.begin(), lineage.origins.end());
+    }
+    return result_.context->own(std::span<const StringId>(all));
+  }
+
+  void add_absorbed(const std::vector<NodeId>& absorbed, Provenance& record) const {
+    if (absorbed.empty()) return;
     std::vector<StringId> names(record.origins.begin(), record.origins.end());
-    for (StringId name : more)
-      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    for (NodeId id : absorbed)
+      if (const StringId name = b_.step().nodes[id].name; std::ranges::find(names, name) == names.end())
+        names.push_back(name);
     record.origins = result_.context->own(names);
   }
 
   // The same part, or what joined or moved the values, in B, that C merged into the node.
-  void add_merged(const Node& same, const Lineage& lineage, Provenance& record) {
-    const NameList before = find_lineage(same).origins;
+  void add_merged(const Lineage& lineage, const NameList& known, Provenance& record) {
     std::vector<StringId> names(record.origins.begin(), record.origins.end());
     for (StringId origin : lineage.origins) {
       const StringId name = lineage.is_part() ? find_part(lineage, origin)
                             : joined_[origin] ? joined_[origin]
                                               : whole_[origin];
-      const bool is_merged = std::ranges::find(before, origin) == before.end();
+      const bool is_merged = std::ranges::find(known, origin) == known.end();
       if (is_merged && name && std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
     record.origins = result_.context->own(names);
@@ -263,12 +308,14 @@ class Rebaser {
   const Graph& b_;
   Graph result_;
   SideTable<StringId, NodeId> by_name_;
-  std::map<Thing, std::vector<NodeId>> things_;  // once asked for
-  SideTable<StringId, StringId> joined_;         // of a node of A: the last of B that joins or moves it
-  SideTable<NodeId, StringId> replaced_;         // of nodes that C made: what of B they stand for
-  SideTable<NodeId, std::vector<StringId>>
-      absorbed_;                         // of nodes of B in C: what B added that they are taken for
-  SideTable<StringId, StringId> whole_;  // of a node of A: the node of B that is it
+  std::map<Thing, std::vector<NodeId>> things_;      // once asked for
+  SideTable<StringId, StringId> joined_;             // of a node of A: the last of B that joins or moves it
+  SideTable<NodeId, StringId> replaced_;             // of nodes that C made: what of B they stand for
+  SideTable<NodeId, std::vector<NodeId>> absorbed_;  // and of those that B has: what they are taken for, too
+  IdSet<NodeId> seen_;                               // of B, what is absorbed
+  IdSet<StringId> in_c_;                             // names
+  std::vector<std::pair<NodeId, NodeId>> pairs_;     // of calls of B and C that are one, to look at
+  SideTable<StringId, StringId> whole_;              // of a node of A: the node of B that is it
   SideTable<StringId, std::vector<StringId>> copies_;  // and those that are it once more
   SideTable<NodeId, StringId> copy_of_;                // of nodes of C: the copy in B that they are of
 };

@@ -12,16 +12,6 @@
 namespace epweave {
 namespace {
 
-// Made by the rewrite, and stands for what was merged into it since. Later passes may have added
-// records.
-bool is_merged(const Node& node) {
-  const Provenance* made = find_maker(node);
-  const bool has_absorbed = std::ranges::any_of(node.provenance, [&](const Provenance& record) {
-    return &record > made && record.role == ProvenanceRole::kMerged;
-  });
-  return has_absorbed && find_lineage(node).role == ProvenanceRole::kAdded;
-}
-
 class ViewWriter {
  public:
   ViewWriter(const Graph& a, const Graph& b) : a_(a), b_(b), context_(*a.context) {
@@ -44,7 +34,7 @@ class ViewWriter {
   std::vector<StringId> find_values(NodeId id) const {
     const Node& node = b_.step().nodes[id];
     std::vector<StringId> values;
-    if (!is_merged(node) || !has_numbers(node.type)) return values;
+    if (!is_merged_memory(node) || !has_numbers(node.type)) return values;
     const Provenance* made = find_maker(node);
     EPWEAVE_CHECK(made != nullptr);  // a merged node was added
     for (StringId origin : origins_of(node)) {
@@ -161,7 +151,7 @@ class ViewWriter {
 
 std::optional<Graph> write_moved_views(const Graph& a, const Graph& b) {
   const Body& body = b.step();
-  if (std::ranges::none_of(body.order, [&](NodeId id) { return is_merged(body.nodes[id]); }))
+  if (std::ranges::none_of(body.order, [&](NodeId id) { return is_merged_memory(body.nodes[id]); }))
     return std::nullopt;
   return ViewWriter(a, b).run();
 }

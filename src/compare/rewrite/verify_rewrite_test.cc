@@ -137,6 +137,34 @@ TEST_CASE("faults in the second of two rewrites are found") {
   }
 }
 
+// What a later command merges, buckets or divides may be there several times: each claim is of the
+// one whose place it has.
+TEST_CASE(
+    "chains with what is computed, bucketed or merged once more are accepted, and faults in them found") {
+  const auto [front, then] = GENERATE(
+      table<const char*, const char*>({{"", "chunk,bucket,memory-policy{policy=full},recompute"},
+                                       {"chunk", "bucket,canonicalize"},
+                                       {"bucket", "bucket,canonicalize"},
+                                       {"memory-policy{policy=full},recompute,bucket", "canonicalize"},
+                                       {"memory-policy{policy=full},recompute", "dedup-unshard"}}));
+  const Graph traced = read("dsv3_debug_ep2.1b_remat");
+  const Graph b = *front == 0 ? traced : rewrite(traced, front);
+  const Graph c = rewrite(b, then);
+  INFO(front << " | " << then);
+  CHECK(first_of(verify_rewrite(b, c), c) == "");
+  CHECK(first_of(verify_rewrite(traced, c), c) == "");
+  FaultMaker maker(b, c, 11);
+  for (const char* kind : {"kept node with another argument", "operands swapped", "another op",
+                           "collective on another group", "another piece of a split", "constant changed"}) {
+    for (int i = 0; i < 4; ++i) {
+      const std::optional<Fault> fault = maker.make(kind);
+      if (!fault) continue;
+      INFO(kind << " at " << fault->where);
+      CHECK(!verify_rewrite(b, fault->graph).violations.empty());
+    }
+  }
+}
+
 TEST_CASE("parts of the sequence of a real grid are accepted") {
   const std::string pipeline = GENERATE("chunk{dim=seq,parts=2}", "chunk{dim=seq,parts=3}",
                                         "chunk{dim=seq,sizes=[100,156]},concretize");
