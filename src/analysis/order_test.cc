@@ -186,6 +186,25 @@ TEST_CASE("lookups of one name along axes alike are one group, in launches and a
   CHECK(values == "g0g0g2g3");
 }
 
+TEST_CASE("what storage holds has the number of what the same writes gave") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[4]
+  %y = placeholder : f32[4]
+  %a = aten.zeros_like.default(%x) : f32[4]
+  %b = aten.zeros_like.default(%x) : f32[4]
+  %c = aten.zeros_like.default(%x) : f32[4]
+  %a1 = aten.add_.Tensor(%a, %x) : f32[4]
+  %b1 = aten.add_.Tensor(%b, %y) : f32[4]
+  %c1 = aten.add_.Tensor(%c, %x) : f32[4]
+  %of_a = aten.neg.default(%a) : f32[4]
+  %of_b = aten.neg.default(%b) : f32[4]
+  %of_c = aten.neg.default(%c) : f32[4]
+)");
+  const Effects effects(*graph.context, graph.step());
+  const ValueNumbers numbers(graph, effects);
+  CHECK(numbers[find(graph, "of_a")] != numbers[find(graph, "of_b")]);
+  CHECK(numbers[find(graph, "of_a")] == numbers[find(graph, "of_c")]);
+}
+
 TEST_CASE("a group behind a long chain of calls has a number") {
   std::string body = "  %x = placeholder : f32[4]\n  %g0 = mylib.mesh.default(%x)\n";
   for (int i = 1; i < 50'000; ++i) body += fmt::format("  %g{} = operator.getitem(%g{}, 0)\n", i, i - 1);

@@ -1,5 +1,7 @@
 #include "analysis/value_numbers.h"
 
+#include <utility>
+
 #include "analysis/looked_up_group.h"
 #include "ir/call_words.h"
 #include "ir/walk.h"
@@ -13,25 +15,22 @@ ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects) : ValueNu
 
 ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
                            const IdVector<NodeId, NodeId>& original)
-    : context_(*graph.context), body_(graph.step()), writes_(effects), number_(body_.nodes.size()) {
+    : context_(*graph.context), body_(graph.step()), effects_(effects), number_(body_.nodes.size()) {
   for (const auto [id, node] : walk(context_, body_)) {
     const NodeId first = original.contains(id) ? original[id] : NodeId();
     number_[id] = first ? number_[first] : number(id, node);
-    writes_.count_writes_of(id);
+    note_writes_of(id, node);
   }
 }
 
 NodeId ValueNumbers::number(NodeId id, const Node& node) {
   static const OpInfo* const alias = find_op("aten.alias.default");
-  const bool binds = node.extra && !node.extra->bindings.empty();
   const bool is_graph = node.kind == NodeKind::kGetAttr && node.attr.is(ArgKind::kGraph);
   if (is_graph) {  // a nested graph, which several attributes may name
     keys_.push(tagged_word(ArgKind::kGraph, node.attr.bits()));
     return first_of_key(id);
   }
-  if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || draws_random(context_, node) ||
-      binds)
-    return id;
+  if (!follows_from_arguments(node) || node.op->writes) return id;
   if (node.op == alias)
     if (const Arg self = arg_of(context_, node, 0); self.is_node()) return number_[self.as_node()];
   if (const auto group = looked_up_group(context_, body_, node)) {
@@ -39,7 +38,7 @@ NodeId ValueNumbers::number(NodeId id, const Node& node) {
     keys_.push(tagged_word(ArgKind::kInt, group->stride));
     keys_.push(tagged_word(ArgKind::kInt, group->extent));
   } else {
-    push_call(node);
+    push_call(keys_, node);
   }
   return first_of_key(id);
 }
@@ -50,17 +49,38 @@ NodeId ValueNumbers::first_of_key(NodeId id) {
   return first_[key];
 }
 
-void ValueNumbers::push_call(const Node& node) {
+void ValueNumbers::push_call(WordTable& keys, const Node& node) const {
   const auto of_node = [&](NodeId input) {
-    keys_.push(tagged_word(ArgKind::kNode, number_[input].index()));
+    keys.push(tagged_word(ArgKind::kNode, number_[input].index()));
     // Of most values, nothing.
-    if (const std::uint32_t writes = writes_[input]; writes > 0)
-      keys_.push(tagged_word(ArgKind::kNode, writes) | kMark);
+    if (const std::uint32_t content = contents_[effects_.storage_of(input)]; content > 0)
+      keys.push(tagged_word(ArgKind::kNode, content) | kMark);
   };
-  keys_.push(tagged_word(ArgKind::kOperator, node.target.index()));
-  keys_.push(tagged_word(ArgKind::kTuple, node.args.count));
-  push_words(keys_, context_.args, node.args, of_node);
-  push_words(keys_, context_.args, node.kwargs, of_node);
+  keys.push(tagged_word(ArgKind::kOperator, node.target.index()));
+  keys.push(tagged_word(ArgKind::kTuple, node.args.count));
+  push_words(keys, context_.args, node.args, of_node);
+  push_words(keys, context_.args, node.kwargs, of_node);
+}
+
+bool ValueNumbers::follows_from_arguments(const Node& node) const {
+  const bool binds = node.extra && !node.extra->bindings.empty();
+  return node.kind == NodeKind::kCall && node.op != nullptr && !draws_random(context_, node) && !binds;
+}
+
+// Of one call that writes several storages, each has another content.
+void ValueNumbers::note_writes_of(NodeId id, const Node& node) {
+  std::vector<std::pair<NodeId, std::uint32_t>> made;
+  for (const StorageAccess& access : effects_.accesses_of(id)) {
+    if (!access.writes) continue;
+    writes_.push(tagged_word(ArgKind::kInt, made.size()));
+    if (follows_from_arguments(node)) {
+      push_call(writes_, node);
+    } else {
+      writes_.push(tagged_word(ArgKind::kNode, id.index()) | kMark);
+    }
+    made.emplace_back(access.storage, writes_.intern().number + 1);
+  }
+  for (const auto& [storage, content] : made) contents_.at(storage) = content;
 }
 
 }  // namespace epweave

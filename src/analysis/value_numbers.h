@@ -3,7 +3,8 @@
 //
 //   a = add(x, y);  add_(x, 1);  b = add(x, y);  c = add(x, y)      number(b) = number(c) != number(a)
 //
-// What storage holds after a write is another value, though it is read by the same name. What is
+// What storage holds after a write is another value, though it is read by the same name: one that
+// the same writes of the same values gave to the same. What is
 // known to be done once more (`original`) has the number of the original, also where a write hides
 // that: a launch is written by its own wait.
 #pragma once
@@ -41,18 +42,25 @@ class ValueNumbers {
   NodeId operator[](NodeId id) const { return number_[id]; }
 
  private:
-  // Of a call: target and arguments with every node replaced by its number and the writes to it.
-  void push_call(const Node& node);
+  // Of a call: target and arguments with every node replaced by its number and what its storage
+  // holds by now.
+  void push_call(WordTable& keys, const Node& node) const;
+  // Whether its arguments say what it computes.
+  bool follows_from_arguments(const Node& node) const;
+  void note_writes_of(NodeId id, const Node& node);
   NodeId number(NodeId id, const Node& node);
   // The first node with the key that was just pushed for `id`.
   NodeId first_of_key(NodeId id);
 
   const Context& context_;
   const Body& body_;
-  WriteCounts writes_;
+  const Effects& effects_;
   IdVector<NodeId, NodeId> number_;
   WordTable keys_;
   std::vector<NodeId> first_;  // node with each key
+  // Of storage that was written: 1 + the number of the last write and all before it.
+  SideTable<NodeId, std::uint32_t> contents_;
+  WordTable writes_;
 };
 
 }  // namespace epweave
