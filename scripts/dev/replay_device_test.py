@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """`epweave-replay --device`: what is not there is said, and the emulated device gives the CPU's bits.
 
-EPWEAVE_REPLAY names the program. With --step a whole training step is run too: minutes.
+EPWEAVE_REPLAY and EPWEAVE name the programs. With --step a whole training step is run too: half a minute.
 """
 import json
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 
 from replay_tool import REPLAY, expect, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STEP = ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
+GRAPH = ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
 
 # Every kind of collective, with compute between launch and wait.
 COLLECTIVES = """epweave text 1
@@ -60,16 +62,16 @@ graph
 
 
 def check_refusals():
-    code, _, errors = run("run", STEP, "--device", "gpu")
+    code, _, errors = run("run", GRAPH, "--device", "gpu")
     expect(code == 2 and "is no device" in errors, f"a device that does not exist: exit {code}: {errors}")
-    code, _, errors = run("run", STEP, "--device", "cuda", EPWEAVE_CUDA="/nonexistent.so")
+    code, _, errors = run("run", GRAPH, "--device", "cuda", EPWEAVE_CUDA="/nonexistent.so")
     expect(code == 77 and "has no CUDA part" in errors, f"without the CUDA part: exit {code}: {errors}")
-    code, output, errors = run("run", STEP, "--device", "cuda:99", "--json", EPWEAVE_CUDA=REPLAY)
+    code, output, errors = run("run", GRAPH, "--device", "cuda:99", "--json", EPWEAVE_CUDA=REPLAY)
     expect(
         code == 77 and "cannot be loaded" in errors and "replay.no-device" in output,
         f"a CUDA part that is none: exit {code}: {errors}",
     )
-    code, _, errors = run("run", STEP, "--device", "cuda:99")
+    code, _, errors = run("run", GRAPH, "--device", "cuda:99")
     expect(code == 77 and "replay.no-device" in errors, f"a GPU that is not there: exit {code}: {errors}")
 
 
@@ -219,12 +221,15 @@ def check_graph_refusals(folder):
         expect(code == 2 and message in errors, f"{arguments}: exit {code}: {errors}")
 
 
-def check_step():
-    """All 4 ranks, memory poisoned, ranks delayed: loss, gradients and buffers have the same bits."""
-    _, expected, _ = run("run", STEP, "-q")
+def check_step(folder):
+    """A MoE step, 4 ranks, memory poisoned, ranks delayed: loss, gradients and buffers have the same bits."""
+    step = folder / "step.epw"
+    resize = ["resize", ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz", "--set", "layers=2", "--set", "tokens=256"]
+    subprocess.run([os.environ["EPWEAVE"], *resize, "-q", "-o", step], check=True)
+    _, expected, _ = run("run", step, "-q")
     expect(expected.count("loss") == 4, f"on the CPU: {expected}")
     code, found, errors = run(
-        "run", STEP, "--device", "emulated", "--poison", "--jitter", "7", "--deadline", "1200", "-q"
+        "run", step, "--device", "emulated", "--poison", "--jitter", "7", "--deadline", "1200", "-q"
     )
     expect(code == 0 and found == expected, f"exit {code}: {errors}\non the CPU:\n{expected}emulated:\n{found}")
 
@@ -239,6 +244,6 @@ if __name__ == "__main__":
         check_graph_refusals(pathlib.Path(name))
         check_measured_rank(pathlib.Path(name))
         check_measured_rank_refusals(pathlib.Path(name))
-    if "--step" in sys.argv:
-        check_step()
+        if "--step" in sys.argv:
+            check_step(pathlib.Path(name))
     print("devices: all as expected")

@@ -331,7 +331,7 @@ TEST_CASE("real graphs: bounds are those of the judge, or larger") {
 
 // Each bound contains those in front of it, whatever limits the step, and the order of the graph is
 // above all of them.
-TEST_CASE("real graphs: each bound is as large as those that it contains, whatever the cluster") {
+TEST_CASE("real graphs: each bound is as large as those that it contains, whatever the cluster", "[slow]") {
   const auto graph = GENERATE(as<std::string>{}, "dsv3_debug_ep2.1b_remat", "dsv3_debug_ep2.4_bucket",
                               "dsv3_debug_ep4.5_schedule", "llama3_debug_fsdp4.1b_remat",
                               "llama3_debug_fsdp2_tp2.1_norm", "qwen3_moe_ep2.5_schedule");

@@ -11,7 +11,7 @@
 namespace epweave {
 namespace {
 
-TEST_CASE("choose-chunks: as many modules as memory allows are divided") {
+TEST_CASE("choose-chunks: as many modules as memory allows are divided", "[slow]") {
   const Graph graph =
       read_graph(std::filesystem::path(EPWEAVE_SOURCE_DIR) / "testdata/graphs/qwen3_moe_ep2.1b_remat.epw.gz");
   ChooseChunksOptions options;

@@ -334,7 +334,7 @@ TEST_CASE("schedule: more effort never gives a longer order") {
 }
 
 // A bound that were too large would be seen here: orders come within a hundredth of it.
-TEST_CASE("schedule: no order of a real step is below its bound, and some are near it") {
+TEST_CASE("schedule: no order of a real step is below its bound, and some are near it", "[slow]") {
   const auto [name, cluster] =
       GENERATE(table<std::string, std::string>({{"dsv3_debug_ep2.5_schedule", "h100+nvlink_a2a=1e9"},
                                                 {"dsv3_debug_ep2.5_schedule", "h100+nvlink=1e9"},
