@@ -140,7 +140,8 @@ class TorchCut {
   }
 
   // What makes storage is done again with all that forward writes into it, if all are tagged so, or
-  // none of them is.
+  // none of them is. Backward does again what it takes: a write whose result nothing takes, it does
+  // not.
   void find_done_once(const Effects& effects) {
     const IdSet<NodeId> written = find_written_in_forward(effects, joint_);
     IdSet<NodeId> kept(body_.nodes.size());  // storage
@@ -153,7 +154,8 @@ class TorchCut {
       }
     };
     for_each_part([&](NodeId id, NodeId storage) {
-      if (!tags_.is_recomputed(node(id)) || must_save_.contains(id)) kept.insert(storage);
+      const bool is_taken = !joint_.users[id].empty();
+      if (!is_taken || !tags_.is_recomputed(node(id)) || must_save_.contains(id)) kept.insert(storage);
     });
     for_each_part([&](NodeId id, NodeId storage) {
       if (kept.contains(storage)) done_once_.insert(id);
