@@ -30,7 +30,7 @@ class CopyRemover {
         writes_(context_, body_),
         gone_(body_.nodes.size()) {}
 
-  Graph run() {
+  WithoutHostCopies run() {
     find_last_touches();
     for (NodeId id : body_.order)
       if (traits_.has(body_.nodes[id], kSendsToHost)) remove(id);
@@ -42,7 +42,7 @@ class CopyRemover {
       map_arguments(context_, node, redirect);
     }
     std::erase_if(body_.order, [&](NodeId id) { return gone_.contains(id); });
-    return std::move(result_);
+    return {std::move(result_), std::move(value_of_)};
   }
 
  private:
@@ -228,7 +228,7 @@ std::vector<NodeId> find_loaded_results(const Graph& graph) {
   return loaded;
 }
 
-Graph remove_host_copies(const Graph& graph, std::vector<Violation>& violations) {
+WithoutHostCopies remove_host_copies(const Graph& graph, std::vector<Violation>& violations) {
   return CopyRemover(graph, violations).run();
 }
 

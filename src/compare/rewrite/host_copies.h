@@ -24,9 +24,16 @@ namespace epweave {
 
 bool has_host_copies(const Graph& graph);
 
+struct WithoutHostCopies {
+  Graph graph;
+  // Of what arrived on the host, and of what came back: the value that was sent. Nodes of the graph
+  // as it was; those that are gone have no place in the order of the new one.
+  SideTable<NodeId, NodeId> value_of;
+};
+
 // The graph without them. A copy of which the above does not hold is a violation
 // `rewrite-host-copy`.
-Graph remove_host_copies(const Graph& graph, std::vector<Violation>& violations);
+WithoutHostCopies remove_host_copies(const Graph& graph, std::vector<Violation>& violations);
 
 // Of each result in turn, the call that loaded its memory back from the host; none: it is of other
 // memory.

@@ -234,13 +234,46 @@ RewriteReport verify_derived(const Graph& a, const Graph& b, const Findings& fou
   return report;
 }
 
+// Whether B's names are those of a graph that A was made from, too.
+bool is_chain(const Graph& a, const Graph& b) {
+  return !derives_from(a, b) && share_origins(a, b);
+}
+
 RewriteReport verify_rebased(const Graph& a, const Graph& b, const Findings& found) {
-  if (derives_from(a, b) || !share_origins(a, b)) return verify_derived(a, b, found);
-  return verify_derived(a, rebase_provenance(a, b), found);
+  return verify_derived(a, is_chain(a, b) ? rebase_provenance(a, b) : b, found);
+}
+
+// What a graph says of a value that A loads back from the host, it says of what was sent.
+// `is_of_both`: in names of the graph that both were made from.
+void name_sent_values(const Graph& a, const SideTable<NodeId, NodeId>& value_of, bool is_of_both,
+                      Graph& graph) {
+  SideTable<StringId, StringId> sent;
+  for (NodeId id : a.step().order) {
+    if (!value_of[id]) continue;
+    const Node &copy = a.step().nodes[id], &value = a.step().nodes[value_of[id]];
+    const NameList names = origins_of(copy), values = origins_of(value);
+    if (!is_of_both) {
+      sent.at(copy.name) = value.name;
+    } else if (!names.empty() && !values.empty()) {
+      sent.at(names.front()) = values.front();
+    }
+  }
+  for (NodeId id : graph.step().order) {
+    Node& node = graph.step().nodes[id];
+    std::vector<Provenance> records(node.provenance.begin(), node.provenance.end());
+    for (Provenance& record : records) {
+      std::vector<StringId> names(record.origins.begin(), record.origins.end());
+      for (StringId& name : names)
+        if (sent[name]) name = sent[name];
+      record.origins = graph.context->own(std::span<const StringId>(names));
+    }
+    node.provenance = graph.context->own(std::span<const Provenance>(records));
+  }
 }
 
 // B's origins without the copies that are gone from A.
 void drop_origins(const Graph& a, const Graph& plain, Graph& b) {
+  if (is_chain(a, b)) return;
   IdSet<StringId> left, gone;
   for (NodeId id : plain.step().order) left.insert(plain.step().nodes[id].name);
   for (NodeId id : a.step().order)
@@ -252,12 +285,16 @@ void drop_origins(const Graph& a, const Graph& plain, Graph& b) {
 // fault.
 RewriteReport verify_without_host_copies(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
   std::vector<Violation> of_a, of_b;
-  const Graph plain_a = remove_host_copies(a, of_a);
-  Graph plain_b = remove_host_copies(b, of_b);
+  WithoutHostCopies plain_a = remove_host_copies(a, of_a);
+  Graph plain_b = remove_host_copies(b, of_b).graph;
   if (!of_a.empty()) return verify_rebased(a, b, {regrouped, {}});
   if (!of_b.empty()) return {.violations = std::move(of_b)};
-  drop_origins(a, plain_a, plain_b);
-  return verify_rebased(plain_a, plain_b, {regrouped, {find_loaded_results(a), find_loaded_results(b)}});
+  const bool is_of_both = is_chain(a, b);
+  name_sent_values(a, plain_a.value_of, is_of_both, plain_b);
+  if (is_of_both) name_sent_values(a, plain_a.value_of, is_of_both, plain_a.graph);
+  drop_origins(a, plain_a.graph, plain_b);
+  return verify_rebased(plain_a.graph, plain_b,
+                        {regrouped, {find_loaded_results(a), find_loaded_results(b)}});
 }
 
 RewriteReport verify_written_out(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
