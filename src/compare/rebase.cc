@@ -109,17 +109,20 @@ class Rebaser {
     return in_b.target == in_c.target && thing_of(find_lineage(in_b)) == thing_of(find_lineage(in_c));
   }
 
-  // A tensor: of a split of its own, each piece says what it is.
+  // A tensor: of a split of its own, each piece says what it is. It may have the name of a node of
+  // B that is gone.
   bool is_new(NodeId id) const {
     const Node& node = result_.step().nodes[id];
-    return !by_name_[node.name] && find_lineage(node).role == ProvenanceRole::kAdded &&
-           tensor_of(*result_.context, node.type) != nullptr;
+    const Lineage lineage = find_lineage(node);
+    return lineage.role == ProvenanceRole::kAdded && tensor_of(*result_.context, node.type) != nullptr &&
+           find_same(node, lineage) == nullptr;
   }
 
   // C's own, for a value of A.
   bool is_moved(NodeId id) const {
     const Node& node = result_.step().nodes[id];
-    return !by_name_[node.name] && find_lineage(node).role == ProvenanceRole::kMaterialize;
+    const Lineage lineage = find_lineage(node);
+    return lineage.role == ProvenanceRole::kMaterialize && find_same(node, lineage) == nullptr;
   }
 
   // For the value of A that B has here as a copy: which of B's it is, its origins do not say.
