@@ -29,6 +29,17 @@ std::optional<std::int64_t> count_of(std::span<const std::int64_t> sizes) {
   return std::ranges::find(sizes, 0) == sizes.end() ? count : 0;
 }
 
+std::optional<std::vector<std::int64_t>> find_sizes(Numbers& numbers, const TensorType* type) {
+  auto sizes = type != nullptr ? numbers.find_numbers(type->sizes) : std::nullopt;
+  return sizes && count_of(*sizes) ? sizes : std::nullopt;
+}
+
+std::vector<std::int64_t> row_major(std::span<const std::int64_t> sizes) {
+  std::vector<std::int64_t> strides(sizes.size(), 1);
+  for (std::size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
+  return strides;
+}
+
 std::optional<std::vector<Run>> runs_of(std::span<const std::int64_t> sizes,
                                         std::span<const std::int64_t> strides, std::int64_t offset,
                                         std::int64_t extent) {
@@ -104,6 +115,12 @@ bool Sequence::has_elements_of(const Sequence& other) const {
     if (done_i == x.count) ++i, done_i = 0;
     if (done_j == y.count) ++j, done_j = 0;
   }
+  return true;
+}
+
+bool MovementTerms::reserve(std::int64_t pieces) {
+  if (pieces > kMaxAllPieces - pieces_) return false;
+  pieces_ += pieces;
   return true;
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/id.h"
+#include "compare/rewrite/numbers.h"
 #include "ir/types/type.h"
 
 namespace epweave {
@@ -34,6 +35,11 @@ inline constexpr std::int64_t kMaxAllPieces = std::int64_t{1} << 24;
 // How many elements a tensor of these sizes has; none for a negative size, or more elements than
 // are followed.
 std::optional<std::int64_t> count_of(std::span<const std::int64_t> sizes);
+// The sizes of a tensor; none: there is no tensor, or some size has no number, or there are more
+// elements than are followed.
+std::optional<std::vector<std::int64_t>> find_sizes(Numbers& numbers, const TensorType* type);
+// Of sizes that count_of counts.
+std::vector<std::int64_t> row_major(std::span<const std::int64_t> sizes);
 
 // Neighbouring elements of storage.
 struct Run {
@@ -106,6 +112,9 @@ class MovementTerms {
   TermId intern(const MovedTerm& term);
   const MovedTerm& operator[](TermId id) const { return terms_[id]; }
 
+  // Whether there is room for so many more pieces of values that are kept.
+  bool reserve(std::int64_t pieces);
+
   // Of sequences that are followed, and 1 .. kMaxPieces ranks.
   Sequence cast(const Sequence& x, DType dtype);
   Sequence gather(const Sequence& x, std::uint64_t group, std::int64_t ranks);
@@ -118,6 +127,7 @@ class MovementTerms {
 
   IdVector<TermId, MovedTerm> terms_;
   std::map<MovedTerm, TermId> ids_;
+  std::int64_t pieces_ = 0;  // of all sequences that are kept
 };
 
 }  // namespace epweave

@@ -30,6 +30,16 @@ std::vector<Numbers::Extents> Numbers::list_extents(const Graph& a, const Graph&
   return list;
 }
 
+std::optional<std::vector<std::int64_t>> Numbers::find_numbers(std::span<const ExprId> exprs) {
+  std::vector<std::int64_t> result;
+  for (ExprId expr : exprs) {
+    const auto number = find_number(expr);
+    if (!number) return {};
+    result.push_back(*number);
+  }
+  return result;
+}
+
 bool Numbers::learn(const Extents& extents) {
   ExprPool& pool = facts_.pool();
   std::optional<std::int64_t> number = pool.constant(extents.a);

@@ -48,6 +48,8 @@ class Numbers {
     if (const auto number = facts_.pool().constant(expr)) return number;
     return known_numbers_.empty() ? std::nullopt : facts_.pool().constant(facts_.normalize(in_numbers(expr)));
   }
+  // Of each; none where one has none.
+  std::optional<std::vector<std::int64_t>> find_numbers(std::span<const ExprId> exprs);
   // Symbols that are numbers because the inputs of the two graphs say so.
   const std::vector<std::pair<StringId, std::int64_t>>& known_numbers() const { return known_numbers_; }
   // Whether two scalars of B are equal.

@@ -6,7 +6,7 @@
 //   proved: %v0 and %w0 are the same elements of %p of the same ranks, in the same order (movement.h)
 //
 // B's new nodes are followed in their order, storage by storage: which elements each piece of
-// memory holds, and what a view of it shows. A new launch is accounted for if what it moves is what
+// memory holds, and what a view of it shows (moved_memory.h). A new launch is accounted for if what it moves is what
 // launches of A moved (moved_launches.h); a new write, if it writes storage that the rewrite made.
 // Everything that is read must be as it was when it was computed: nothing may write it later. A
 // gather whose source lies in the buffer that it fills sends from the rank's own place: its place
@@ -30,8 +30,10 @@
 
 #include "analysis/aliases.h"
 #include "analysis/users.h"
-#include "analysis/write_places.h"
+#include "compare/rewrite/moved_groups.h"
 #include "compare/rewrite/moved_launches.h"
+#include "compare/rewrite/moved_memory.h"
+#include "compare/rewrite/moved_values.h"
 #include "compare/rewrite/movement.h"
 #include "compare/rewrite/rewrite_claims.h"
 
@@ -54,55 +56,13 @@ class MovementCheck {
   bool accounts_for(NodeId b) const { return accounted_.contains(b); }
 
  private:
-  struct Storage {
-    Sequence content;
-    std::int64_t packed = 0;  // the most elements that one of them, a reduction, moved at once
-    DType dtype = DType::kFloat32;
-    // Where memory of B has the first of these elements; none: they do not lie there in this order.
-    std::optional<std::int64_t> origin;
-    std::map<std::int64_t, std::int64_t> shown;  // ranges that claimed values show, as begin and end
-    NodeId memory;                               // by its first value
-    // A buffer for all ranks of which each fills its own part, which begins at this number of
-    // elements: `content` has that part first. None: once the other parts are there, and elsewhere.
-    std::optional<ExprId> own_start;
-    NodeId place;  // the coordinate that gives it, or none
-    // The memory that the launch which gives this reads until it is waited for; none: no launch is
-    // under way.
-    NodeId sent;
-    NodeId list;  // the launch of which this is one of several results, each in memory of its own
-  };
-  struct RecordedGroup {
-    const Graph* graph = nullptr;
-    const ProcessGroup* group = nullptr;
-  };
-  // Elements of a storage, as a tensor.
-  struct View {
-    std::size_t storage = 0;
-    std::vector<std::int64_t> sizes, strides;
-    std::int64_t offset = 0;
-    bool is_own = false;  // of the rank's own part: `offset` is from where that begins
-  };
-  struct Read {
-    Sequence elements;
-    std::int64_t packed = 0;
-    std::optional<ExprId> own_start = std::nullopt;  // as in Storage
-    NodeId place = {};
-  };
-
   bool is_new(NodeId b) const;
-  const Sequence& of_a(NodeId a);
-  NodeId moved_operand(NodeId a);
-  bool is_written_before(NodeId value, NodeId reader);
-  std::optional<Sequence> move_in_a(NodeId a);
-  Sequence leaf(NodeId a);
-  std::optional<Sequence> send(const Node& node, const Sequence& sent, bool of_b);
-
   bool shows_before_it_is_there(NodeId b);
   void prove_read_by(NodeId b);
   bool follow(NodeId b);
   bool lies_as_recorded(const Node& node);
   bool make_view(NodeId b, const Node& node);
-  std::optional<std::int64_t> offset_of(const TensorType& type, const Storage& storage) const;
+  std::optional<std::int64_t> offset_of(const TensorType& type, const MovedStorage& storage) const;
   std::optional<ExprId> place_of(Arg arg) const;
   std::optional<std::size_t> find_storage(Arg shown, const Node& node);
   bool make_result(NodeId b, const Node& node);
@@ -110,48 +70,30 @@ class MovementCheck {
   bool write(NodeId b, const Node& node);
   bool sends_own_place(const Node& node, NodeId out);
   const ProcessGroup* find_recorded_group(Arg group) const;
-  bool is_place_in(NodeId coordinate, const ProcessGroup& group) const;
   bool write_copy(NodeId b, const Node& node);
   bool write_pieces(const Node& node, Arg out);
   void prove(NodeId b);
-  bool show_apart(NodeId b);
-  bool may_share_memory(std::size_t storage, std::size_t other) const;
   bool may_be_overwritten(NodeId b) const;
-  bool is_regrouped(NodeId origin, const Read& value) const;
-
-  void begin_launch(std::size_t storage, NodeId operand);
-  void end_launch(std::size_t storage);
-  void disturb_launches(NodeId memory, NodeId writer);
+  bool is_regrouped(NodeId origin, const MovedContent& value) const;
 
   void forget_writes_of(NodeId b);
-  std::optional<std::vector<View>> find_written(NodeId b, NodeId memory) const;
-  const View* find_shown_moved(NodeId b) const;
-  void forget(std::size_t storage, NodeId writer);
-  void forget(const View& view, NodeId writer);
+  std::optional<std::vector<MovedView>> find_written(NodeId b, NodeId memory) const;
+  const MovedView* find_shown_moved(NodeId b) const;
 
-  std::optional<View> view_of(Arg arg);
-  std::optional<View> view_of(NodeId b);
-  std::optional<Sequence> elements_of(const View& view) const;
-  bool put(const View& view, const Sequence& what);
-  std::optional<Read> read(Arg arg);
-  std::optional<Read> read_joined(Arg list, std::int64_t dim, DType dtype);
-  bool write_to(Arg target, const Read& what);
-  std::optional<Read> launch(NodeId b, const Node& node, Read sent);
-  std::optional<Read> pack(const Node& node);
-  std::optional<Read> pack_gather(const Node& node);
+  std::optional<MovedView> view_of(Arg arg);
+  std::optional<MovedView> view_of(NodeId b);
+  std::optional<MovedContent> read(Arg arg);
+  std::optional<MovedContent> read_joined(Arg list, std::int64_t dim, DType dtype);
+  bool write_to(Arg target, const MovedContent& what);
+  std::optional<MovedContent> launch(NodeId b, const Node& node, MovedContent sent);
+  std::optional<MovedContent> pack(const Node& node);
+  std::optional<MovedContent> pack_gather(const Node& node);
   bool packs_all(const Node& node) const;
-  std::optional<Read> pack_scatter(const Node& node);
-  View keep(NodeId b, Read value);
-  std::size_t add_storage(NodeId b, const TensorType& type, Read value);
+  std::optional<MovedContent> pack_scatter(const Node& node);
+  MovedView keep(NodeId b, MovedContent value);
+  std::size_t add_storage(NodeId b, const TensorType& type, MovedContent value, NodeId list = {});
 
-  bool reserve(std::int64_t pieces);
   std::optional<std::int64_t> origin_of(const TensorType& type) const;
-  std::optional<std::vector<std::int64_t>> sizes_of(const TensorType* type) const;
-  void number_lookups();
-  NodeId lookup_split(const Graph& graph, StringId name) const;
-  std::optional<std::uint64_t> group_of(const Graph& graph, Arg group, bool of_b);
-  std::size_t number_group(const Graph& graph, const ProcessGroup& group);
-  std::optional<std::vector<std::int64_t>> numbers(std::span<const ExprId> exprs) const;
   std::optional<std::vector<std::int64_t>> integers(Arg list) const;
 
   RewriteClaims& claims_;
@@ -161,27 +103,19 @@ class MovementCheck {
   Context& context_;
   const Body& a_;
   const Body& b_;
-  LaterWrites later_in_a_, later_in_b_;
-  std::optional<WritePlaces> writes_in_a_;  // once asked for, with the places
-  IdVector<NodeId, std::uint32_t> place_in_a_;
+  LaterWrites later_in_b_;
   // Of B as it is: a moved value is no storage of its own there.
   std::optional<Effects> memory_;
   std::optional<LaterWrites> later_in_memory_;
   MovementTerms terms_;
-  std::map<NodeId, Sequence> of_a_;
-  std::map<NodeId, View> views_;                      // of new nodes, and of A's that new ones read
+  std::optional<MovedGroups> groups_;
+  std::optional<MovedValues> values_;  // of A
+  MovedMemory storages_{terms_};
+  std::map<NodeId, MovedView> views_;                 // of new nodes, and of A's that new ones read
   std::map<NodeId, std::size_t> tuples_;              // of several views of one storage
   std::map<NodeId, std::vector<std::size_t>> lists_;  // of several results: their storages
-  std::vector<Storage> storages_;
-  std::vector<std::size_t> under_way_;                      // storages that launches write now
-  std::vector<NodeId> unread_;                              // moved values that show what is not there yet
-  std::map<NodeId, std::vector<std::size_t>> storages_in_;  // by the first value of a memory
-  std::vector<RecordedGroup> groups_;                       // of those that are one, the first
-  std::map<std::pair<const Graph*, StringId>, std::size_t> group_numbers_;
-  SideTable<NodeId, NodeId> lookups_;                   // of A: the first node that looks the same group up
-  std::map<StringId, std::vector<NodeId>> lookups_of_;  // the first of each axis, by recorded name
+  std::vector<NodeId> unread_;                        // moved values that show what is not there yet
   MovedLaunches launches_;
-  std::int64_t pieces_ = 0;  // of all sequences that are kept
   IdSet<NodeId> accounted_, waited_;
   bool has_moved_ = false;
 };
