@@ -1,5 +1,5 @@
-// Groups of two graphs, for what is moved between ranks: launches over groups that are one bring the
-// same elements, and what they bring.
+// Groups of two graphs, for what is moved between ranks: launches over groups that are one bring
+// the same elements, and what they bring.
 //
 //   recorded groups      one where they have the same members on every rank
 //   groups looked up     in graphs for all ranks: one where the same node of the first graph stands
@@ -24,8 +24,8 @@ class MovedGroups {
  public:
   explicit MovedGroups(const RewriteClaims& claims);
 
-  // What a launch of the first graph, or of B, gives, of which one rank sends this. None: that is not
-  // followed.
+  // What a launch of the first graph, or of B, gives, of which one rank sends this. None: that is
+  // not followed.
   std::optional<Sequence> send(MovementTerms& terms, const Node& launch, const Sequence& sent, bool of_b);
 
  private:
@@ -49,8 +49,8 @@ class MovedGroups {
   std::map<StringId, std::vector<NodeId>> lookups_of_;  // the first of each axis, by recorded name
 };
 
-// Whether a coordinate that is read from a constant of all ranks is, on each of them, its place in its
-// group. `writes`: those to the graph's memory.
+// Whether a coordinate that is read from a constant of all ranks is, on each of them, its place in
+// its group. `writes`: those to the graph's memory.
 bool is_place_in(const Graph& graph, NodeId coordinate, const ProcessGroup& group, Numbers& numbers,
                  const LaterWrites& writes);
 

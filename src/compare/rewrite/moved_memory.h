@@ -1,5 +1,5 @@
-// Memory of a rewrite as far as it is followed: which elements of the first graph's values each piece
-// of it holds, and what a view of it shows.
+// Memory of a rewrite as far as it is followed: which elements of the first graph's values each
+// piece of it holds, and what a view of it shows.
 #pragma once
 
 #include <map>
@@ -53,10 +53,11 @@ class MovedMemory {
 
   // None: they cannot be followed, are not there yet, or lie outside of the storage.
   std::optional<Sequence> elements_of(const MovedView& view) const;
-  // In the view's row-major order. False: it shows them in another order than they lie, or outside of
-  // the storage; nothing is changed.
+  // In the view's row-major order. False: it shows them in another order than they lie, or outside
+  // of the storage; nothing is changed.
   bool put(const MovedView& view, const Sequence& what);
-  // The same, all that this is known by; what may be the same memory is unknown from there on.
+  // The same by a node of the graph: what may be the same memory, and launches under way that read
+  // or fill it, are unknown from there on.
   bool write(const MovedView& view, const MovedContent& what, NodeId writer);
   // What it holds is unknown from here on.
   void forget(std::size_t storage, NodeId writer);

@@ -6,12 +6,13 @@
 //   proved: %v0 and %w0 are the same elements of %p of the same ranks, in the same order (movement.h)
 //
 // B's new nodes are followed in their order, storage by storage: which elements each piece of
-// memory holds, and what a view of it shows (moved_memory.h). A new launch is accounted for if what it moves is what
-// launches of A moved (moved_launches.h); a new write, if it writes storage that the rewrite made.
-// Everything that is read must be as it was when it was computed: nothing may write it later. A
-// gather whose source lies in the buffer that it fills sends from the rank's own place: its place
-// in the group, or in a graph for all ranks a coordinate that is this place on each of them. What a
-// write that is not followed may change, of any storage, is unknown from there on:
+// memory holds, and what a view of it shows (moved_memory.h). A new launch is accounted for if what
+// it moves is what launches of A moved (moved_values.h, moved_launches.h); a new write, if it fills
+// storage that the rewrite made. Everything that is read must be as it was when it was computed:
+// nothing may write it later. A gather whose source lies in the buffer that it fills sends from the
+// rank's own place: its place in the group, or in a graph for all ranks a coordinate that is this
+// place on each of them. What a write that is not followed may change, of any storage, is unknown
+// from there on:
 //
 //   %v0 = view(%k); add_(%v0, 1); %c = clone(%k)     what %c has of %v0's elements is unknown
 //
