@@ -15,7 +15,7 @@ namespace epweave {
 namespace {
 
 // Numbers of recorded groups, of lookups, and of names that nothing records are apart.
-constexpr std::uint64_t kLookups = std::uint64_t{1} << 32, kNames = std::uint64_t{2} << 32;
+constexpr std::uint64_t kLookedUp = std::uint64_t{1} << 32, kUnrecorded = std::uint64_t{2} << 32;
 
 void collect_integers(const Context& context, Arg list, std::vector<std::int64_t>& into) {
   if (list.is_int()) into.push_back(list.as_int());
@@ -92,13 +92,13 @@ std::optional<std::uint64_t> MovedGroups::number_of(Arg group, bool of_b) {
       if (!before || before != recorded_group(context_, graph_b_.step(), group)) return {};
     }
     const NodeId first = lookups_[a] ? lookups_[a] : claims_.find_class(a);
-    return kLookups + first.index();
+    return kLookedUp + first.index();
   }
   if (!group.is(ArgKind::kText) && !group.is(ArgKind::kProcessGroup)) return {};
   const Graph& graph = of_b ? graph_b_ : graph_a_;
-  if (const NodeId lookup = lookup_split(graph, group.as_name())) return kLookups + lookup.index();
+  if (const NodeId lookup = lookup_split(graph, group.as_name())) return kLookedUp + lookup.index();
   const ProcessGroup* found = graph.find_group(group.as_name());
-  if (found == nullptr || found->ranks.empty()) return kNames + group.as_name().index();
+  if (found == nullptr || found->ranks.empty()) return kUnrecorded + group.as_name().index();
   return number_recorded(graph, *found);
 }
 
