@@ -351,7 +351,7 @@ class Recomputer {
       if (!arg.is_node()) return arg;
       for (const auto& [function, own] : functions)
         if (function == arg.as_node()) return Arg::node(own);
-      return redirect_value(arg);
+      return redirect_value(arg, place);
     };
     map_arguments(context_, made, redirect);
     made.name = names.make(fmt::format("{}_recomputed", graph_.text(made.name)));
@@ -390,20 +390,25 @@ class Recomputer {
                        .backward = true});
   }
 
-  Arg redirect_value(Arg arg) const {
+  // What a node at the place reads for the value.
+  Arg redirect_value(Arg arg, std::uint32_t place) const {
     if (!arg.is_node()) return arg;
     if (const NodeId copied = copy_of_[arg.as_node()]) return Arg::node(copied);
-    if (const NodeId loaded = reloads_[arg.as_node()]) return Arg::node(loaded);
-    return arg;
+    const NodeId loaded = reloads_[arg.as_node()];
+    return loaded && !is_behind(loaded, place) ? Arg::node(loaded) : arg;
   }
 
-  // Puts the wait, and what it needs in backward, in front of the place, if they are behind it.
+  // Puts the wait, and what it needs in backward, in front of the place, if they are behind it. Not
+  // where forward sends the value behind the place: there the value itself is read, which the wait
+  // for the copy to the host frees.
   void bring_forward(NodeId wait, std::uint32_t place) {
+    if (!is_behind(wait, place)) return;
     std::vector<NodeId> chain = {wait};
     for (std::size_t i = 0; i < chain.size(); ++i)
-      for (NodeId input : inputs_[chain[i]])
+      for (NodeId input : inputs_[chain[i]]) {
+        if (!body_.nodes[input].is_backward() && positions_[input] >= place) return;
         if (is_behind(input, place) && std::ranges::find(chain, input) == chain.end()) chain.push_back(input);
-    if (!is_behind(wait, place)) return;
+      }
     std::ranges::sort(chain, {}, [&](NodeId id) { return positions_[id]; });
     for (NodeId id : chain) {
       reload_place_.at(id) = place;
@@ -420,7 +425,7 @@ class Recomputer {
       for (NodeId user : users_[id]) {
         Node& node = body_.nodes[user];
         if (!node.is_backward() || !done.insert(user)) continue;
-        const auto redirect = [&](Arg arg) { return redirect_value(arg); };
+        const auto redirect = [&](Arg arg) { return redirect_value(arg, positions_[user]); };
         map_arguments(context_, node, redirect);
       }
   }
