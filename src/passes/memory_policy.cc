@@ -125,8 +125,8 @@ class Tagger {
     return context_.text(context_.types[node.type].py_type) == "SymInt";
   }
 
-  // What draws is saved whatever the policy: a second draw would give other numbers, and `recompute`
-  // refuses one.
+  // What draws is saved whatever the policy: a second draw would give other numbers, and
+  // `recompute` refuses one.
   Tag apply_policy(const Node& node) {
     if (options_.policy != MemoryPolicy::kNone && draws_random(context_, node))
       return {tags_.must_save, why_.random};
