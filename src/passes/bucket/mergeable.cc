@@ -92,7 +92,15 @@ class Finder {
         rank_nodes_(find_rank_nodes(context_, body_)),
         input_behind_(context_, body_, inputs, rank_nodes_),
         unread_(find_unread(body_, inputs, users, rank_nodes_)),
-        later_writes_(effects) {}
+        later_writes_(effects),
+        stretches_(body_.nodes.size(), 0) {
+    std::uint32_t stretch = 0;
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      stretch += node.kind == NodeKind::kCall && node.op == nullptr ? 1 : 0;
+      stretches_[id] = stretch;
+    }
+  }
 
   Mergeables run() {
     for (const Launch& launch : find_launches(context_, body_)) consider(launch);
@@ -129,6 +137,8 @@ class Finder {
     if (users.size() != 1 || !is_wait(body_.nodes[users.front()]))
       return "more than one wait takes the result";
     found.wait = users.front();
+    found.launch_stretch = stretches_[found.launch];
+    found.wait_stretch = stretches_[found.wait];
     const Arg operand = arg_of(context_, node, 0);
     const TensorType *result = tensor_of(context_, node.type),
                      *wait = tensor_of(context_, body_.nodes[found.wait].type);
@@ -213,6 +223,7 @@ class Finder {
   InputBehind input_behind_;
   IdSet<NodeId> unread_;
   LaterWrites later_writes_;
+  IdVector<NodeId, std::uint32_t> stretches_;  // calls of unknown effects in front
   Mergeables found_;
   std::map<std::string_view, std::vector<NodeId>> left_out_;
 };

@@ -35,11 +35,14 @@ struct Mergeable {
   // ... which in a graph that holds for all ranks is the coordinate along this axis
   std::optional<GroupRule> axis;
   std::string_view axis_name;
+  // How many calls of unknown effects stand in front of the launch, and of the wait: neither moves
+  // across one.
+  std::uint32_t launch_stretch = 0, wait_stretch = 0;
 
   // Whether one launch can do both.
   friend bool can_merge(const Mergeable& a, const Mergeable& b) {
     return a.kind == b.kind && a.group == b.group && a.dtype == b.dtype && a.reduction == b.reduction &&
-           a.ranks == b.ranks;
+           a.ranks == b.ranks && a.launch_stretch == b.launch_stretch && a.wait_stretch == b.wait_stretch;
   }
 };
 
