@@ -676,7 +676,7 @@ constexpr OpRow kRows[] = {
     {"aten.native_dropout.default", "(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
      OpFamily::kRandom, Linearity::kNone, CostClass::kMemory, rules::dropout, kRandom},
     {"aten.native_dropout_backward.default", "(Tensor grad_output, Tensor mask, float scale) -> Tensor",
-     OpFamily::kElementwise, Linearity::kFirst, CostClass::kMemory, rules::binary},
+     OpFamily::kElementwise, Linearity::kFirst, CostClass::kMemory, rules::dropout_backward},
     {"aten.native_layer_norm.default",
      "(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, "
      "Tensor, Tensor)",

@@ -105,6 +105,7 @@ TypeId submesh(TypeRuleCall& call);
 TypeId mesh_group(TypeRuleCall& call);
 
 // type_rules_pointwise.cc
+TypeId dropout_backward(TypeRuleCall& call);
 TypeId unary(TypeRuleCall& call);
 TypeId unary_float(TypeRuleCall& call);
 TypeId unary_bool(TypeRuleCall& call);

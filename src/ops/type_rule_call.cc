@@ -212,10 +212,31 @@ TypeId TypeRuleCall::in_memory_format(std::size_t param, const TensorType& tenso
   if (channels_last_rank == 0)
     return result(dtype, tensor.sizes, preserved_strides(facts, layout_of(tensor)), device);
   check_rank(tensor, channels_last_rank, name_of(param));
+  return channels_last(dtype, tensor.sizes, device);
+}
+
+TypeId TypeRuleCall::channels_last(DType dtype, Dims sizes, StringId device) {
   std::vector<std::size_t> fill = {1};  // channels, then from the last dimension outwards, then rows
-  for (std::size_t dim = channels_last_rank; --dim > 1;) fill.push_back(dim);
+  for (std::size_t dim = sizes.size(); --dim > 1;) fill.push_back(dim);
   fill.push_back(0);
-  return result(dtype, tensor.sizes, filled_strides(facts, tensor.sizes, fill), device);
+  Dims strides = filled_strides(facts, sizes, fill);
+  return result(dtype, std::move(sizes), std::move(strides), device);
+}
+
+bool TypeRuleCall::has_channels_last(const Dims& sizes, const Dims& strides) {
+  if ((sizes.size() != 4 && sizes.size() != 5) || strides.size() != sizes.size()) return false;
+  std::int64_t least = 0;
+  std::vector<std::size_t> order{1};  // innermost first
+  for (std::size_t d = sizes.size(); d-- > 2;) order.push_back(d);
+  order.push_back(0);
+  const auto channel_stride = exprs.constant(strides[1]);
+  for (const std::size_t d : order) {
+    const auto size = exprs.constant(sizes[d]), stride = exprs.constant(strides[d]);
+    if (!size || !stride || *size == 0 || *stride == 0 || *stride < least) return false;
+    if (d == 0 && least == *channel_stride) return false;  // of extents 1 the order is not known
+    least = *stride * *size;
+  }
+  return true;
 }
 
 std::size_t TypeRuleCall::wrap_dim(std::int64_t dim, std::size_t rank) const {

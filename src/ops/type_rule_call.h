@@ -74,6 +74,10 @@ class TypeRuleCall {
   // New storage for the extents of `tensor`, laid out as the memory format in this parameter says;
   // preserved where it says nothing.
   TypeId in_memory_format(std::size_t param, const TensorType& tensor, DType dtype, StringId device);
+  // New storage with the channels, dimension 1, innermost; and whether they lie so, torch's
+  // channels_last: of four or five dimensions, all known.
+  TypeId channels_last(DType dtype, Dims sizes, StringId device);
+  bool has_channels_last(const Dims& sizes, const Dims& strides);
   TypeId tuple(std::vector<TypeId> elements);
   TypeId list_of(std::vector<TypeId> elements);
   TypeId value(Arg value);  // a value known when traced

@@ -7,33 +7,24 @@
 namespace epweave::rules {
 namespace {
 
-// Whether the channels lie innermost, torch's channels_last: of two or three dimensions, all known.
+// As backends see it: rows of one dimension as of two, the first of extent 1.
 bool has_channels_last(TypeRuleCall& call, const TensorType& tensor) {
-  if (tensor.rank() != 4 && tensor.rank() != 5) return false;
-  std::int64_t least = 0;
-  std::vector<std::size_t> order{1};  // innermost first
-  for (std::size_t d = tensor.rank(); d-- > 2;) order.push_back(d);
-  order.push_back(0);
-  const auto channel_stride = call.exprs.constant(tensor.strides[1]);
-  for (const std::size_t d : order) {
-    const auto size = call.exprs.constant(tensor.sizes[d]), stride = call.exprs.constant(tensor.strides[d]);
-    if (!size || !stride || *size == 0 || *stride == 0 || *stride < least) return false;
-    if (d == 0 && least == *channel_stride) return false;  // of extents 1 the order is not known
-    least = *stride * *size;
+  Dims sizes = tensor.sizes, strides = tensor.strides;
+  if (sizes.size() == 3 && strides.size() == 3) {
+    strides.insert(strides.begin() + 2, call.exprs.mul(sizes[2], strides[2]));
+    sizes.insert(sizes.begin() + 2, call.number(1));
   }
-  return true;
+  return call.has_channels_last(sizes, strides);
 }
 
-// Like the input or the weight, where one of them has its channels innermost.
+// Like the input or the weight, where one of them has its channels innermost; an input of rows of
+// one dimension is made contiguous first.
 TypeId laid_out(TypeRuleCall& call, DType dtype, const Dims& sizes) {
   const auto position = [&](std::string_view name) { return *call.node.op->find_param(name); };
   const TensorType &input = call.tensor(position("input")), &weight = call.tensor(position("weight"));
-  if (!has_channels_last(call, input) && !has_channels_last(call, weight))
-    return call.contiguous(dtype, sizes, input.device);
-  std::vector<std::size_t> fill{1};
-  for (std::size_t d = sizes.size(); d-- > 2;) fill.push_back(d);
-  fill.push_back(0);
-  return call.result(dtype, sizes, filled_strides(call.facts, sizes, fill), input.device);
+  const bool is_like_input = input.rank() > 3 && has_channels_last(call, input);
+  return is_like_input || has_channels_last(call, weight) ? call.channels_last(dtype, sizes, input.device)
+                                                          : call.contiguous(dtype, sizes, input.device);
 }
 
 void check_operands(TypeRuleCall& call, const TensorType& input, const TensorType& weight) {

@@ -249,8 +249,20 @@ TypeId complex(TypeRuleCall& call) {
 TypeId log_sigmoid(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   const bool is_saved = call.context.text(self.device).starts_with("cpu");
-  const Dims saved = is_saved ? self.sizes : Dims{call.number(0)};
-  return call.tuple({unary(call), call.contiguous(self.dtype, saved, self.device)});
+  const Dims none = {call.number(0)};
+  return call.tuple({unary(call), is_saved ? unary(call) : call.contiguous(self.dtype, none, self.device)});
+}
+
+// native_dropout_backward(grad_output, mask, scale): in the gradient's memory format, whatever else
+// its strides are.
+TypeId dropout_backward(TypeRuleCall& call) {
+  const TensorType* operands[] = {&call.tensor(std::size_t{0}), &call.tensor(std::size_t{1})};
+  const TensorType& grad = *operands[0];
+  const StringId device = common_device(call, operands);
+  Dims sizes = common_sizes(call, operands);
+  return call.has_channels_last(grad.sizes, grad.strides)
+             ? call.channels_last(grad.dtype, std::move(sizes), device)
+             : call.contiguous(grad.dtype, std::move(sizes), device);
 }
 
 // glu(self, dim): the first half of the dimension, gated by the second.

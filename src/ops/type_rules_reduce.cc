@@ -245,6 +245,26 @@ TypeId layer_norm(TypeRuleCall& call) {
   return call.tuple({call.contiguous(input.dtype, input.sizes, input.device), statistics, statistics});
 }
 
+namespace {
+
+// Fake tensors have it of elementwise steps on rstd and the gradient. What is computed in another
+// dtype is made contiguous first.
+TypeId gradient_of_rows(TypeRuleCall& call, const TensorType& grad, const TensorType& input) {
+  TensorType rstd = call.tensor(4);
+  const bool is_as_stored = info(input.dtype).bytes >= 4 && grad.dtype == input.dtype;
+  if (!is_as_stored || rstd.rank() > grad.rank())
+    return call.contiguous(input.dtype, input.sizes, input.device);
+  while (rstd.rank() < grad.rank()) {
+    rstd.sizes.push_back(call.number(1));
+    rstd.strides.push_back(call.number(1));
+  }
+  const Layout layouts[] = {layout_of(rstd), layout_of(grad)};
+  return call.result(input.dtype, input.sizes, elementwise_strides(call.facts, input.sizes, layouts),
+                     input.device);
+}
+
+}  // namespace
+
 // native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias,
 // output_mask).
 TypeId layer_norm_backward(TypeRuleCall& call) {
@@ -256,8 +276,12 @@ TypeId layer_norm_backward(TypeRuleCall& call) {
   const TensorType* sources[] = {&input, call.optional_tensor(5), call.optional_tensor(6)};
   for (std::size_t i = 0; i < 3; ++i) {
     const bool is_wanted = i < wanted.size() && is_true(wanted[i]) && sources[i] != nullptr;
-    results.push_back(is_wanted ? call.contiguous(sources[i]->dtype, sources[i]->sizes, input.device)
-                                : call.none());
+    if (!is_wanted)
+      results.push_back(call.none());
+    else if (i == 0)
+      results.push_back(gradient_of_rows(call, grad, input));
+    else
+      results.push_back(call.contiguous(sources[i]->dtype, sources[i]->sizes, input.device));
   }
   return call.tuple(std::move(results));
 }
