@@ -1220,6 +1220,27 @@ def convolutions():
     refuse("aten.convolution_backward.default", rand(2, 4, 4), x, w, [4], *plain, [True] * 3)
 
 
+def solves():
+    """Behind all others, whose numbers stay as they are."""
+    op = "aten.linalg_solve_triangular.default"
+    for dtype in (torch.float32, torch.float64):
+        bounds = {"ulps": 64, "atol": 1e-5 if dtype == torch.float32 else 1e-13}
+        for size, columns in ((1, 1), (3, 2), (9, 5)):
+            a = rand(size, size, dtype=dtype) * 0.3 + 2 * torch.eye(size, dtype=dtype)
+            b = rand(size, columns, dtype=dtype)
+            for upper in (False, True):
+                for unit in (False, True):
+                    case(op, a, b, upper=upper, unitriangular=unit, is_recorded=True, **bounds)
+                    case(op, a.mT, b.mT.contiguous(), upper=upper, left=False, unitriangular=unit, **bounds)
+        a = rand(2, 1, 4, 4, dtype=dtype) * 0.3 + 2 * torch.eye(4, dtype=dtype)
+        case(op, a, rand(3, 4, 2, dtype=dtype), upper=False, is_recorded=True, **bounds)
+        case(op, strided(a[0, 0]), strided(rand(2, 2, 4, dtype=dtype)), upper=True, left=False, **bounds)
+    case(op, rand(0, 3, 3), rand(0, 3, 2), upper=True)
+    case(op, rand(2, 0, 0), rand(2, 0, 3), upper=True)
+    refuse(op, rand(3, 3), rand(2, 3), upper=True)
+    refuse(op, rand(3, 2), rand(3, 2), upper=True)
+
+
 def has_gaps(t):
     return t.numel() > 1 and not t.is_contiguous()
 
@@ -1318,6 +1339,7 @@ def write():
                    written_in_place, more_functions, convolutions, scattered_by_mask, vary):
         family()
     kernel_edge_cases.add(sys.modules[__name__])
+    solves()
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"
 
 

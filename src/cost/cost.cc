@@ -75,6 +75,7 @@ Count CostModel::flops_of(const Node& node) {
   if (node.op->family == OpFamily::kGatherMatmul) return gather_matmul_flops(node);
   if (node.op->family == OpFamily::kConvolution || node.op->family == OpFamily::kConvolutionBackward)
     return convolution_flops(node);
+  if (node.op->family == OpFamily::kSolve) return solve_flops(node);
   if (node.op->cost == CostClass::kMatmul) return matmul_flops(node);
   if (node.op->cost == CostClass::kAttention) return attention_flops(node);
   return 0;
@@ -108,6 +109,14 @@ Count CostModel::matmul_flops(const Node& node) {
   if (!is_cut) return flops;
   const Count groups = extents_.number(left->sizes[0]);
   return flops && groups && *groups > 0 ? Count(*flops / *groups) : std::nullopt;
+}
+
+// Each element of the result meets half a row of the triangular matrix.
+Count CostModel::solve_flops(const Node& node) {
+  const TensorType* square = operand(node, "self");
+  const TensorType* result = tensor_of(context_, node.type);
+  if (square == nullptr || result == nullptr || square->sizes.empty()) return std::nullopt;
+  return times(extents_.elements(*result), extents_.number(square->sizes.back()));
 }
 
 // Each window meets every element of the weight; of a transposed one, each element of the input

@@ -50,6 +50,7 @@ class CostModel {
   Count flops_of(const Node& node);
   Count matmul_flops(const Node& node);
   Count gather_matmul_flops(const Node& node);
+  Count solve_flops(const Node& node);
   Count convolution_flops(const Node& node);
   Count attention_flops(const Node& node);
   const TensorType* operand(const Node& node, std::string_view param) const;

@@ -790,6 +790,19 @@ void add_matmul(B& b) {
   align(b.operand(0), b.sizes(0), b.result(0));
 }
 
+// A matrix of the result is made of all of a matrix of each operand; dimensions in front pair.
+void solve(B& b) {
+  Dims dims = b.fresh(b.result_sizes(0));
+  for (std::size_t i = dims.size() - std::min<std::size_t>(2, dims.size()); i < dims.size(); ++i)
+    b.mark(dims[i], FactorUse::kWhole);
+  b.result(0) = dims;
+  align(b.operand(1), b.sizes(1), dims);
+  const Sizes& square = b.sizes(0);
+  for (std::size_t i = 1; i <= std::min<std::size_t>(2, std::min(square.size(), dims.size())); ++i)
+    dims[dims.size() - i] = b.fresh(square[square.size() - i], FactorUse::kWhole);
+  align(b.operand(0), square, dims);
+}
+
 // Rows in groups by matrices, [m, k] x [g, k, n]; columns in groups by rows in groups, [m, k] x [k,
 // n] -> [g, m, n].
 void grouped_matmul(B& b) {
@@ -1084,6 +1097,8 @@ FamilyMapping mapping_of(OpFamily family) {
       return {stack};
     case OpFamily::kReorder:
       return {reorder};
+    case OpFamily::kSolve:
+      return {solve};
     case OpFamily::kTriangle:
       return {triangle};
     case OpFamily::kIndex:

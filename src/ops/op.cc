@@ -243,6 +243,8 @@ std::string_view name_of(OpFamily family) {
       return "convolution";
     case OpFamily::kConvolutionBackward:
       return "convolution-backward";
+    case OpFamily::kSolve:
+      return "solve";
     case OpFamily::kAttention:
       return "attention";
     case OpFamily::kFlexAttention:

@@ -104,6 +104,7 @@ enum class OpFamily : std::uint8_t {
   kGroupedMatmul,  // groups of rows by a matrix each, or of columns by rows
   kConvolution,    // windows by a matrix
   kConvolutionBackward,
+  kSolve,  // X of A X = B, matrix by matrix
   kAttention,
   kFlexAttention,
   kLoss,  // the elements' losses, or all of them added or averaged

@@ -567,6 +567,9 @@ constexpr OpRow kRows[] = {
      CostClass::kFree, rules::alias},
     {"aten.lift_fresh_copy.default", "(Tensor self) -> Tensor", OpFamily::kIdentity, Linearity::kFirst,
      CostClass::kMemory, rules::copy_of_self},
+    {"aten.linalg_solve_triangular.default",
+     "(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
+     OpFamily::kSolve, Linearity::kNone, CostClass::kMatmul, rules::solve_triangular},
     {"aten.linalg_vector_norm.default",
      "(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> "
      "Tensor",

@@ -99,6 +99,7 @@ TypeId dot(TypeRuleCall& call);
 TypeId grouped_mm(TypeRuleCall& call);
 TypeId scaled_grouped_mm(TypeRuleCall& call);
 TypeId scaled_mm(TypeRuleCall& call);
+TypeId solve_triangular(TypeRuleCall& call);
 
 // type_rules_mesh.cc
 TypeId submesh(TypeRuleCall& call);

@@ -136,4 +136,26 @@ TypeId scaled_mm(TypeRuleCall& call) {
   return call.contiguous(call.dtype_or(6, a.dtype), {a.sizes[0], b.sizes[1]}, a.device);
 }
 
+// linalg_solve_triangular(self, B, *, upper, left, unitriangular): dimensions in front broadcast;
+// columns of the result lie one behind another.
+TypeId solve_triangular(TypeRuleCall& call) {
+  const TensorType &square = call.tensor(std::size_t{0}), &given = call.tensor(std::size_t{1});
+  for (const TensorType* tensor : {&square, &given})
+    if (tensor->rank() < 2) call.mismatch("an operand has {} dimensions, not 2 or more", tensor->rank());
+  check_dtypes(call, square, given);
+  const ExprId size = square.sizes.back();
+  call.check_equal(square.sizes[square.rank() - 2], size, "sides of the triangular matrix");
+  call.check_equal(given.sizes[given.rank() - (call.boolean(3) ? 2 : 1)], size, "inner sizes");
+  const auto in_front = [](const TensorType& tensor) {
+    return std::span<const ExprId>(tensor.sizes).first(tensor.rank() - 2);
+  };
+  const std::span<const ExprId> shapes[] = {in_front(square), in_front(given)};
+  Dims sizes = broadcast_sizes(call, shapes);
+  sizes.insert(sizes.end(), {given.sizes.back(), given.sizes[given.rank() - 2]});
+  Dims strides = contiguous_strides(call.facts, sizes);
+  std::swap(sizes[sizes.size() - 1], sizes[sizes.size() - 2]);
+  std::swap(strides[strides.size() - 1], strides[strides.size() - 2]);
+  return call.result(given.dtype, std::move(sizes), std::move(strides), given.device);
+}
+
 }  // namespace epweave::rules

@@ -147,6 +147,7 @@ RowOrder row_order(OpFamily family) {
     case OpFamily::kCheck:
     case OpFamily::kGatherMatmul:
     case OpFamily::kMatmulScatter:
+    case OpFamily::kSolve:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:
       return RowOrder::kUnknown;

@@ -72,6 +72,7 @@ CountOp find_count_op(const OpInfo& op) {
     case OpFamily::kStack:
     case OpFamily::kReorder:
     case OpFamily::kTriangle:
+    case OpFamily::kSolve:
     case OpFamily::kIndex:
     case OpFamily::kGather:
     case OpFamily::kIndexSelect:

@@ -110,6 +110,7 @@ NumberOp find_number_op(const OpInfo& op) {
     case OpFamily::kStack:
     case OpFamily::kReorder:
     case OpFamily::kTriangle:
+    case OpFamily::kSolve:
     case OpFamily::kEmbeddingBackward:
     case OpFamily::kIndexAdd:
     case OpFamily::kIndexCopy:

@@ -69,6 +69,7 @@ RowOp find_row_op(const OpInfo& op) {
     case OpFamily::kStack:
     case OpFamily::kReorder:
     case OpFamily::kTriangle:
+    case OpFamily::kSolve:
     case OpFamily::kEmbedding:
     case OpFamily::kEmbeddingBackward:
     case OpFamily::kIndexAdd:

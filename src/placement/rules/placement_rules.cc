@@ -522,6 +522,7 @@ bool is_covered(const OpInfo& op) {
     case OpFamily::kStack:
     case OpFamily::kReorder:
     case OpFamily::kTriangle:
+    case OpFamily::kSolve:
     case OpFamily::kIndex:
     case OpFamily::kGather:
     case OpFamily::kIndexSelect:

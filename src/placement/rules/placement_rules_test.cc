@@ -39,6 +39,7 @@ TEST_CASE("a family of ops has one placement rule, or a reason why it has none")
       {OpFamily::kRandom, "parts would draw other numbers"},
       {OpFamily::kGatherMatmul, "chunk divides steps in front of async-tp"},
       {OpFamily::kMatmulScatter, "chunk divides steps in front of async-tp"},
+      {OpFamily::kSolve, "no module that is divided solves"},
       {OpFamily::kOpaque, "nothing is known of the op"},
   };
   std::set<OpFamily> seen;

@@ -15,6 +15,7 @@ std::span<const KernelRow> normalise_rows();
 std::span<const KernelRow> rearrange_rows();
 std::span<const KernelRow> reduce_rows();
 std::span<const KernelRow> scatter_rows();
+std::span<const KernelRow> solve_rows();
 std::span<const KernelRow> sort_rows();
 std::span<const KernelRow> statistics_rows();
 

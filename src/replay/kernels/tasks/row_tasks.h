@@ -178,6 +178,29 @@ struct FindAmongTilesTask {
   }
 };
 
+// Rows x of A x = b in place of b, A triangular. Index: the row.
+template <class C>
+struct SolveTask {
+  const C* square;
+  C* data;
+  std::int64_t length, rows_per_square;
+  std::int64_t row_stride, column_stride;  // of A, whose matrices lie one behind another
+  bool is_lower, is_unit;
+
+  EPWEAVE_HD void run(std::int64_t row) const {
+    const C* a = square + row / rows_per_square * length * length;
+    C* x = data + row * length;
+    for (std::int64_t step = 0; step < length; ++step) {
+      const std::int64_t i = is_lower ? step : length - 1 - step;
+      const std::int64_t first = is_lower ? 0 : i + 1, end = is_lower ? i : length;
+      C rest = x[i];
+      for (std::int64_t j = first; j < end; ++j)
+        rest = math::fma(-a[i * row_stride + j * column_stride], x[j], rest);
+      x[i] = is_unit ? rest : rest / a[i * row_stride + i * column_stride];
+    }
+  }
+};
+
 // Partial sums or products in place, ascending. Index: the row.
 enum class ScanOp : std::uint8_t { kSum, kProduct };
 template <class C>

@@ -52,6 +52,8 @@ namespace epweave::replay::tasks {
   X(RunningMaximumFloat, RunningMaximumTask<float>) \
   X(RunningMaximumDouble, RunningMaximumTask<double>) \
   X(RunningMaximumInt, RunningMaximumTask<std::int64_t>) \
+  X(SolveFloat, SolveTask<float>) \
+  X(SolveDouble, SolveTask<double>) \
   X(ScanTiles, ScanTilesTask) \
   X(Carry, CarryTask) \
   X(AddCarry, AddCarryTask) \
