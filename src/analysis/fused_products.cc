@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "analysis/fused_metadata.h"
@@ -18,6 +19,15 @@
 namespace epweave {
 namespace {
 
+bool is_exchange_pair(const Node& node) {
+  return node.op != nullptr &&
+         (node.op->family == OpFamily::kGatherPair || node.op->family == OpFamily::kScatterPair);
+}
+
+bool is_written_out(const Node& node, WrittenOut kinds) {
+  return is_fused_product(node) || (kinds == WrittenOut::kAll && is_exchange_pair(node));
+}
+
 class ProductExpander {
  public:
   ProductExpander(Graph& graph, Body& body, FusedExpansion& expansion)
@@ -26,6 +36,7 @@ class ProductExpander {
         body_(body),
         facts_(graph),
         users_(list_users(context_, body)),
+        kinds_(expansion.kinds),
         kept_(expansion.kept),
         regrouped_(expansion.regrouped) {
     for (NodeId id : body.order) by_name_.at(body.nodes[id].name) = id;
@@ -36,7 +47,7 @@ class ProductExpander {
     body_.order.clear();
     for (NodeId id : old) {
       if (gone_.contains(id)) continue;
-      if (is_fused_product(body_.nodes[id]) && !kept_.contains(body_.nodes[id].name)) {
+      if (is_written_out(body_.nodes[id], kinds_) && !kept_.contains(body_.nodes[id].name)) {
         gone_.insert(id);
         expand(id);
       } else {
@@ -55,17 +66,40 @@ class ProductExpander {
     text_ = read_fused(context_, call_);
     fronts_.clear();
     written_ = 0;
-    if (call_.op->family == OpFamily::kGatherMatmul)
+    if (is_exchange_pair(call_))
+      expand_pair(id);
+    else if (call_.op->family == OpFamily::kGatherMatmul)
       expand_gather(id);
     else
       expand_scatter(id);
   }
 
+  void expand_pair(NodeId id) {
+    read_call(2);
+    const auto rank = static_cast<std::int64_t>(tensor(node_arg(0)).rank());
+    const std::int64_t named = arg_of(context_, call_, 2).as_int();
+    dim_ = static_cast<std::size_t>(named < 0 ? named + rank : named);
+    const std::array<NodeId, 2> both = {exchange(node_arg(0)), exchange(node_arg(1))};
+    for (NodeId user : users_[id]) {
+      const auto element = tuple_element(context_, body_, body_.nodes[user]);
+      EPWEAVE_CHECK(element);
+      gone_.insert(user);
+      replaced_.at(user) = both[static_cast<std::size_t>(element->index)];
+    }
+  }
+
+  NodeId exchange(NodeId rows) {
+    const bool is_gather = call_.op->family == OpFamily::kGatherPair;
+    const Arg sum = Arg::text(graph_.intern("sum"));
+    text_.cuts.clear();
+    if (!is_gather && dim_ != 0) rows = regroup(rows, dim_, 0);
+    rows = is_gather ? gather(rows) : scatter(rows, sum);
+    return is_gather && dim_ != 0 ? regroup(rows, 0, dim_) : rows;
+  }
+
   void expand_gather(NodeId id) {
     read_call(2);
-    NodeId rows = add("_c10d_functional.all_gather_into_tensor.default",
-                      {Arg::node(node_arg(0)), Arg::integer(ranks_), group_}, text_.launch);
-    rows = add("_c10d_functional.wait_tensor.default", {Arg::node(rows)}, text_.wait);
+    NodeId rows = gather(node_arg(0));
     if (dim_ != 0) rows = regroup(rows, 0, dim_);
     const Arg list = current(arg_of(context_, call_, 1));
     const std::vector<Arg> factors(context_.args.children(list).begin(), context_.args.children(list).end());
@@ -81,9 +115,19 @@ class ProductExpander {
     text_.products.resize(1);
     NodeId value = multiply(node_arg(0), Arg::node(node_arg(1)), text_.products.front()).in_rows;
     if (dim_ != 0) value = regroup(value, dim_, 0);
-    value = add("_c10d_functional.reduce_scatter_tensor.default",
-                {Arg::node(value), arg_of(context_, call_, 2), Arg::integer(ranks_), group_}, text_.launch);
-    replaced_.at(id) = add("_c10d_functional.wait_tensor.default", {Arg::node(value)}, text_.wait);
+    replaced_.at(id) = scatter(value, arg_of(context_, call_, 2));
+  }
+
+  NodeId gather(NodeId rows) {
+    return wait(add("_c10d_functional.all_gather_into_tensor.default",
+                    {Arg::node(rows), Arg::integer(ranks_), group_}, text_.launch));
+  }
+  NodeId scatter(NodeId rows, Arg reduction) {
+    return wait(add("_c10d_functional.reduce_scatter_tensor.default",
+                    {Arg::node(rows), reduction, Arg::integer(ranks_), group_}, text_.launch));
+  }
+  NodeId wait(NodeId launch) {
+    return add("_c10d_functional.wait_tensor.default", {Arg::node(launch)}, text_.wait);
   }
 
   void read_call(std::size_t dim_param) {
@@ -406,6 +450,7 @@ class ProductExpander {
   Body& body_;
   Facts facts_;
   const NodeLists users_;
+  const WrittenOut kinds_;
   const IdSet<StringId>& kept_;
   IdSet<StringId>& regrouped_;
   SideTable<StringId, NodeId> by_name_;
@@ -434,7 +479,7 @@ class FaultFinder {
   std::vector<Violation> run(NodeId call) {
     found_.clear();
     check_types(body_.nodes[call]);
-    if (found_.empty() && body_.nodes[call].op->family == OpFamily::kGatherMatmul) check_elements(call);
+    if (found_.empty() && body_.nodes[call].op->family != OpFamily::kMatmulScatter) check_elements(call);
     return std::move(found_);
   }
 
@@ -449,8 +494,12 @@ class FaultFinder {
     }
   }
 
-  // What was gathered, and the products.
+  // What was gathered, and the products; or both tensors of a pair.
   void check_elements(NodeId call) {
+    if (is_exchange_pair(body_.nodes[call])) {
+      for (NodeId user : users_[call]) find_element(call, user, 2);
+      return;
+    }
     const auto products = arg_of(context_, body_.nodes[call], 1).children().count;
     for (NodeId user : users_[call]) {
       const auto element = find_element(call, user, 2);
@@ -481,8 +530,8 @@ class FaultFinder {
   std::vector<Violation> found_;
 };
 
-bool has_fused_product(const Body& body) {
-  return std::ranges::any_of(body.order, [&](NodeId id) { return is_fused_product(body.nodes[id]); });
+bool has_written_out(const Body& body, WrittenOut kinds) {
+  return std::ranges::any_of(body.order, [&](NodeId id) { return is_written_out(body.nodes[id], kinds); });
 }
 
 }  // namespace
@@ -501,13 +550,13 @@ std::vector<StringId> list_fused_products(const Graph& graph) {
   return names;
 }
 
-std::vector<FusedFault> find_fused_faults(const Graph& graph) {
+std::vector<FusedFault> find_fused_faults(const Graph& graph, WrittenOut kinds) {
   std::vector<FusedFault> faults;
   for (const Body& body : graph.bodies) {
-    if (!has_fused_product(body)) continue;
+    if (!has_written_out(body, kinds)) continue;
     FaultFinder finder(graph, body);
     for (NodeId id : body.order)
-      if (is_fused_product(body.nodes[id]))
+      if (is_written_out(body.nodes[id], kinds))
         for (Violation& violation : finder.run(id))
           faults.push_back({body.nodes[id].name, std::move(violation)});
   }
@@ -516,14 +565,14 @@ std::vector<FusedFault> find_fused_faults(const Graph& graph) {
 
 Graph expand_fused_products(Graph graph, FusedExpansion& expansion) {
   for (Body& body : graph.bodies)
-    if (has_fused_product(body)) ProductExpander(graph, body, expansion).run();
+    if (has_written_out(body, expansion.kinds)) ProductExpander(graph, body, expansion).run();
   return graph;
 }
 
 Graph expand_fused_products(Graph graph) {
-  for (const FusedFault& fault : find_fused_faults(graph))
+  for (const FusedFault& fault : find_fused_faults(graph, WrittenOut::kAll))
     throw InputError(print_violation(graph, fault.violation));
-  FusedExpansion expansion;
+  FusedExpansion expansion{.kinds = WrittenOut::kAll};
   return expand_fused_products(std::move(graph), expansion);
 }
 

@@ -55,9 +55,13 @@ struct FusedFault {
   StringId call;
   Violation violation;  // of the call, or of what takes its result
 };
-std::vector<FusedFault> find_fused_faults(const Graph& graph);
+// What is written out. Replay executes exchanges of pairs (OpFamily::kGatherPair, kScatterPair) as
+// the collectives that they are made of; proofs compare them as the calls that they are.
+enum class WrittenOut : std::uint8_t { kProducts, kAll };
+std::vector<FusedFault> find_fused_faults(const Graph& graph, WrittenOut kinds = WrittenOut::kProducts);
 
 struct FusedExpansion {
+  WrittenOut kinds = WrittenOut::kProducts;
   IdSet<StringId> kept;       // calls that stay calls: at least those that have faults
   IdSet<StringId> regrouped;  // result: what was written out and a kernel may sum in another order,
                               // products and reduce-scatters
@@ -67,7 +71,7 @@ struct FusedExpansion {
 // said to be added by the call's last pass. Elements of a call's result, contiguous copies of them
 // and reshapes to what the product had give way to what they show.
 Graph expand_fused_products(Graph graph, FusedExpansion& expansion);
-// The same, of all of them. Throws InputError where one has a fault.
+// The same, of all kinds and all calls. Throws InputError where one has a fault.
 Graph expand_fused_products(Graph graph);
 
 }  // namespace epweave

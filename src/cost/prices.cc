@@ -53,10 +53,11 @@ double transfer_seconds(const Cluster& cluster, OpFamily family, double bytes, c
   return passes * bytes * (ranks - 1) / ranks / link;
 }
 
-// Of the exchange that a call of symmetric memory makes.
+// Of the exchange that a call makes which waits for it.
 OpFamily exchange_of(OpFamily family) {
-  if (family == OpFamily::kGatherMatmul) return OpFamily::kAllGather;
-  return family == OpFamily::kMatmulScatter ? OpFamily::kReduceScatter : family;
+  if (family == OpFamily::kGatherMatmul || family == OpFamily::kGatherPair) return OpFamily::kAllGather;
+  if (family == OpFamily::kMatmulScatter || family == OpFamily::kScatterPair) return OpFamily::kReduceScatter;
+  return family;
 }
 
 // copy_ and its like: what they write is not read.
@@ -308,6 +309,13 @@ Price Pricer::add_exchange(NodeId id, Price kernels) {
     return unpriced(fmt::format("the table of process groups has no ranks of '{}'", group.name));
   if (group.ranks == 1 || operands_.taken.empty()) return kernels;
   const OpFamily family = node.op->family;
+  if (family == OpFamily::kGatherPair || family == OpFamily::kScatterPair) {
+    for (const PricedTensor& tensor : operands_.taken)
+      kernels.seconds +=
+          collective_seconds(cluster_, exchange_of(family),
+                             tensor.stored * (family == OpFamily::kGatherPair ? group.ranks : 1), group);
+    return kernels;
+  }
   const bool is_fused = family == OpFamily::kGatherMatmul || family == OpFamily::kMatmulScatter;
   std::int64_t message = operands_.taken.front().stored;
   if (family == OpFamily::kGatherMatmul) message *= group.ranks;

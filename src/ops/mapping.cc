@@ -1162,6 +1162,8 @@ FamilyMapping mapping_of(OpFamily family) {
       return {exchange};
     case OpFamily::kGatherMatmul:
     case OpFamily::kMatmulScatter:
+    case OpFamily::kGatherPair:
+    case OpFamily::kScatterPair:
     case OpFamily::kAttention:
     case OpFamily::kFlexAttention:
     case OpFamily::kRandom:

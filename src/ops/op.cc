@@ -293,6 +293,10 @@ std::string_view name_of(OpFamily family) {
       return "gather-matmul";
     case OpFamily::kMatmulScatter:
       return "matmul-scatter";
+    case OpFamily::kGatherPair:
+      return "gather-pair";
+    case OpFamily::kScatterPair:
+      return "scatter-pair";
     case OpFamily::kWait:
       return "wait";
     case OpFamily::kMesh:

@@ -131,6 +131,8 @@ enum class OpFamily : std::uint8_t {
   kBroadcast,
   kGatherMatmul,   // an all-gather and the products of what it gathers, in one call
   kMatmulScatter,  // a product and the reduce-scatter of it
+  kGatherPair,     // all-gathers of two tensors along a dimension, waited for in the call
+  kScatterPair,    // reduce-scatters of two tensors, as well
   kWait,           // for a collective or a copy
   kMesh,           // groups, devices, coordinates
   kOpaque,         // nothing is known

@@ -1059,6 +1059,12 @@ constexpr OpRow kRows[] = {
      CostClass::kFree, rules::submesh},
     {"device_mesh._runtime_compute_coordinate_on_dim.default", "(Any mesh, int dim) -> SymInt",
      OpFamily::kMesh, Linearity::kNone, CostClass::kFree, rules::bound_scalar},
+    {"cplib.flex_cp_allgather.default",
+     "(Tensor k, Tensor v, int seq_dim, Any group_name) -> (Tensor, Tensor)", OpFamily::kGatherPair,
+     Linearity::kNone, CostClass::kMemory, rules::gather_pair},
+    {"cplib.flex_cp_allgather_backward.default",
+     "(Tensor grad_full_k, Tensor grad_full_v, int seq_dim, Any group_name) -> (Tensor, Tensor)",
+     OpFamily::kScatterPair, Linearity::kNone, CostClass::kMemory, rules::scatter_pair},
     {"higher_order.flex_attention",
      "(Tensor query, Tensor key, Tensor value, Any score_mod, Any block_mask, float scale, Any "
      "kernel_options, Any score_mod_other_buffers=(), Any mask_mod_other_buffers=()) -> (Tensor, "

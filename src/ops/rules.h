@@ -32,6 +32,8 @@ TypeId same_each(TypeRuleCall& call);
 TypeId all_to_all(TypeRuleCall& call);
 TypeId all_gather_matmul(TypeRuleCall& call);
 TypeId matmul_reduce_scatter(TypeRuleCall& call);
+TypeId gather_pair(TypeRuleCall& call);
+TypeId scatter_pair(TypeRuleCall& call);
 TypeId bucket_all_gather(TypeRuleCall& call);
 TypeId bucket_reduce_scatter(TypeRuleCall& call);
 TypeId offload(TypeRuleCall& call);

@@ -194,6 +194,38 @@ TypeId matmul_reduce_scatter(TypeRuleCall& call) {
   return call.contiguous(rows.dtype, std::move(sizes), rows.device);
 }
 
+// flex_cp_allgather(k, v, seq_dim, pg_name): both with the rows of all ranks.
+TypeId gather_pair(TypeRuleCall& call) {
+  const ExprId ranks = call.number(ranks_of_group(call, 3));
+  std::vector<TypeId> results;
+  for (const std::size_t param : {std::size_t{0}, std::size_t{1}}) {
+    const TensorType& rows = call.tensor(param);
+    Dims sizes = rows.sizes;
+    ExprId& extent = sizes[call.dim(2, rows.rank())];
+    extent = call.exprs.mul(extent, ranks);
+    results.push_back(call.contiguous(rows.dtype, std::move(sizes), rows.device));
+  }
+  return call.tuple(std::move(results));
+}
+
+// flex_cp_allgather_backward(grad_full_k, grad_full_v, seq_dim, pg_name): this rank's share of
+// either.
+TypeId scatter_pair(TypeRuleCall& call) {
+  const std::int64_t ranks = ranks_of_group(call, 3);
+  std::vector<TypeId> results;
+  for (const std::size_t param : {std::size_t{0}, std::size_t{1}}) {
+    const TensorType& rows = call.tensor(param);
+    Dims sizes = rows.sizes;
+    ExprId& extent = sizes[call.dim(2, rows.rank())];
+    const auto number = call.exprs.constant(call.facts.normalize(extent));
+    if (number && *number % ranks != 0)
+      call.mismatch("{} rows are not divisible among {} ranks", *number, ranks);
+    extent = call.exprs.floordiv(extent, call.number(ranks));
+    results.push_back(call.contiguous(rows.dtype, std::move(sizes), rows.device));
+  }
+  return call.tuple(std::move(results));
+}
+
 // _pre_bucket_all_gather(ag_ins, group_size, dtype, out_dtype_ints, rank, ...): one flat buffer of
 // all ranks.
 TypeId bucket_all_gather(TypeRuleCall& call) {

@@ -78,7 +78,8 @@ Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> con
 Graph read_written_out(const InputOptions& options) {
   Graph graph = read_sound_input(options);
   std::vector<Violation> violations;
-  for (FusedFault& fault : find_fused_faults(graph)) violations.push_back(std::move(fault.violation));
+  for (FusedFault& fault : find_fused_faults(graph, WrittenOut::kAll))
+    violations.push_back(std::move(fault.violation));
   refuse(graph, options, violations);
   return expand_fused_products(std::move(graph));
 }

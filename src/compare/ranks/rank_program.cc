@@ -89,7 +89,8 @@ class Reader {
         add_launch(frame, launches[next++]);
         if (node.op->writes) frame.in_place[frame.effects->storage_of(id)].push_back(first);
       } else if (is_synchronous(node)) {
-        add_launch(frame, {id, *find_arg(context_, node, group_position(*node.op), "group_name")});
+        const Arg* group = find_arg(context_, node, group_position(*node.op), "group_name");
+        add_launch(frame, {id, group != nullptr ? *group : Arg()});
         add_wait_event(frame, id, first);
       } else if (is_wait(node)) {
         add_wait(frame, id);
@@ -238,18 +239,21 @@ class Reader {
       made.sends = extents_of(body, *arg, made);
     } else if (param.name == "group_size") {
       made.group_size = constant_of(*arg);
-    } else if (is_sent(node, param.name)) {
+    } else if (is_sent(node, param)) {
       add_tensors(body, *arg, made);
     } else if (is_agreed(param.name)) {
       made.agreement += fmt::format("{}{}={}", made.agreement.empty() ? "" : ", ", param.name, word(*arg));
     }
   }
-  static bool is_sent(const Node& node, std::string_view param) {
-    return param == "input" || param == "inputs" || param == "self" ||
-           (param == "A" && node.op->family == OpFamily::kGatherMatmul);
+  static bool is_sent(const Node& node, const OpParam& param) {
+    const OpFamily family = node.op->family;
+    if (family == OpFamily::kGatherPair || family == OpFamily::kScatterPair) return param.type == "Tensor";
+    return param.name == "input" || param.name == "inputs" || param.name == "self" ||
+           (param.name == "A" && family == OpFamily::kGatherMatmul);
   }
   static bool is_agreed(std::string_view param) {
-    return param == "reduce_op" || param == "src" || param == "gather_dim" || param == "scatter_dim";
+    return param == "reduce_op" || param == "src" || param == "gather_dim" || param == "scatter_dim" ||
+           param == "seq_dim";
   }
   std::string word(Arg arg) const {
     if (arg.is(ArgKind::kText)) return std::string(context_.text(arg.as_name()));

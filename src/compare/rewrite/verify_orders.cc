@@ -147,6 +147,8 @@ RowOrder row_order(OpFamily family) {
     case OpFamily::kCheck:
     case OpFamily::kGatherMatmul:
     case OpFamily::kMatmulScatter:
+    case OpFamily::kGatherPair:
+    case OpFamily::kScatterPair:
     case OpFamily::kSolve:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:

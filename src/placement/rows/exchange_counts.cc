@@ -116,6 +116,8 @@ CountOp find_count_op(const OpInfo& op) {
     case OpFamily::kBroadcast:
     case OpFamily::kGatherMatmul:
     case OpFamily::kMatmulScatter:
+    case OpFamily::kGatherPair:
+    case OpFamily::kScatterPair:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:
       return CountOp::kOther;

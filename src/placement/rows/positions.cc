@@ -146,6 +146,8 @@ NumberOp find_number_op(const OpInfo& op) {
     case OpFamily::kBroadcast:
     case OpFamily::kGatherMatmul:
     case OpFamily::kMatmulScatter:
+    case OpFamily::kGatherPair:
+    case OpFamily::kScatterPair:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:
       return NumberOp::kComputes;

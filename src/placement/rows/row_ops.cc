@@ -100,6 +100,8 @@ RowOp find_row_op(const OpInfo& op) {
     case OpFamily::kBroadcast:
     case OpFamily::kGatherMatmul:
     case OpFamily::kMatmulScatter:
+    case OpFamily::kGatherPair:
+    case OpFamily::kScatterPair:
     case OpFamily::kWait:
     case OpFamily::kMesh:
     case OpFamily::kOpaque:

@@ -559,6 +559,8 @@ bool is_covered(const OpInfo& op) {
     case OpFamily::kTransfer:
     case OpFamily::kGatherMatmul:
     case OpFamily::kMatmulScatter:
+    case OpFamily::kGatherPair:
+    case OpFamily::kScatterPair:
     case OpFamily::kOpaque:
       return !op.writes;
     // One tensor, not a list of them.

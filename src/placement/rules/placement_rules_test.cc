@@ -40,6 +40,9 @@ TEST_CASE("a family of ops has one placement rule, or a reason why it has none")
       {OpFamily::kGatherMatmul, "chunk divides steps in front of async-tp"},
       {OpFamily::kMatmulScatter, "chunk divides steps in front of async-tp"},
       {OpFamily::kSolve, "no module that is divided solves"},
+      {OpFamily::kGatherPair, "rows that a rank has of a sequence are of attention, which is not divided so"},
+      {OpFamily::kScatterPair,
+       "rows that a rank has of a sequence are of attention, which is not divided so"},
       {OpFamily::kOpaque, "nothing is known of the op"},
   };
   std::set<OpFamily> seen;

@@ -97,6 +97,8 @@ TEST_CASE("every op of the op table has a kernel but these") {
       "aten.randperm.default",
       "aten.uniform.default",
       "aten.uniform_.default",
+      "cplib.flex_cp_allgather.default",
+      "cplib.flex_cp_allgather_backward.default",
       "symm_mem.fused_all_gather_matmul.default",
       "symm_mem.fused_matmul_reduce_scatter.default",
       "symm_mem.multimem_all_reduce_.default",
