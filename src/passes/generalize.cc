@@ -477,26 +477,64 @@ class Merger {
     return fmt::format("mesh of {} through the rank", text);
   }
 
-  // The rows that the ranks name: the group of one axis on each, always the same pairs.
+  // The rows that the ranks name: the group of one axis on each, always the same pairs, and one
+  // communicator where ranks are members of one.
   Arg merge_group(const Leaves& leaves, const Place& place) {
-    const StringId name = leaves[0].as_name();
-    const ProcessGroup* base = find_row(graphs_[0], name);
-    if (base == nullptr) return refuse(place, leaves, "the group is not in the table"), leaves[0];
-    const auto rule = find_group_rule(base->ranks, worlds_[0].size);
-    for (std::size_t g = 1; g < leaves.size(); ++g) {
-      const ProcessGroup* row = find_row(graphs_[g], leaves[g].as_name());
-      if (row == nullptr) return refuse(place, leaves, "the group is not in the table"), leaves[0];
-      const bool holds_rank = std::ranges::find(row->ranks, ranks_[g]) != row->ranks.end();
+    std::vector<const ProcessGroup*> rows;
+    for (std::size_t g = 0; g < leaves.size(); ++g) rows.push_back(find_row(graphs_[g], leaves[g].as_name()));
+    if (std::ranges::find(rows, nullptr) != rows.end())
+      return refuse(place, leaves, "the group is not in the table"), leaves[0];
+    const auto rule = find_group_rule(rows[0]->ranks, worlds_[0].size);
+    for (std::size_t g = 1; g < rows.size(); ++g) {
+      const bool holds_rank = std::ranges::find(rows[g]->ranks, ranks_[g]) != rows[g]->ranks.end();
       const bool is_of_axis =
-          rule ? rule->members(ranks_[g]) == row->ranks : row->ranks.size() == base->ranks.size();
+          rule ? rule->members(ranks_[g]) == rows[g]->ranks : rows[g]->ranks.size() == rows[0]->ranks.size();
       if (!holds_rank || !is_of_axis)
         return refuse(place, leaves, "the groups are not those of one axis"), leaves[0];
-      const auto [known, is_new] = names_.try_emplace({g, name}, leaves[g].as_name());
-      if (!is_new && known->second != leaves[g].as_name())
-        return refuse(place, leaves, "the group has two names on one rank"), leaves[0];
+      if (auto why = why_other_group(rows, g)) return refuse(place, leaves, *std::move(why)), leaves[0];
     }
-    if (!is_same(leaves)) explain(place, "group", fmt::format("group of {}", print_group(*base)));
+    for (std::size_t g = 1; g < rows.size(); ++g) {
+      names_.emplace(std::pair(g, rows[0]->name), rows[g]->name);
+      first_names_.emplace(std::pair(g, rows[g]->name), rows[0]->name);
+    }
+    if (!is_same(leaves)) explain(place, "group", fmt::format("group of {}", print_group(*rows[0])));
     return leaves[0];
+  }
+
+  // Why one rank's row is not what the first rank's is there: names of the two are one to one.
+  std::optional<std::string> why_other_group(const std::vector<const ProcessGroup*>& rows,
+                                             std::size_t g) const {
+    if (const auto known = names_.find({g, rows[0]->name}); known != names_.end()) {
+      if (known->second == rows[g]->name) return std::nullopt;
+      return fmt::format("rank {}'s group {} has two names on rank {}, {} before", ranks_[0],
+                         context_.text(rows[0]->name), ranks_[g], context_.text(known->second));
+    }
+    for (std::size_t other = 0; other < g; ++other)
+      if (rows[other]->ranks == rows[g]->ranks && !is_one_communicator(rows, other, g))
+        return fmt::format("group {} of rank {} and {} of rank {} are two groups of the same ranks",
+                           context_.text(rows[other]->name), ranks_[other], context_.text(rows[g]->name),
+                           ranks_[g]);
+    if (const auto known = first_names_.find({g, rows[g]->name}); known != first_names_.end())
+      return fmt::format("two groups of rank {}, {} and before {}, have one name on rank {}, {}", ranks_[0],
+                         context_.text(rows[0]->name), context_.text(known->second), ranks_[g],
+                         context_.text(rows[g]->name));
+    return std::nullopt;
+  }
+
+  // Of two rows with the same members. Ranks that name groups apart pair the k-th with these
+  // members, as verify_ranks does.
+  bool is_one_communicator(const std::vector<const ProcessGroup*>& rows, std::size_t a, std::size_t b) const {
+    if (rows[a]->name == rows[b]->name) return true;
+    const auto has = [&](std::size_t g, const ProcessGroup& row) {
+      const ProcessGroup* same = find_row(graphs_[g], row.name);
+      return same != nullptr && same->ranks == row.ranks;
+    };
+    if (has(a, *rows[b]) || has(b, *rows[a])) return false;
+    const auto count_before = [&](std::size_t g) {
+      return std::count_if(graphs_[g].groups.data(), rows[g],
+                           [&](const ProcessGroup& row) { return row.ranks == rows[g]->ranks; });
+    };
+    return count_before(a) == count_before(b);
   }
 
   static const ProcessGroup* find_row(const Graph& graph, StringId name) {
@@ -756,6 +794,7 @@ class Merger {
     const auto at = static_cast<std::size_t>(&base - graphs_[0].groups.data());
     if (at >= graphs_[g].groups.size()) return nullptr;
     const ProcessGroup& row = graphs_[g].groups[at];
+    if (first_names_.contains({g, row.name})) return nullptr;
     return row.description == base.description && row.ranks.size() == base.ranks.size() ? &row : nullptr;
   }
 
@@ -802,6 +841,7 @@ class Merger {
   std::size_t body_ = 0;
   std::vector<SideTable<NodeId, std::uint32_t>> positions_;     // of each graph's nodes, in the body compared
   std::map<std::pair<std::size_t, StringId>, StringId> names_;  // of the first rank's groups on another
+  std::map<std::pair<std::size_t, StringId>, StringId> first_names_;   // on the first rank, of another's
   std::map<std::tuple<NodeId, std::int64_t, NodeId>, NodeId> slices_;  // by whole, dimension, start
   std::vector<std::pair<NodeId, NodeId>> inserted_;                    // element, slice
   std::vector<std::pair<RankLiteral, Affine>> repaired_;
