@@ -46,8 +46,12 @@ void find_backward(const Graph& graph, Joint& joint) {
   }
 }
 
+// What a gradient of a loss is as large as, is forward's, though the step may not return it.
 void find_forward(const Graph& graph, Joint& joint) {
   const Body& body = graph.step();
+  for (NodeId seed : joint.seeds)
+    for (NodeId input : joint.inputs[seed])
+      if (!joint.backward(input)) joint.is_forward[input.index()] = 1;
   for (std::uint32_t position : joint.forward_outputs)
     if (const NodeId id = joint.outputs[position]) joint.is_forward[id.index()] = 1;
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {

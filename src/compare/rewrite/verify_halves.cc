@@ -221,15 +221,29 @@ class HalfJoiner {
     Node node = joint_.step().nodes[seed];
     const auto redirect = [&](Arg arg) {
       if (!arg.is_node()) return arg;
-      for (NodeId id : forward_.step().order)
-        if (forward_.step().nodes[id].name == joint_.step().nodes[arg.as_node()].name && forward_nodes_[id])
-          return Arg::node(forward_nodes_[id]);
-      return Arg::named(ArgKind::kUnresolved, joint_.step().nodes[arg.as_node()].name);
+      const StringId operand = joint_.step().nodes[arg.as_node()].name;
+      const NodeId value = find_in_forward(operand);
+      return value ? Arg::node(value) : Arg::named(ArgKind::kUnresolved, operand);
     };
     map_arguments(context_, node, redirect);
     const Provenance record{.pass = result_.intern("partition"), .origins = NameList(name)};
     node.provenance = context_.own(std::span<const Provenance>(&record, 1));
     return push(node);
+  }
+
+  // F's node of that name, else what claims to be it, as a call that equal ones were merged into.
+  NodeId find_in_forward(StringId name) const {
+    NodeId claimed;
+    for (NodeId id : forward_.step().order) {
+      const NodeId value = forward_nodes_[id];
+      if (value && forward_.step().nodes[id].name == name) return value;
+      if (value && !claimed && claims(value, name)) claimed = value;
+    }
+    return claimed;
+  }
+  bool claims(NodeId value, StringId name) const {
+    const NameList& origins = result_.step().nodes[value].provenance.back().origins;
+    return std::ranges::find(origins, name) != origins.end();
   }
 
   void check_type(const Node& input, const Node& value) {
