@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "analysis/seeds.h"
@@ -65,6 +67,10 @@ class HalfJoiner {
   struct HalfOutput {
     Arg value;      // of the result
     ArgRange more;  // what the half says of it
+  };
+  using OutputKey = std::pair<StringId, StringId>;  // role, fqn
+  struct KeyOutputs {                               // not yet taken, in the order of each half
+    std::deque<HalfOutput> forward, backward;
   };
   static RoleKey key_of(const InputRole& role) { return {role.role, role.name, role.fqn, role.which}; }
 
@@ -256,21 +262,18 @@ class HalfJoiner {
 
   // Outputs of the joint graph, from those of the halves that have the same role, in order.
   void add_output() {
-    using Key = std::pair<StringId, StringId>;
-    std::map<Key, std::vector<HalfOutput>> found;
-    collect(forward_, forward_nodes_, found);
-    collect(backward_, backward_nodes_, found);
-    std::map<Key, std::size_t> next;
+    std::map<OutputKey, KeyOutputs> found;
+    collect(forward_, forward_nodes_, found, &KeyOutputs::forward);
+    collect(backward_, backward_nodes_, found, &KeyOutputs::backward);
     std::vector<Arg> results;
-    const std::size_t count = list_results(joint_).size();
-    for (std::size_t i = 0; i < count; ++i) {
-      const Key key = i < joint_.outputs.size() ? Key{joint_.outputs[i].role, joint_.outputs[i].fqn}
-                                                : Key{joint_.intern("other"), StringId()};
-      const std::vector<HalfOutput>& values = found[key];
-      if (next[key] < values.size()) {
-        const HalfOutput& output = values[next[key]++];
-        results.push_back(output.value);
-        if (i < joint_.outputs.size() && !is_same_data(joint_.outputs[i].more, output.more))
+    const std::vector<Arg> wanted = list_results(joint_);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const OutputKey key = i < joint_.outputs.size()
+                                ? OutputKey{joint_.outputs[i].role, joint_.outputs[i].fqn}
+                                : OutputKey{joint_.intern("other"), StringId()};
+      if (const auto output = take(found[key], wanted[i])) {
+        results.push_back(output->value);
+        if (i < joint_.outputs.size() && !is_same_data(joint_.outputs[i].more, output->more))
           fail("halves-output",
                fmt::format("what is said of output {} of the joint graph ({} {}) is not what that says", i,
                            joint_.text(key.first), joint_.text(key.second)),
@@ -284,7 +287,7 @@ class HalfJoiner {
       }
     }
     for (const auto& [key, values] : found)
-      if (next[key] < values.size())
+      if (!values.forward.empty() || !values.backward.empty())
         fail("halves-output",
              fmt::format("the halves return {} {} more often than the joint graph", joint_.text(key.first),
                          joint_.text(key.second)),
@@ -297,6 +300,22 @@ class HalfJoiner {
     push(output);
   }
 
+  // The next of forward, else of backward; of backward where that alone claims to be the output.
+  std::optional<HalfOutput> take(KeyOutputs& of, Arg wanted) {
+    const auto is_wanted = [&](const std::deque<HalfOutput>& outputs) {
+      if (outputs.empty()) return false;
+      const Arg value = outputs.front().value;
+      if (!wanted.is_node() || !value.is_node()) return context_.args.equal(value, wanted);
+      return claims(value.as_node(), joint_.step().nodes[wanted.as_node()].name);
+    };
+    const bool is_of_backward = of.forward.empty() || (!is_wanted(of.forward) && is_wanted(of.backward));
+    std::deque<HalfOutput>& outputs = is_of_backward ? of.backward : of.forward;
+    if (outputs.empty()) return std::nullopt;
+    HalfOutput next = outputs.front();
+    outputs.pop_front();
+    return next;
+  }
+
   Arg rebuild(Arg shape, const std::vector<Arg>& results) {
     return shape.is_list()   ? context_.args.add_tree(shape.kind(), results)
            : results.empty() ? Arg()
@@ -304,14 +323,14 @@ class HalfJoiner {
   }
 
   void collect(const Graph& half, const SideTable<NodeId, NodeId>& made,
-               std::map<std::pair<StringId, StringId>, std::vector<HalfOutput>>& found) {
+               std::map<OutputKey, KeyOutputs>& found, std::deque<HalfOutput> KeyOutputs::*of_half) {
     const std::vector<Arg> results = list_results(half);
     for (std::size_t i = 0; i < results.size() && i < half.outputs.size(); ++i) {
       const OutputRole& role = half.outputs[i];
       if (role.role == saved_) continue;
       const NodeId value = results[i].is_node() ? made[results[i].as_node()] : NodeId();
       const Arg constant = results[i].is_node() ? Arg() : results[i];
-      found[{role.role, role.fqn}].push_back({value ? Arg::node(value) : constant, role.more});
+      (found[{role.role, role.fqn}].*of_half).push_back({value ? Arg::node(value) : constant, role.more});
     }
   }
 

@@ -6,7 +6,8 @@
 //   role tangent     G's seed of that name (analysis/seeds.h): the caller passes what G computes there
 //   other roles      F's input with the same role, name and fqn
 //
-// and the outputs of both, by their roles, become the outputs of G. That is a rewrite of G
+// and the outputs of both, by their roles, become the outputs of G: of one role, those of each half
+// in order, forward's first but where only backward's claims to be G's. That is a rewrite of G
 // (verify_rewrite.h), in which B computes some calls of F again (repeats.h); it is proved as any
 // other. A node without provenance claims to be G's of its name, or what that was computed of once
 // more where F has it, too.
