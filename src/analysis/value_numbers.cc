@@ -1,6 +1,7 @@
 #include "analysis/value_numbers.h"
 
-#include <utility>
+#include <map>
+#include <set>
 
 #include "analysis/looked_up_group.h"
 #include "ir/call_words.h"
@@ -67,20 +68,40 @@ bool ValueNumbers::follows_from_arguments(const Node& node) const {
   return node.kind == NodeKind::kCall && node.op != nullptr && !draws_random(context_, node) && !binds;
 }
 
-// Of one call that writes several storages, each has another content.
+// Of one call that writes several storages, each has another content; which operands lie in one
+// storage says what is written there.
 void ValueNumbers::note_writes_of(NodeId id, const Node& node) {
-  std::vector<std::pair<NodeId, std::uint32_t>> made;
-  for (const StorageAccess& access : effects_.accesses_of(id)) {
-    if (!access.writes) continue;
-    writes_.push(tagged_word(ArgKind::kInt, made.size()));
-    if (follows_from_arguments(node)) {
-      push_call(writes_, node);
-    } else {
-      writes_.push(tagged_word(ArgKind::kNode, id.index()) | kMark);
-    }
-    made.emplace_back(access.storage, writes_.intern().number + 1);
+  std::vector<NodeId> written;
+  for (const StorageAccess& access : effects_.accesses_of(id))
+    if (access.writes) written.push_back(access.storage);
+  if (written.empty()) return;
+  const bool is_known = follows_from_arguments(node);
+  std::map<NodeId, std::uint32_t> place;  // of those that operands show, by their order
+  if (is_known) {
+    push_call(writes_, node);
+    const std::set<NodeId> storages(written.begin(), written.end());
+    for_each_input(context_, node, [&](NodeId input) {
+      const NodeId storage = effects_.storage_of(input);
+      if (!storages.contains(storage)) return;
+      const auto known = place.try_emplace(storage, static_cast<std::uint32_t>(place.size())).first;
+      if (storages.size() > 1) writes_.push(tagged_word(ArgKind::kInt, known->second));
+    });
+  } else {
+    writes_.push(tagged_word(ArgKind::kNode, id.index()) | kMark);
   }
-  for (const auto& [storage, content] : made) contents_.at(storage) = content;
+  const std::uint32_t call = writes_.intern().number;
+  written_by_.at(id) = {static_cast<std::uint32_t>(contents_made_.size()),
+                        static_cast<std::uint32_t>(written.size())};
+  for (const NodeId storage : written) {
+    const auto shown = place.find(storage);
+    writes_.push(tagged_word(ArgKind::kTuple, call));
+    writes_.push(shown != place.end() ? tagged_word(ArgKind::kInt, shown->second)
+                                      : tagged_word(ArgKind::kNode, storage.index()) | kMark);
+    if (is_known && shown == place.end()) writes_.push(tagged_word(ArgKind::kNode, id.index()) | kMark);
+    const std::uint32_t content = writes_.intern().number + 1;
+    contents_.at(storage) = content;
+    contents_made_.push_back({storage, content});
+  }
 }
 
 }  // namespace epweave

@@ -3,12 +3,13 @@
 //
 //   a = add(x, y);  add_(x, 1);  b = add(x, y);  c = add(x, y)      number(b) = number(c) != number(a)
 //
-// What storage holds after a write is another value, though it is read by the same name: one that
-// the same writes of the same values gave to the same. What is
-// known to be done once more (`original`) has the number of the original, also where a write hides
-// that: a launch is written by its own wait.
+// What storage holds after a write is another value, though it is read by the same name; where the
+// same writes of the same values were made to two, they hold the same. What is known to be done
+// once more (`original`) has the number of the original, also where a write hides that: a launch is
+// written by its own wait.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "analysis/effects.h"
@@ -17,22 +18,6 @@
 
 namespace epweave {
 
-// How often each storage has been written so far, for a walk in execution order.
-class WriteCounts {
- public:
-  explicit WriteCounts(const Effects& effects) : effects_(effects) {}
-  void count_writes_of(NodeId node) {
-    for (const StorageAccess& access : effects_.accesses_of(node))
-      if (access.writes) ++counts_.at(access.storage);
-  }
-  // To the storage of the value.
-  std::uint32_t operator[](NodeId value) const { return counts_[effects_.storage_of(value)]; }
-
- private:
-  const Effects& effects_;
-  SideTable<NodeId, std::uint32_t> counts_;
-};
-
 class ValueNumbers {
  public:
   ValueNumbers(const Graph& graph, const Effects& effects);
@@ -40,6 +25,17 @@ class ValueNumbers {
   ValueNumbers(const Graph& graph, const Effects& effects, const IdVector<NodeId, NodeId>& original);
   // The first node that computes the value.
   NodeId operator[](NodeId id) const { return number_[id]; }
+
+  // What a storage holds from a write on: a number, not 0, that no storage has which may hold
+  // something else.
+  struct Content {
+    NodeId storage;
+    std::uint32_t number = 0;
+  };
+  std::span<const Content> written_by(NodeId id) const {
+    const ContentRange range = written_by_[id];
+    return std::span(contents_made_).subspan(range.first, range.count);
+  }
 
  private:
   // Of a call: target and arguments with every node replaced by its number and what its storage
@@ -58,9 +54,31 @@ class ValueNumbers {
   IdVector<NodeId, NodeId> number_;
   WordTable keys_;
   std::vector<NodeId> first_;  // node with each key
-  // Of storage that was written: 1 + the number of the last write and all before it.
-  SideTable<NodeId, std::uint32_t> contents_;
+  struct ContentRange {
+    std::uint32_t first = 0, count = 0;
+  };
+  SideTable<NodeId, std::uint32_t> contents_;  // of storage, up to the node that is visited; 0: none wrote it
   WordTable writes_;
+  std::vector<Content> contents_made_;
+  SideTable<NodeId, ContentRange> written_by_;
+};
+
+// What each storage holds, for a walk in execution order: 0 until it is written.
+class StorageContents {
+ public:
+  StorageContents(const ValueNumbers& numbers, const Effects& effects)
+      : numbers_(numbers), effects_(effects) {}
+  void note_writes_of(NodeId node) {
+    for (const ValueNumbers::Content& content : numbers_.written_by(node))
+      contents_.at(content.storage) = content.number;
+  }
+  // The storage of the value.
+  std::uint32_t operator[](NodeId value) const { return contents_[effects_.storage_of(value)]; }
+
+ private:
+  const ValueNumbers& numbers_;
+  const Effects& effects_;
+  SideTable<NodeId, std::uint32_t> contents_;
 };
 
 }  // namespace epweave

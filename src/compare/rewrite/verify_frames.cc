@@ -42,7 +42,7 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const 
       effects_b_(effects.of_b),
       counts_(claims.graph_a(), effects_, numbers_),
       terms_(claims.graph_a(), numbers_),
-      writes_(effects_) {
+      contents_(numbers_, effects_) {
   token_order_ = tokens_in(0);
   for (NodeId id : a_.order)
     for (const StorageAccess& access : effects_.accesses_of(id))
@@ -62,12 +62,12 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const 
 }
 
 // A write that leaves the rows of what it writes in their order is none.
-void FrameCheck::count_writes_of(NodeId a) {
-  if (!keeps_order_) writes_.count_writes_of(a);
-  if (!claims_.parts(a).empty()) written_before_.at(a) = writes_[a];
+void FrameCheck::note_writes_of(NodeId a) {
+  if (!keeps_order_) contents_.note_writes_of(a);
+  if (!claims_.parts(a).empty()) content_when_made_.at(a) = contents_[a];
   for (NodeId view : written_views_) {
     entries_.at(view) = entries_[a];
-    written_before_.at(view) = writes_[view];
+    content_when_made_.at(view) = contents_[view];
   }
   keeps_order_ = false;
   written_views_.clear();
@@ -126,7 +126,7 @@ void FrameCheck::note_write(NodeId origin, const Entry& made, const Order& befor
   if (before.kind != Order::Kind::kAny || !row.stride) return;
   for (const View& view : views_[storage])
     if (view.value != value && view.row == row && entries_[view.value].rows == before &&
-        writes_[view.value] == written_before_[view.value])
+        contents_[view.value] == content_when_made_[view.value])
       written_views_.push_back(view.value);
 }
 
@@ -151,7 +151,7 @@ FrameCheck::Row FrameCheck::row_of(NodeId value, const std::vector<bool>& is_div
 
 FrameCheck::Order FrameCheck::unknown(NodeId value, FrameId base) {
   const std::uint64_t word = FrameTerms::kNodeWord | numbers_[value].index();
-  return known(terms_.intern({FrameTerms::kUnknown, base, {word, writes_[value]}}));
+  return known(terms_.intern({FrameTerms::kUnknown, base, {word, contents_[value]}}));
 }
 
 // Of a call that regroups, joins or cuts rows in the order of the tokens, the blocks are followed
@@ -175,7 +175,7 @@ FrameCheck::Order FrameCheck::order_of(const Operand& operand) {
   if (claim.kind != ClaimKind::kPart) return tokens_of(share);
   const Order& order = entries_[claim.origin].rows;
   if (order == token_order_) return tokens_of(share);
-  const bool is_as_made = writes_[claim.origin] == written_before_[claim.origin];
+  const bool is_as_made = contents_[claim.origin] == content_when_made_[claim.origin];
   return is_as_made ? order : unknown(claim.origin);
 }
 

@@ -43,7 +43,7 @@ class FrameCheck {
   // The call that `facts` saw last: a node of A with parts, in A's order.
   void add(NodeId origin, NodeId part, const PartFacts& facts);
   // Each node of A, behind that.
-  void count_writes_of(NodeId a);
+  void note_writes_of(NodeId a);
 
   const std::vector<std::string>& assumptions() const { return assumptions_; }
 
@@ -160,8 +160,8 @@ class FrameCheck {
   CountCheck counts_;
   std::optional<OwnCounts> counts_b_;  // once it is asked for
   FrameTerms terms_;
-  WriteCounts writes_;
-  SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made
+  StorageContents contents_;
+  SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
   SideTable<NodeId, Entry> entries_;
   SideTable<NodeId, std::vector<View>> views_;  // by storage
   IdSet<NodeId> written_;                       // storages

@@ -78,7 +78,7 @@ class RewriteVerifier {
           facts.add(origin, part, operands);
           frames.add(origin, part, facts);
         },
-        [&](NodeId node) { frames.count_writes_of(node); });
+        [&](NodeId node) { frames.note_writes_of(node); });
     calls_.check_shared_writes(facts);
     calls_.check_summands(facts);
     taken_rows_.check_facts(facts);

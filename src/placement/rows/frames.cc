@@ -30,7 +30,7 @@ class Prover {
         effects_(*placements.effects),
         numbers_(graph, effects_),
         terms_(graph, numbers_),
-        writes_(effects_) {
+        contents_(numbers_, effects_) {
     token_order_ = terms_.intern({FrameTerms::kTokenOrder, FrameId(), {}});
   }
 
@@ -39,8 +39,8 @@ class Prover {
     for (const auto [id, node] : walk(context_, body_)) {
       const bool is_divided = placements_.region[id] && placements_.is_divided(id);
       if (is_divided) visit(id);
-      writes_.count_writes_of(id);
-      if (is_divided) written_before_.at(id) = writes_[id];
+      contents_.note_writes_of(id);
+      if (is_divided) content_when_made_.at(id) = contents_[id];
     }
     return std::move(claims_);
   }
@@ -65,7 +65,7 @@ class Prover {
 
   Rows rows_of(NodeId input) const {
     using Order = Rows::Order;
-    const bool is_as_made = writes_[input] == written_before_[input];
+    const bool is_as_made = contents_[input] == content_when_made_[input];
     const Placement& p = placements_.seen_from(input, region_);
     if (constants_.contains(input) && is_as_made && placements_.shares_parts(input, region_))
       return {Order::kAny, {}, input};
@@ -436,9 +436,9 @@ class Prover {
   const Effects& effects_;
   ValueNumbers numbers_;
   FrameTerms terms_;
-  WriteCounts writes_;                               // up to the node that is visited
-  SideTable<NodeId, std::uint32_t> written_before_;  // writes to a value's storage until it was made
-  RegionId region_;                                  // of the node that is visited
+  StorageContents contents_;                            // up to the node that is visited
+  SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
+  RegionId region_;                                     // of the node that is visited
   SideTable<NodeId, FrameId> frame_;
   SideTable<NodeId, NodeId> lost_at_;  // the pick or write that left nothing known of a value's rows
   FrameId token_order_;
