@@ -53,8 +53,8 @@ function(epweave_unity)
   set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ${EPWEAVE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
-# The libraries that the libFuzzer targets run. The others are linked for the registry of passes alone: they are compiled as
-# fast as can be, without instrumentation, which takes a fifth of the time.
+# The libraries that the libFuzzer targets run. The others are linked by fuzz_pipeline alone, for the registry of passes: they
+# are compiled as fast as can be, without instrumentation, which takes a fifth of the time.
 set(EPWEAVE_FUZZED base ir ir_text ops analysis io pipeline)
 
 # epweave_bundled(TARGET...): programs that find their shared libraries in ../lib, where scripts/gpu_bundle.sh puts them. As

@@ -22,7 +22,7 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
 # How far apart the bytes are that are damaged. EPWEAVE_FAULTS, which a slow build sets: not each of them.
-FAULT_STRIDE = 16 if "EPWEAVE_FAULTS" in os.environ else 1
+FAULT_STRIDE = 17 if "EPWEAVE_FAULTS" in os.environ else 1  # odd: each bit of a byte comes up
 GRAPHS = ROOT / "testdata/graphs"
 SMALL_ARCHIVE = ROOT / "testdata/pt2/small.pt2"
 DSV3 = GRAPHS / "dsv3_debug_ep2.1b_remat.epw.gz"
@@ -936,6 +936,12 @@ class BisectTest(CommandLineTest):
             self.assertEqual(again, after)
             shutil.rmtree(self.folder / "found")
 
+    def test_commands_to_copy_quote_their_paths(self):
+        result = self.run_tool("bisect", "small.txt", "-p", "dce,canonicalize", "-o", "it's here", "--", "sh", "-c",
+                               f'! {EPWEAVE} stats "$1" --json | grep -q nodes_before', "sh")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(r"epweave rewrite --reproducer 'it'\''s here/before.epw' -o OUT", result.stderr.decode())
+
     def test_the_result_is_an_input_of_reduce(self):
         self.assertEqual(self.run_tool("bisect", DSV3, "-p", "canonicalize,chunk,dce", "-o", "found", "--", "sh", "-c",
                                        f"! {EPWEAVE} stats {{}} | grep -q '2 parts'").returncode, 0)
@@ -1055,6 +1061,21 @@ class PresetTest(CommandLineTest):
         report = json.loads(result.stdout)
         self.assertEqual([report[key] for key in ("exposed", "undivided", "undivided_exposed", "total_exposed")], [0, 20, 20, 20])
         self.assertIn("20 token exchanges are exposed, --max-exposed allows 3", result.stderr.decode())
+
+    def test_exchanges_without_a_label_cannot_pass_for_hidden(self):
+        graph = str(ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz")
+        text = self.output_of("convert", graph, "-", "--to", "text")
+        bare = re.sub(rb" (ep|token_exchange|token_exchange_wait|token_count_exchange|token_count_sync)=\S+", b"", text)
+        (self.folder / "bare.txt").write_bytes(bare)
+        self.assertEqual(json.loads(self.output_of("overlap", "bare.txt", "--json"))["unlabelled"], 25)
+        result = self.run_tool("overlap", "bare.txt", "--max-exposed", "0")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("25 all-to-alls without a label, which are not counted", result.stderr.decode())
+
+    def test_a_step_without_values_is_scheduled_as_given(self):
+        self.write("none.txt", b"epweave text 1\ngraph\n  output([])\n")
+        self.output_of("rewrite", "none.txt", "--preset", "overlap", "-o", "out.txt", "-q")
+        self.output_of("verify", "none.txt", "out.txt", "-q")
 
     def test_a_schedule_hides_exchanges_of_undivided_modules(self):
         graph = str(ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz")

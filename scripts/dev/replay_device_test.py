@@ -225,7 +225,7 @@ def check_step(folder):
     """A MoE step, 4 ranks, memory poisoned, ranks delayed: loss, gradients and buffers have the same bits."""
     step = folder / "step.epw"
     resize = ["resize", ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz", "--set", "layers=2", "--set", "tokens=256"]
-    subprocess.run([os.environ["EPWEAVE"], *resize, "-q", "-o", step], check=True)
+    subprocess.run([os.environ.get("EPWEAVE") or ROOT / "build/release/bin/epweave", *resize, "-q", "-o", step], check=True)
     _, expected, _ = run("run", step, "-q")
     expect(expected.count("loss") == 4, f"on the CPU: {expected}")
     code, found, errors = run(

@@ -34,6 +34,10 @@ bool is_token_exchange(const Graph& graph, const Node& node) {
   return label == "dispatch" || label == "combine";
 }
 
+bool is_labelled_exchange(const Node& node) {
+  return node.ep.token_exchange || node.ep.token_count_exchange;
+}
+
 EpRegionFinder::EpRegionFinder(const Graph& graph)
     : graph_(graph), body_role_(graph.context->strings.find("body")) {}
 

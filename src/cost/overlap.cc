@@ -5,7 +5,10 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/ep_regions.h"
 #include "analysis/users.h"
+#include "ir/walk.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {
@@ -160,6 +163,9 @@ Overlaps find_overlaps(const Graph& graph) {
   for (const EpRegion& region : find_ep_regions(graph).regions)
     if (region.count_exchanges() > 0) found.regions.push_back(finder.find(region));
   found.undivided = finder.find_undivided();
+  for (const auto [id, node] : walk(graph.step()))
+    if (node.op != nullptr && node.op->family == OpFamily::kAllToAll && !is_labelled_exchange(node))
+      ++found.unlabelled;
   found.assumed = extents.assumed();
   return found;
 }

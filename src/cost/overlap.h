@@ -58,7 +58,8 @@ struct Overlaps {
   // With token exchanges, in the order of their first node; exchanges without a wait are left out.
   std::vector<OverlappedRegion> regions;
   UndividedExchanges undivided;
-  std::size_t assumed = 0;  // symbols taken to be balanced
+  std::size_t unlabelled = 0;  // all-to-alls of which no label says what they carry: in no count above
+  std::size_t assumed = 0;     // symbols taken to be balanced
 };
 Overlaps find_overlaps(const Graph& graph);
 

@@ -1,6 +1,7 @@
 #include "pipeline/bind.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 
 #include "passes/schedule/decision.h"
@@ -34,7 +35,9 @@ void Binder::bind_memory(Options& options, const Graph& now) {
   MemoryBudget budget = parse_memory_budget(options.text("memory"));
   if (!budget.is_of_run) return;
   if (!peaks_) peaks_ = {find_given_peak(given_), find_given_peak(now)};
-  options.set("memory", std::to_string(std::max(budget.above(peaks_->given), peaks_->now)));
+  // A step without values takes none, which is no budget: one byte is as little.
+  const std::int64_t bytes = std::max({budget.above(peaks_->given), peaks_->now, std::int64_t{1}});
+  options.set("memory", std::to_string(bytes));
 }
 
 }  // namespace epweave

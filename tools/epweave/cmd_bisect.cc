@@ -36,6 +36,16 @@ std::string quoted_word(std::string_view word) {
   return text + "'";
 }
 
+// A path as one word of a command that a user copies: quoted where a shell would take it apart.
+std::string path_word(const std::string& path) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@%";
+  if (path.find_first_not_of(kPlain) == path.npos) return path;
+  std::string text = "'";
+  for (const char c : path) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 class Bisect {
  public:
   Bisect(const BisectCommand& options, Pipeline pipeline, Console& console)
@@ -238,10 +248,10 @@ class Bisect {
                       "cannot tell; {} runs\n",
                       good_ + 1, bad_, pipeline_.calls.size(), print_pipeline(suspects()), bad_status(),
                       kCannotTell, runs_));
-    console_.info(fmt::format(
-        "{0}/before.epw runs it again: epweave rewrite --reproducer {0}/before.epw -o OUT\n"
-        "a smaller graph that shows it: epweave reduce {0}/before.epw -o small.epw -- sh {0}/fails.sh",
-        options_.folder));
+    console_.info(
+        fmt::format("{0} runs it again: epweave rewrite --reproducer {0} -o OUT\n"
+                    "a smaller graph that shows it: epweave reduce {0} -o small.epw -- sh {1}",
+                    path_word(options_.folder + "/before.epw"), path_word(options_.folder + "/fails.sh")));
   }
 
   std::string bad_status() const { return status_text(*statuses_[bad_]); }

@@ -111,6 +111,7 @@ Json overlap_report(const Graph& graph, const Overlaps& overlaps) {
                  {"undivided", overlaps.undivided.count},
                  {"undivided_exposed", overlaps.undivided.exposed},
                  {"total_exposed", count_exposed(overlaps)},
+                 {"unlabelled", overlaps.unlabelled},
                  {"assumed_symbols", overlaps.assumed}};
   Json& list = report["regions"] = Json::array();
   for (const OverlappedRegion& region : overlaps.regions) {
@@ -191,6 +192,12 @@ std::string undivided_text(const UndividedExchanges& undivided) {
                      undivided.count, undivided.exposed);
 }
 
+std::string unlabelled_text(std::size_t count) {
+  return fmt::format("{} without a label, which {} not counted; `epweave doctor` says what to add",
+                     count == 1 ? "1 all-to-all" : fmt::format("{} all-to-alls", count),
+                     count == 1 ? "is" : "are");
+}
+
 std::string summary_text(const Graph& graph, const Overlaps& overlaps) {
   std::string text;
   if (!overlaps.regions.empty())
@@ -199,7 +206,8 @@ std::string summary_text(const Graph& graph, const Overlaps& overlaps) {
     text = "no token exchange in a divided module\n";
   else
     text = "no module is divided\n";
-  return text + undivided_text(overlaps.undivided);
+  return text + undivided_text(overlaps.undivided) +
+         (overlaps.unlabelled > 0 ? unlabelled_text(overlaps.unlabelled) + "\n" : "");
 }
 
 std::string overlap_text(const Graph& graph, const Overlaps& overlaps, bool all) {
@@ -226,10 +234,15 @@ std::string overlap_report_for(const std::string& path, const Graph& graph, cons
 namespace {
 
 // With --max-exposed, more exposed exchanges are a failure, those of modules that are not divided
-// included.
+// included; so is a graph whose exchanges have no label, of which nothing could be counted.
 int exit_code_of(const OverlapOptions& options, const InputOptions& input, const Overlaps& overlaps,
                  Console& console) {
   const std::size_t exposed = count_exposed(overlaps);
+  const bool has_counted = !overlaps.regions.empty() || overlaps.undivided.count > 0;
+  if (options.max_exposed && !has_counted && overlaps.unlabelled > 0) {
+    console.warn(fmt::format("{}: {}", display_name(input), unlabelled_text(overlaps.unlabelled)));
+    return kDifferent;
+  }
   if (!options.max_exposed || exposed <= *options.max_exposed) return kFine;
   console.warn(
       fmt::format("{}: {} exposed, --max-exposed allows {}", display_name(input),

@@ -40,6 +40,10 @@ int report_regressions(const SimulateOptions& options, Json& report, Console& co
       list_regressions(before, report, options.tolerance.value_or(kTolerance), options.baseline);
   if (before.contains("cluster") && before.at("cluster") != report.at("cluster"))
     console.warn(fmt::format("{} was predicted for another cluster", options.baseline));
+  if (before.contains("costs") && before.at("costs").is_object() && before.at("costs").contains("file") &&
+      before.at("costs").at("file").is_null() != options.costs.empty())
+    console.warn(fmt::format("{} was predicted {} measured costs", options.baseline,
+                             options.costs.empty() ? "by" : "without"));
   for (const std::string& line : worse) console.requested("worse than the baseline: " + line);
   report["regressions"] = worse;
   return worse.empty() ? kFine : kDifferent;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/collectives.h"
+#include "analysis/ep_regions.h"
 #include "analysis/module_path.h"
 #include "analysis/world.h"
 #include "base/error.h"
@@ -73,10 +74,6 @@ Survey survey(const Graph& graph) {
     if (is_launch(node)) found.launches.push_back(id);
   }
   return found;
-}
-
-bool is_labelled(const Node& node) {
-  return node.ep.token_exchange || node.ep.token_count_exchange;
 }
 
 bool moves_tokens(const Graph& graph, const Node& node) {
@@ -305,7 +302,7 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
   std::size_t tokens = 0, counts = 0, bare = 0;
   for (NodeId id : seen.exchanges) {
     const Node& node = graph.step().nodes[id];
-    if (is_labelled(node)) {
+    if (is_labelled_exchange(node)) {
       ++(node.ep.token_exchange ? tokens : counts);
       continue;
     }
