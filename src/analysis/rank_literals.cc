@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "analysis/returned_values.h"
+#include "analysis/shard_bounds.h"
 #include "analysis/users.h"
 #include "analysis/value_numbers.h"
 #include "analysis/world.h"
@@ -317,7 +318,7 @@ class ShardFinder {
 
 // Positions along a dimension of a table.
 struct Lookup {
-  NodeId positions;
+  NodeId call, positions;
   Shard shard;
 };
 
@@ -325,20 +326,20 @@ class LookupFinder {
  public:
   LookupFinder(const Graph& graph, const ShardFinder& shards) : context_(*graph.context), shards_(shards) {
     for (const auto [id, node] : walk(context_, graph.step()))
-      if (node.op != nullptr) visit(node);
-    for (const Node* node : backwards_) add_backward(*node);
+      if (node.op != nullptr) visit(id, node);
+    for (NodeId id : backwards_) add_backward(id, graph.step().nodes[id]);
   }
   const std::vector<Lookup>& all() const { return found_; }
 
  private:
-  void visit(const Node& node) {
+  void visit(NodeId id, const Node& node) {
     switch (node.op->family) {
       case OpFamily::kEmbedding:
-        if (const Shard* shard = add(node, "weight", 0, named(node, "indices")))
+        if (const Shard* shard = add(id, node, "weight", 0, named(node, "indices")))
           tables_.emplace_back(node.module, *shard);
         return;
       case OpFamily::kEmbeddingBackward:
-        return backwards_.push_back(&node);
+        return backwards_.push_back(id);
       case OpFamily::kGather:
       case OpFamily::kIndexSelect:
       case OpFamily::kScatter:
@@ -346,7 +347,7 @@ class LookupFinder {
       case OpFamily::kIndexAdd:
       case OpFamily::kIndexCopy: {
         const Arg dim = named(node, "dim");
-        if (dim.is_int()) add(node, "self", dim.as_int(), named(node, "index"));
+        if (dim.is_int()) add(id, node, "self", dim.as_int(), named(node, "index"));
         return;
       }
       case OpFamily::kIndex:
@@ -355,7 +356,7 @@ class LookupFinder {
         if (!indices.is_list()) return;
         const auto items = context_.args.children(indices);
         for (std::size_t d = 0; d < items.size(); ++d)
-          add(node, "self", static_cast<std::int64_t>(d), items[d]);
+          add(id, node, "self", static_cast<std::int64_t>(d), items[d]);
         return;
       }
       default:
@@ -368,25 +369,25 @@ class LookupFinder {
     return position ? arg_of(context_, node, *position) : Arg::none();
   }
 
-  const Shard* add(const Node& node, std::string_view table, std::int64_t dim, Arg positions) {
+  const Shard* add(NodeId id, const Node& node, std::string_view table, std::int64_t dim, Arg positions) {
     const Arg from = named(node, table);
     const Shard* shard = from.is_node() ? shards_.find(from.as_node(), dim) : nullptr;
-    if (shard != nullptr && positions.is_node()) found_.push_back({positions.as_node(), *shard});
+    if (shard != nullptr && positions.is_node()) found_.push_back({id, positions.as_node(), *shard});
     return shard;
   }
 
   // The gradient of a table of that module with as many rows.
-  void add_backward(const Node& node) {
+  void add_backward(NodeId id, const Node& node) {
     const Arg rows = named(node, "num_weights"), positions = named(node, "indices");
     for (const auto& [module, shard] : tables_)
       if (module == node.module && rows.is_int() && rows.as_int() == shard.local && positions.is_node())
-        return found_.push_back({positions.as_node(), shard});
+        return found_.push_back({id, positions.as_node(), shard});
   }
 
   const Context& context_;
   const ShardFinder& shards_;
   std::vector<std::pair<StringId, Shard>> tables_;
-  std::vector<const Node*> backwards_;
+  std::vector<NodeId> backwards_;
   std::vector<Lookup> found_;
 };
 
@@ -414,35 +415,69 @@ class LiteralFinder {
   void prove() {
     const Effects effects(context_, body_);
     const ValueNumbers numbers(graph_, effects);
-    // By value number: axes that it may be along, and rows.
-    std::map<NodeId, std::vector<std::pair<std::vector<Axis>, std::int64_t>>> ids;
+    std::vector<BoundedLookup> shifted;
     for (const Lookup& lookup : lookups_.all()) {
       const NodeId shift = find_shift(lookup.positions);
       if (!shift) continue;
-      const NodeId shifted = arg_of(context_, body_.nodes[shift], 0).as_node();
+      const NodeId from = arg_of(context_, body_.nodes[shift], 0).as_node();
       const std::vector<Axis> axes = fitting_axes(lookup.shard);
-      if (axes.empty() || !comes_from_inputs(shifted)) continue;
+      if (axes.empty() || !comes_from_inputs(from)) continue;
       const bool is_added = number_use_of(*body_.nodes[shift].op) == NumberUse::kAdded;
       const std::int64_t rows = lookup.shard.local;
-      add_proved(shift, numbers[shifted], axes, {0, is_added ? -rows : rows});
-      auto& known = ids[numbers[shifted]];
-      if (std::ranges::none_of(known, [&](const auto& k) {
-            return k.first.front().name == axes.front().name && k.second == rows;
+      add_proved(shift, numbers[from], axes, {0, is_added ? -rows : rows});
+      shifted.push_back({lookup.call, lookup.positions, shift, numbers[from], rows, lookup.shard.global});
+      auto& known = places_[numbers[from]];
+      if (std::ranges::none_of(known, [&](const Place& k) {
+            return k.axes.front().name == axes.front().name && k.rows == rows;
           }))
-        known.emplace_back(axes, rows);
+        known.push_back({axes, rows});
     }
+    prove_bounds(numbers, shifted);
+  }
+
+  void prove_bounds(const ValueNumbers& numbers, std::vector<BoundedLookup> lookups) {
+    std::erase_if(lookups, [&](const BoundedLookup& lookup) { return places_[lookup.ids].size() != 1; });
     const NodeLists users = list_users(context_, body_);
-    for (const auto [id, node] : walk(context_, body_)) {
-      if (node.op == nullptr || !is_bound(number_use_of(*node.op))) continue;
-      const Arg operand = arg_of(context_, node, 0);
-      const auto found = operand.is_node() ? ids.find(numbers[operand.as_node()]) : ids.end();
-      if (found == ids.end() || found->second.size() != 1) continue;
-      const auto& [axes, rows] = found->second.front();
-      const NumberUse use = number_use_of(*node.op);
-      const std::int64_t last =
-          use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;  // ids <= last of them
-      add_proved(id, found->first, axes, {(is_upper(id, axes, rows, users) ? rows : 0) - last, rows});
+    const auto is_right = [&](NodeId id, std::optional<BoundSide> side) {
+      const Arg number = arg_of(context_, body_.nodes[id], 1);
+      const Place& place = places_[numbers[arg_of(context_, body_.nodes[id], 0).as_node()]].front();
+      return !number.is_int() ||
+             (side && make_bound(id, place, *side).values_at(rank_).contains(number.as_int()));
+    };
+    std::vector<RankLiteral> others;
+    for (const ShardBound& bound : find_shard_bounds(graph_, numbers, users, lookups, is_right)) {
+      const Place& place = places_[bound.ids].front();
+      RankLiteral made =
+          make_bound(bound.comparison, place, bound.side.value_or(guess_side(bound.comparison, place)));
+      made.is_shared = bound.is_shared;
+      if (bound.is_proved)
+        add_proved(std::move(made), bound.ids);
+      else if (made.value.is_int())
+        others.push_back(std::move(made));
     }
+    for (RankLiteral& other : others)
+      if (is_known_.insert(other.node)) found_.push_back(std::move(other));
+  }
+
+  // Where ids are looked up: axes that it may be along, and rows.
+  struct Place {
+    std::vector<Axis> axes;
+    std::int64_t rows = 0;
+  };
+
+  RankLiteral make_bound(NodeId id, const Place& place, BoundSide side) const {
+    const NumberUse use = number_use_of(*body_.nodes[id].op);
+    const std::int64_t last =
+        use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;  // ids <= last of them
+    return make(id, place.axes, {(side == BoundSide::kUpper ? place.rows : 0) - last, place.rows});
+  }
+
+  // Of a comparison that nothing combines with another one: by this rank's own bounds, along
+  // whichever of the axes.
+  BoundSide guess_side(NodeId id, const Place& place) const {
+    const RankLiteral lower = make_bound(id, place, BoundSide::kLower);
+    return lower.value.is_int() && lower.values_at(rank_).contains(lower.value.as_int()) ? BoundSide::kLower
+                                                                                         : BoundSide::kUpper;
   }
 
   // What shifts the ids before they are positions: behind what keeps each element in its place.
@@ -508,35 +543,17 @@ class LiteralFinder {
     return false;
   }
 
-  // Whether the number bounds the shard from above. What combines the comparison with the other one
-  // says it (in range: at least this and below that; out of range: below this or at least that),
-  // else this rank's own bounds, along whichever of the axes.
-  bool is_upper(NodeId id, std::span<const Axis> axes, std::int64_t rows, const NodeLists& users) const {
-    const Node& node = body_.nodes[id];
-    const Arg number = arg_of(context_, node, 1);
-    const NumberUse use = number_use_of(*node.op);
-    const std::int64_t last = use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;
-    const auto is_lower = [&](const Axis& axis) {
-      return number.is_int() && number.as_int() == rows * axis.coordinate(rank_) - last;
-    };
-    const bool from_below = use == NumberUse::kAtLeast || use == NumberUse::kAbove;
-    for (NodeId user : users[id]) {
-      const Node& combining = body_.nodes[user];
-      const Conjunction conjunction =
-          combining.op != nullptr ? conjunction_of(*combining.op) : Conjunction::kNone;
-      if (conjunction != Conjunction::kNone) return from_below == (conjunction == Conjunction::kEither);
-    }
-    return std::ranges::none_of(axes, is_lower);
-  }
-
   // `ids`: the value number of what is looked up.
   void add_proved(NodeId id, NodeId ids, const std::vector<Axis>& axes,
                   std::pair<std::int64_t, std::int64_t> expression) {
-    if (!is_known_.insert(id)) return;
-    found_.push_back(make(id, axes, expression));
+    add_proved(make(id, axes, expression), ids);
+  }
+  void add_proved(RankLiteral literal, NodeId ids) {
+    if (!is_known_.insert(literal.node)) return;
+    found_.push_back(std::move(literal));
     found_.back().is_proved = true;
     const auto next = static_cast<std::uint32_t>(lookups_of_.size());
-    const std::tuple key(ids, body_.nodes[id].module, std::abs(expression.second));
+    const std::tuple key(ids, body_.nodes[found_.back().node].module, std::abs(found_.back().scale));
     found_.back().lookup = lookups_of_.try_emplace(key, next).first->second;
   }
 
@@ -590,6 +607,7 @@ class LiteralFinder {
   Facts facts_;
   ShardFinder shards_;
   LookupFinder lookups_;
+  std::map<NodeId, std::vector<Place>> places_;  // by number of the ids
   IdSet<NodeId> is_known_;
   std::vector<RankLiteral> found_;
   // By ids, module and rows: numbers of code that looks ids up in one shard.

@@ -8,12 +8,12 @@
 //
 // Proved are: a shift of ids that come from the step's inputs and then choose positions along a
 // dimension that holds a shard of a parameter's (of the table that is read, or of a value that goes
-// with it place by place, as logits do); and comparisons of the same ids. Which dimensions are
-// shards: a parameter's local extents against its global ones, forward through each op's mapping of
-// dimensions (ops/mapping.h); gathers along an axis of the mesh put shards of that axis together,
-// and axes along which the parameter's gradient is all-reduced hold copies (replicas of HSDP).
-// Where two axes of the mesh could be the one that is left, the number is one rank's all the same,
-// and nothing says which of the two it follows.
+// with it place by place, as logits do); and the bounds of that shard (analysis/shard_bounds.h).
+// Which dimensions are shards: a parameter's local extents against its global ones, forward through
+// each op's mapping of dimensions (ops/mapping.h); gathers along an axis of the mesh put shards of
+// that axis together, and axes along which the parameter's gradient is all-reduced hold copies
+// (replicas of HSDP). Where two axes of the mesh could be the one that is left, the number is one
+// rank's all the same, and nothing says which of the two it follows.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,7 @@ struct RankLiteral {
   std::vector<RankAxis> axes;          // of the mesh: one, or those of which it may be any
   std::int64_t scale = 0, offset = 0;  // it must be offset + scale * coordinate
   bool is_proved = false;              // else it only looks like one
+  bool is_shared = false;              // the comparison serves something else, too
   std::uint32_t lookup = 0;            // of those proved: literals of one follow one axis
 
   // By the first axis.

@@ -26,4 +26,12 @@ Conjunction conjunction_of(const OpInfo& op) {
   return Conjunction::kNone;
 }
 
+bool is_product(const OpInfo& op) {
+  return op.target.starts_with("aten.mul.");
+}
+
+bool is_negation(const OpInfo& op) {
+  return op.target.starts_with("aten.bitwise_not") || op.target.starts_with("aten.logical_not");
+}
+
 }  // namespace epweave

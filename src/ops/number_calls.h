@@ -25,5 +25,8 @@ inline bool is_bound(NumberUse use) {
 // Whether the call holds where both operands do, or where one of them does.
 enum class Conjunction : std::uint8_t { kNone, kBoth, kEither };
 Conjunction conjunction_of(const OpInfo& op);
+bool is_product(const OpInfo& op);
+// Whether it holds where its operand does not.
+bool is_negation(const OpInfo& op);
 
 }  // namespace epweave

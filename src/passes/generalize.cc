@@ -723,6 +723,11 @@ class Merger {
           place, leaves,
           fmt::format("it must be {}; the given ranks do not show which", print_expression(made_, literal)),
           axes_.all()[*axis].next);
+    } else if (literal.is_shared) {
+      refuse(place, leaves,
+             fmt::format("it must be {} as a bound of a shard, and what it gives serves something else, too",
+                         print_expression(made_, literal)),
+             axes_.all()[*axis].next);
     } else if (repair_ == Repair::kNo) {
       refuse(place, leaves,
              fmt::format("it must be {}; --repair writes that", print_expression(made_, literal)),
