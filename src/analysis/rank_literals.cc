@@ -10,6 +10,7 @@
 #include <span>
 #include <tuple>
 
+#include "analysis/packed_gathers.h"
 #include "analysis/returned_values.h"
 #include "analysis/shard_bounds.h"
 #include "analysis/users.h"
@@ -62,7 +63,8 @@ const Arg* find_more(const Context& context, ArgRange more, std::string_view key
 
 class ShardFinder {
  public:
-  ShardFinder(const Graph& graph, Facts& facts) : graph_(graph), context_(*graph.context), facts_(facts) {
+  ShardFinder(const Graph& graph, Facts& facts)
+      : graph_(graph), context_(*graph.context), facts_(facts), packed_(graph) {
     read_parameters();
     for (const auto [id, node] : walk(context_, graph.step()))
       if (node.kind == NodeKind::kCall) visit(id, node);
@@ -205,9 +207,12 @@ class ShardFinder {
 
   void visit(NodeId id, const Node& node) {
     if (node.op == nullptr) return;
+    if (const auto piece = packed_.visit(id))
+      return gather(id, piece->tensor, graph_.step().nodes[piece->launch]);
     switch (node.op->family) {
       case OpFamily::kAllGather:
-        return gather(id, node);
+        if (const Arg from = arg_of(context_, node, 0); from.is_node()) gather(id, from.as_node(), node);
+        return;
       case OpFamily::kElement:
         return take_element(id, node);
       case OpFamily::kWait:
@@ -243,11 +248,11 @@ class ShardFinder {
   }
 
   // Shards along the group's axis are put together along the first dimension.
-  void gather(NodeId id, const Node& node) {
-    const ShardedValue* from = operand(node, 0);
-    const auto rule = rule_of_call(node);
-    if (from == nullptr || from->size() != 1 || !rule) return;
-    ShardedDims dims = from->front();
+  void gather(NodeId id, NodeId from, const Node& launch) {
+    const auto found = values_.find(from);
+    const auto rule = rule_of_call(launch);
+    if (found == values_.end() || found->second.size() != 1 || !rule) return;
+    ShardedDims dims = found->second.front();
     for (std::size_t d = 0; d < dims.size(); ++d) {
       if (!dims[d]) continue;
       erase_axis(dims[d]->axes, *rule);
@@ -310,6 +315,7 @@ class ShardFinder {
   const Context& context_;
   Facts& facts_;
   std::uint32_t world_size_ = 0;
+  PackedGathers packed_;
   std::map<NodeId, ShardedValue> values_;
   std::vector<Shard> all_;
 };
