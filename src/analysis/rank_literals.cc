@@ -424,7 +424,10 @@ class LiteralFinder {
     std::vector<BoundedLookup> shifted;
     for (const Lookup& lookup : lookups_.all()) {
       const NodeId shift = find_shift(lookup.positions);
-      if (!shift) continue;
+      if (!shift) {
+        prove_missing(numbers, lookup);
+        continue;
+      }
       const NodeId from = arg_of(context_, body_.nodes[shift], 0).as_node();
       const std::vector<Axis> axes = fitting_axes(lookup.shard);
       if (axes.empty() || !comes_from_inputs(from)) continue;
@@ -439,6 +442,40 @@ class LiteralFinder {
         known.push_back({axes, rows});
     }
     prove_bounds(numbers, shifted);
+  }
+
+  // Ids that this rank's bounds of the shard say to be of the whole table, and that choose its rows
+  // as they are. On the first rank nothing shows it.
+  void prove_missing(const ValueNumbers& numbers, const Lookup& lookup) {
+    NodeId from = lookup.positions;
+    while (const NodeId next = source_of(from)) from = next;
+    const Place place{fitting_axes(lookup.shard), lookup.shard.local};
+    if (place.axes.empty() || !comes_from_inputs(from)) return;
+    const auto is_right = [&](NodeId id, std::optional<BoundSide> side) {
+      const RankLiteral bound = make_bound(id, place, side.value_or(BoundSide::kLower));
+      return side && bound.value.is_int() && bound.values_at(rank_) == std::set{bound.value.as_int()} &&
+             bound.value.as_int() != bound.offset;
+    };
+    std::set<BoundSide> sides;
+    for (const ShardBound& bound : find_shard_bounds(
+             graph_, numbers, list_users(context_, body_),
+             {{lookup.call, lookup.positions, from, numbers[from], place.rows, lookup.shard.global}},
+             is_right))
+      if (bound.is_proved && is_right(bound.comparison, bound.side)) sides.insert(*bound.side);
+    if (sides.size() != 2) return;
+    RankLiteral missing{.node = lookup.call, .axes = place.axes, .scale = place.rows};
+    missing.value = Arg::integer(0);
+    missing.is_missing = true;
+    add_proved(std::move(missing), numbers[from]);
+  }
+
+  // Of a value that moves another one's elements or changes each in its place.
+  NodeId source_of(NodeId at) const {
+    const Node& node = body_.nodes[at];
+    if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
+    const bool keeps_places = node.op->family == OpFamily::kElementwise || moves_places(node);
+    const Arg from = arg_of(context_, node, 0);
+    return keeps_places && from.is_node() && is_whole(from.as_node()) ? from.as_node() : NodeId();
   }
 
   void prove_bounds(const ValueNumbers& numbers, std::vector<BoundedLookup> lookups) {
@@ -493,10 +530,8 @@ class LiteralFinder {
       if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
       const Arg number = arg_of(context_, node, 1);
       if (is_shift(number_use_of(*node.op)) && is_number(number)) return at;
-      const bool keeps_places = node.op->family == OpFamily::kElementwise || moves_places(node);
-      const Arg from = arg_of(context_, node, 0);
-      if (!keeps_places || !from.is_node() || !is_whole(from.as_node())) return {};
-      at = from.as_node();
+      at = source_of(at);
+      if (!at) return {};
     }
   }
 

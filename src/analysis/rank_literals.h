@@ -40,6 +40,7 @@ struct RankLiteral {
   std::vector<RankAxis> axes;          // of the mesh: one, or those of which it may be any
   std::int64_t scale = 0, offset = 0;  // it must be offset + scale * coordinate
   bool is_proved = false;              // else it only looks like one
+  bool is_missing = false;             // no number stands there: the ids are not shifted
   bool is_shared = false;              // the comparison serves something else, too
   std::uint32_t lookup = 0;            // of those proved: literals of one follow one axis
 

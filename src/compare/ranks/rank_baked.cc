@@ -45,10 +45,14 @@ std::vector<RankViolation> find_foreign(const Graph& graph, const RankLiterals& 
   std::vector<RankViolation> found;
   for (const RankLiteral& literal : literals.proved)
     if (literal.value.is_int() && !literal.values_at(rank).contains(literal.value.as_int()))
-      found.push_back(violation(graph, literal, rank,
-                                fmt::format("{} is not this rank's; it must be {} = {} {}",
-                                            literal.value.as_int(), print_expression(graph, literal),
-                                            print_values(literal, rank), print_place(graph, literal.node))));
+      found.push_back(violation(
+          graph, literal, rank,
+          literal.is_missing ? fmt::format("takes ids that are not shifted; bounds say by {} = {} {}",
+                                           print_expression(graph, literal), print_values(literal, rank),
+                                           print_place(graph, literal.node))
+                             : fmt::format("{} is not this rank's; it must be {} = {} {}",
+                                           literal.value.as_int(), print_expression(graph, literal),
+                                           print_values(literal, rank), print_place(graph, literal.node))));
   return found;
 }
 
