@@ -11,6 +11,7 @@
 #include "compare/ranks/fingerprint.h"
 #include "compare/ranks/one_rank_calls.h"
 #include "output_names.h"
+#include "rank_numbers.h"
 
 namespace epweave::cli {
 namespace {
@@ -44,7 +45,8 @@ Json field_or_null(const std::optional<std::string>& text) {
 void require_for_all_ranks(const Graph& graph) {
   if (!is_rank_agnostic(graph)) return;
   const Rank rank = read_world(graph).file_rank;
-  for (const RankLiteral& literal : find_rank_literals(graph, rank).proved)
+  const RankLiterals literals = find_rank_literals(graph, rank);
+  for (const RankLiteral& literal : literals.proved)
     if (literal.value.is_int())
       throw PassError("artifact.baked",
                       fmt::format("{} is rank {}'s alone; it must be {}", literal.value.as_int(), rank,
@@ -53,6 +55,9 @@ void require_for_all_ranks(const Graph& graph) {
                       literal.axes.size() > 1
                           ? "a trace of another rank shows which: epweave generalize R0 R1 .. -o OUT"
                           : "replace such numbers first: epweave generalize G --repair -o OUT");
+  for (const RankViolation& wrong : find_wrong_numbers(graph, literals))
+    throw PassError("artifact.baked", print_wrong_number(wrong), {},
+                    "epweave verify --ranks G lists such numbers");
   for (const OneRankCall& call : find_one_rank_calls(graph))
     throw PassError("artifact.one-rank", fmt::format("{} is rank {}'s alone: {}", call.value, rank, call.why),
                     site_of(graph, graph.step().nodes[call.node]),

@@ -2,12 +2,14 @@
 #include <fmt/ranges.h>
 
 #include "analysis/verify.h"
+#include "analysis/world.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
 #include "compare/ranks/one_rank_calls.h"
 #include "output_names.h"
 #include "passes/generalize.h"
+#include "rank_numbers.h"
 
 namespace epweave::cli {
 namespace {
@@ -95,6 +97,18 @@ void refuse_one_rank_calls(Generalization& made) {
   if (!made.unexplained.empty()) made.graph.reset();
 }
 
+// Numbers that the graph computes and that are wrong on some rank.
+void refuse_wrong_numbers(Generalization& made) {
+  if (!made.graph) return;
+  const Rank rank = read_world(*made.graph).file_rank;
+  for (const RankViolation& wrong : find_wrong_numbers(*made.graph, find_rank_literals(*made.graph, rank)))
+    made.unexplained.push_back({.site = {.node = wrong.nodes.front()},
+                                .argument = "number",
+                                .why = print_wrong_number(wrong),
+                                .values = {std::to_string(wrong.value)}});
+  if (!made.unexplained.empty()) made.graph.reset();
+}
+
 // What is written is a sound graph, or there is a bug.
 void require_sound(const Graph& graph, const std::vector<Graph>& inputs) {
   const std::vector<Violation> before = verify_graph(inputs[0]);
@@ -119,6 +133,7 @@ int generalize(const GeneralizeCommand& command, Console& console) {
   }
   Generalization made = epweave::generalize(graphs, command.repair ? Repair::kYes : Repair::kNo);
   refuse_one_rank_calls(made);
+  refuse_wrong_numbers(made);
   if (made.graph) {
     require_sound(*made.graph, graphs);
     write_output(*made.graph, command.output);

@@ -12,8 +12,7 @@
 #include "compare/ranks/rank_baked.h"
 #include "compare/ranks/rank_groups.h"
 #include "compare/ranks/verify_ranks.h"
-#include "ops/mesh_calls.h"
-#include "passes/specialize.h"
+#include "rank_numbers.h"
 
 namespace epweave::cli {
 namespace {
@@ -34,39 +33,16 @@ void explain_similar(const Graph& graph, const RankLiterals& literals, Reading& 
     reading.similar.push_back(print_similar(graph, literal));
 }
 
-bool has_listed_groups(const Graph& graph) {
-  return find_entry(*graph.context, graph.info, kRankGroupsKey) != nullptr;
-}
-
-bool computes_places(const Graph& graph) {
-  return std::ranges::any_of(
-      graph.step().order, [&](NodeId id) { return mesh_call_of(graph.step().nodes[id]) != MeshCall::kNone; });
-}
-
 // One graph for all ranks: as each rank runs it.
 Reading read_shared(const Graph& graph) {
   Reading reading;
-  const World world = read_world(graph);
-  const RankLiterals literals = find_rank_literals(graph, world.file_rank);
-  reading.baked = find_baked(graph, literals, world.file_rank);
+  const RankLiterals literals = find_rank_literals(graph, read_world(graph).file_rank);
   explain_similar(graph, literals, reading);
-  if (!is_rank_agnostic(graph) || !(computes_places(graph) || has_listed_groups(graph))) {
-    reading.add_baked(find_foreign_slots(graph, world.file_rank));
-    reading.programs = spread_over_ranks(list_rank_program(graph));
-    return reading;
-  }
-  NumbersOfRanks numbers;
-  for (std::uint32_t rank = 0; rank < world.size; ++rank) {
-    const Graph own = epweave::specialize(graph, {.rank = rank, .baked = BakedNumbers::kKeep}).graph;
+  reading.baked = find_wrong_numbers(graph, literals, [&](const Graph& own, std::uint32_t rank) {
     reading.programs.push_back(list_rank_program(own));
     reading.programs.back().rank = rank;
-    if (!reading.baked.empty()) continue;  // said already
-    const RankLiterals of_rank = find_rank_literals(own, rank);
-    reading.add_baked(find_foreign(own, of_rank, rank));
-    reading.add_baked(find_foreign_slots(own, rank));
-    numbers.add(own, of_rank, rank);
-  }
-  if (reading.baked.empty()) reading.add_baked(numbers.find_contradictions());
+  });
+  if (!differs_by_rank(graph)) reading.programs = spread_over_ranks(list_rank_program(graph));
   return reading;
 }
 

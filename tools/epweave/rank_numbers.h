@@ -1,0 +1,29 @@
+// Numbers of one rank in a graph that all ranks run: what verify --ranks says of one graph, and
+// what keeps it from being an artifact or a generalisation.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "analysis/rank_literals.h"
+#include "compare/ranks/verify_ranks.h"
+#include "ir/graph.h"
+
+namespace epweave::cli {
+
+// ranks-baked: a number that is one rank's where each needs its own; else, of the graph as each
+// rank runs it, a number that is not that rank's.
+// `visit`: gets the graph of each rank, where these are made.
+using VisitRank = std::function<void(const Graph& own, std::uint32_t rank)>;
+std::vector<RankViolation> find_wrong_numbers(const Graph& graph, const RankLiterals& literals,
+                                              const VisitRank& visit = {});
+
+// "rank 1 %ge: 0 is not this rank's; it must be 8 * c_tp = 8 (..)"
+std::string print_wrong_number(const RankViolation& wrong);
+
+// Whether ranks run different graphs: the graph says that it is for all, and computes their places
+// or lists their groups.
+bool differs_by_rank(const Graph& graph);
+
+}  // namespace epweave::cli
