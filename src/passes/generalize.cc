@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
@@ -100,16 +101,46 @@ class Axes {
     return numbers;
   }
 
+  // With how many numbers follow each; where that is a guess, the rank that would show the last
+  // place of which nothing is known.
+  std::vector<GeneralizeAxis> count(const std::vector<std::uint32_t>& numbers) const {
+    std::vector<GeneralizeAxis> counted = all_;
+    for (std::size_t a = 0; a < counted.size(); ++a) {
+      GeneralizeAxis& axis = counted[a];
+      axis.numbers = numbers[a];
+      if (axis.is_extrapolated()) axis.next = rank_at(axis, last_unseen(axis));
+    }
+    return counted;
+  }
+
  private:
   void add(std::string name, std::uint32_t stride, std::uint32_t extent) {
     if (extent < 2 || stride == 0 || size_ % (stride * extent) != 0) return;
     const bool is_known = std::ranges::any_of(
         all_, [&](const GeneralizeAxis& a) { return a.stride == stride && a.extent == extent; });
-    if (!is_known) all_.push_back({std::move(name), stride, extent, false, {}});
+    if (!is_known) all_.push_back({.name = std::move(name), .stride = stride, .extent = extent, .next = {}});
+  }
+
+  std::int64_t last_unseen(const GeneralizeAxis& axis) const {
+    const std::set<std::int64_t> seen = places(axis);
+    std::int64_t place = axis.extent - std::int64_t{1};
+    while (seen.contains(place)) --place;
+    return place;
+  }
+  // The first given rank, moved along the axis.
+  Rank rank_at(const GeneralizeAxis& axis, std::int64_t place) const {
+    const std::int64_t moved = (place - coordinate(axis, ranks_[0])) * std::int64_t{axis.stride};
+    return static_cast<Rank>(std::int64_t{ranks_[0]} + moved);
+  }
+
+  std::set<std::int64_t> places(const GeneralizeAxis& axis) const {
+    const Numbers numbers = coordinates(axis);
+    return {numbers.begin(), numbers.end()};
   }
 
   void observe(GeneralizeAxis& axis) const {
-    for (Rank rank : ranks_) axis.is_observed |= coordinate(axis, rank) != coordinate(axis, ranks_[0]);
+    axis.seen = static_cast<std::uint32_t>(places(axis).size());
+    axis.is_observed = axis.seen > 1;
     if (axis.is_observed) return;
     const std::int64_t own = coordinate(axis, ranks_[0]);
     axis.next = own == 0 ? ranks_[0] + axis.stride : ranks_[0] - static_cast<Rank>(own) * axis.stride;
@@ -270,18 +301,19 @@ class Merger {
         ranks_(ranks_of(worlds_)),
         repair_(repair),
         axes_(graphs[0], worlds_[0], ranks_),
+        numbers_of_axis_(axes_.all().size()),
         solver_(axes_, ranks_, worlds_[0].size),
         made_(graphs[0]),
         writer_(made_, axes_, worlds_[0].size) {}
 
   Generalization run() {
     result_.ranks = ranks_;
-    result_.axes = axes_.all();
     compare_bodies();
     if (!result_.structure) {
       insert_elements();
       repair_numbers();
     }
+    result_.axes = axes_.count(numbers_of_axis_);
     if (result_.unexplained.empty() && !result_.structure) finish();
     return std::move(result_);
   }
@@ -555,8 +587,14 @@ class Merger {
       return refuse(place, leaves, "it is in a nested graph, which has no coordinates"), leaves[0];
     const AffineSolver::Answer answer = solver_.solve(values);
     if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
+    count(*answer.function);
     explain(place, "coordinate", answer.function->print(axes_));
     return Arg::node(writer_.write(*answer.function));
+  }
+
+  // It is found from the given ranks alone, where what repair_number writes is proved for all.
+  void count(const Affine& function) {
+    for (const auto& [axis, scale] : function.terms) ++numbers_of_axis_[axis];
   }
 
   // Elements of one split with equal pieces, by a coordinate.
@@ -583,6 +621,7 @@ class Merger {
       return refuse(place, leaves, "the elements are not equal pieces of one value"), leaves[0];
     const AffineSolver::Answer answer = solver_.solve(indices);
     if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
+    count(*answer.function);
     Affine start = *answer.function;
     start.offset *= piece->size;
     for (auto& [axis, scale] : start.terms) scale *= piece->size;
@@ -839,6 +878,7 @@ class Merger {
   std::vector<Rank> ranks_;
   Repair repair_;
   Axes axes_;
+  std::vector<std::uint32_t> numbers_of_axis_;
   AffineSolver solver_;
   Graph made_;
   PlaceWriter writer_;

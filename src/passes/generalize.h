@@ -11,7 +11,9 @@
 // coordinates along one or two mesh axes, an element of a split into equal pieces whose index is a
 // coordinate. What is not explained is named, and then nothing is made. Numbers that must follow a
 // coordinate though they do not differ between the given ranks (analysis/rank_literals.h) are
-// unexplained, too; with `repair` they are replaced.
+// unexplained, too; with `repair` they are replaced. Where the given ranks have some places of an
+// axis, a number that follows it is a guess at the others: the axis counts such numbers, and names
+// the rank that would show the last of them (where a ring wraps around, and an edge is).
 //
 // specialize of the result gives each of the graphs back.
 #pragma once
@@ -30,8 +32,11 @@ enum class Repair : std::uint8_t { kNo, kYes };
 struct GeneralizeAxis {
   std::string name;
   std::uint32_t stride = 1, extent = 1;
-  bool is_observed = false;  // two of the given ranks differ along it
-  std::optional<Rank> next;  // else the rank whose trace would show it
+  bool is_observed = false;   // two of the given ranks differ along it
+  std::optional<Rank> next;   // else, or of what is extrapolated, the rank whose trace would show it
+  std::uint32_t seen = 1;     // places along it that the given ranks have
+  std::uint32_t numbers = 0;  // found from these places to follow it
+  bool is_extrapolated() const { return numbers != 0 && seen < extent; }
 };
 
 struct Explained {

@@ -24,6 +24,8 @@ Json generalize_report(const Generalization& made) {
     axes.push_back({{"name", axis.name},
                     {"extent", axis.extent},
                     {"observed", axis.is_observed},
+                    {"seen", axis.seen},
+                    {"extrapolated", axis.is_extrapolated() ? axis.numbers : 0},
                     {"next", optional_rank(axis.next)}});
   for (const Explained& row : made.explained)
     explained.push_back(
@@ -63,27 +65,40 @@ std::string generalize_text(const Generalization& made) {
         std::ranges::count_if(made.explained, [&](const Explained& e) { return e.kind == kind; });
     if (count != 0) text += fmt::format("{} explained as {}\n", count, kind);
   }
-  for (const GeneralizeAxis& axis : made.axes)
+  for (const GeneralizeAxis& axis : made.axes) {
     if (!axis.is_observed)
       text += fmt::format("axis {} (extent {}) is not observed: trace rank {} next\n", axis.name, axis.extent,
                           axis.next.value_or(0));
+    else if (axis.is_extrapolated())
+      text += fmt::format(
+          "axis {} (extent {}) is observed at {} places, from which {} {} extrapolated to the others: trace "
+          "rank {} next\n",
+          axis.name, axis.extent, axis.seen, axis.numbers, axis.numbers == 1 ? "number is" : "numbers are",
+          axis.next.value_or(0));
+  }
   for (const std::string& line : made.unproved) text += line + ", which is not proved\n";
   if (made.structure) text += fmt::format("structure: {}\n", *made.structure);
   for (const Unexplained& row : made.unexplained) text += print_unexplained(row) + "\n";
   return text;
 }
 
+// ", but axes dp, ep are not observed: what depends on them is not checked"
+std::string limit_text(const std::vector<std::string_view>& axes, std::string_view seen) {
+  if (axes.empty()) return "";
+  const bool is_one = axes.size() == 1;
+  return fmt::format(", but {} {} {} {}: what depends on {} is not checked", is_one ? "axis" : "axes",
+                     fmt::join(axes, ", "), is_one ? "is" : "are", seen, is_one ? "it" : "them");
+}
+
 // "g.epw: a graph for all ranks, but axis ep is not observed: what depends on it is not checked"
 std::string verdict_text(const Generalization& made, std::string_view output) {
-  std::vector<std::string_view> blind;
-  for (const GeneralizeAxis& axis : made.axes)
+  std::vector<std::string_view> blind, guessed;
+  for (const GeneralizeAxis& axis : made.axes) {
     if (!axis.is_observed) blind.push_back(axis.name);
-  const std::string written = fmt::format("{}: a graph for all ranks", output);
-  if (blind.empty()) return written;
-  return fmt::format("{}, but {} {} not observed: what depends on {} is not checked", written,
-                     blind.size() == 1 ? fmt::format("axis {}", blind.front())
-                                       : fmt::format("axes {}", fmt::join(blind, ", ")),
-                     blind.size() == 1 ? "is" : "are", blind.size() == 1 ? "it" : "them");
+    if (axis.is_observed && axis.is_extrapolated()) guessed.push_back(axis.name);
+  }
+  return fmt::format("{}: a graph for all ranks{}{}", output, limit_text(blind, "not observed"),
+                     limit_text(guessed, "observed at some places only"));
 }
 
 // What no difference between the given ranks shows, and is wrong on others.
