@@ -9,6 +9,7 @@
 
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
+#include "cost/extents.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/mesh_calls.h"
@@ -154,16 +155,28 @@ class Axes {
 // --------------------------------------------------------------------------- numbers as functions
 // of coordinates
 
+Count minus(Count a, Count b) {
+  return plus(a, times(b, -1));
+}
+// None if it is not whole, too.
+Count quotient(Count a, std::int64_t b) {
+  if (b == -1) return times(a, b);
+  if (!a || b == 0 || *a % b != 0) return std::nullopt;
+  return *a / b;
+}
+
 // offset + the sum of scale * coordinate.
 struct Affine {
   std::int64_t offset = 0;
   std::vector<std::pair<std::size_t, std::int64_t>> terms;  // axis, scale
 
   friend auto operator<=>(const Affine&, const Affine&) = default;
-  std::int64_t at(const Axes& axes, Rank rank) const {
-    std::int64_t value = offset;
-    for (const auto& [axis, scale] : terms) value += scale * Axes::coordinate(axes.all()[axis], rank);
-    return value;
+  // As PlaceWriter writes it; none if a number on the way does not fit.
+  Count at(const Axes& axes, Rank rank) const {
+    Count value = 0;
+    for (const auto& [axis, scale] : terms)
+      value = plus(value, times(scale, Axes::coordinate(axes.all()[axis], rank)));
+    return plus(value, offset);
   }
   std::string print(const Axes& axes) const {
     std::string text = offset != 0 ? std::to_string(offset) : "";
@@ -174,7 +187,8 @@ struct Affine {
   }
 };
 
-// Which functions of one axis, or else of two, have these values on the given ranks.
+// Which functions of one axis, or else of two, have these values on the given ranks, and one that
+// fits on each rank.
 class AffineSolver {
  public:
   AffineSolver(const Axes& axes, const std::vector<Rank>& ranks, std::uint32_t world_size)
@@ -203,7 +217,9 @@ class AffineSolver {
  private:
   bool fits(const Affine& function, const Numbers& values) const {
     for (std::size_t i = 0; i < values.size(); ++i)
-      if (function.at(axes_, ranks_[i]) != values[i]) return false;
+      if (function.at(axes_, ranks_[i]) != Count(values[i])) return false;
+    for (Rank rank = 0; rank < world_size_; ++rank)
+      if (!function.at(axes_, rank)) return false;
     return true;
   }
 
@@ -213,10 +229,11 @@ class AffineSolver {
       const Numbers c = axes_.coordinates(axes_.all()[a]);
       const auto other = std::ranges::find_if(c, [&](std::int64_t x) { return x != c[0]; });
       if (other == c.end()) continue;
-      const std::int64_t step = *other - c[0],
-                         change = values[static_cast<std::size_t>(other - c.begin())] - values[0];
-      if (change % step != 0 || change == 0) continue;
-      const Affine function{values[0] - change / step * c[0], {{a, change / step}}};
+      const Count change = minus(values[static_cast<std::size_t>(other - c.begin())], values[0]);
+      const Count scale = quotient(change, *other - c[0]);
+      const Count offset = minus(values[0], times(scale, c[0]));
+      if (!offset || *scale == 0) continue;
+      const Affine function{*offset, {{a, *scale}}};
       if (fits(function, values)) found.push_back(function);
     }
     return found;
@@ -234,13 +251,16 @@ class AffineSolver {
     const Numbers ca = axes_.coordinates(axes_.all()[a]), cb = axes_.coordinates(axes_.all()[b]);
     for (std::size_t i = 1; i < values.size(); ++i) {
       for (std::size_t j = i + 1; j < values.size(); ++j) {
-        const std::int64_t a1 = ca[i] - ca[0], b1 = cb[i] - cb[0], v1 = values[i] - values[0];
-        const std::int64_t a2 = ca[j] - ca[0], b2 = cb[j] - cb[0], v2 = values[j] - values[0];
+        const std::int64_t a1 = ca[i] - ca[0], b1 = cb[i] - cb[0];
+        const std::int64_t a2 = ca[j] - ca[0], b2 = cb[j] - cb[0];
+        const Count v1 = minus(values[i], values[0]), v2 = minus(values[j], values[0]);
         const std::int64_t det = a1 * b2 - a2 * b1;
         if (det == 0) continue;
-        const std::int64_t x = v1 * b2 - v2 * b1, y = a1 * v2 - a2 * v1;
-        if (x % det != 0 || y % det != 0 || x == 0 || y == 0) return std::nullopt;
-        Affine function{values[0] - x / det * ca[0] - y / det * cb[0], {{a, x / det}, {b, y / det}}};
+        const Count x = quotient(minus(times(v1, b2), times(v2, b1)), det);
+        const Count y = quotient(minus(times(v2, a1), times(v1, a2)), det);
+        const Count offset = minus(minus(values[0], times(x, ca[0])), times(y, cb[0]));
+        if (!offset || *x == 0 || *y == 0) return std::nullopt;
+        Affine function{*offset, {{a, *x}, {b, *y}}};
         if (fits(function, values)) return function;
         return std::nullopt;
       }
