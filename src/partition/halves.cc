@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/returned_values.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -15,6 +16,7 @@ class HalfWriter {
         body_(graph.step()),
         joint_(joint),
         cut_(cut),
+        returned_(list_returned(graph)),
         pass_(graph.intern("partition")),
         saved_role_(graph.intern("saved")) {
     for (NodeId id : body_.order)
@@ -186,12 +188,19 @@ class HalfWriter {
 
   void add_output(std::uint32_t position) {
     const NodeId id = joint_.outputs[position];
-    results_.push_back(id ? Arg::node(made_[id]) : Arg::none());
+    results_.push_back(id ? Arg::node(made_[id]) : constant_of(returned_[position]));
     if (position < graph_.outputs.size()) {
       half_.outputs.push_back(graph_.outputs[position]);
     } else {
       half_.outputs.push_back({.role = graph_.intern("other")});
     }
+  }
+
+  // What the step returns there and no node computes.
+  Arg constant_of(Arg result) const {
+    bool holds_node = false;
+    context_.args.for_each_node(result, [&](NodeId) { holds_node = true; });
+    return holds_node ? Arg::none() : result;
   }
 
   Graph finish() {
@@ -209,6 +218,7 @@ class HalfWriter {
   const Body& body_;
   const Joint& joint_;
   const Cut& cut_;
+  const std::vector<Arg> returned_;
   StringId pass_, saved_role_;
   std::vector<NodeId> inputs_, saved_;
   Graph half_;

@@ -8,22 +8,12 @@
 #include <optional>
 #include <tuple>
 
+#include "analysis/returned_values.h"
 #include "analysis/seeds.h"
 #include "compare/rewrite/verify_interface.h"
 
 namespace epweave {
 namespace {
-
-std::vector<Arg> list_results(const Graph& graph) {
-  const Body& body = graph.step();
-  if (body.order.empty() || body.nodes[body.order.back()].kind != NodeKind::kOutput) return {};
-  const Node& output = body.nodes[body.order.back()];
-  if (output.args.empty()) return {};
-  const Arg result = graph.context->args[output.args].front();
-  const auto items =
-      result.is_list() ? graph.context->args.children(result) : graph.context->args[output.args];
-  return {items.begin(), items.end()};
-}
 
 class HalfJoiner {
  public:
@@ -144,7 +134,7 @@ class HalfJoiner {
       add(forward_, id, forward_nodes_);
       if (node.kind == NodeKind::kPlaceholder) add_forward_input(id, input++);
     }
-    const std::vector<Arg> results = list_results(forward_);
+    const std::vector<Arg> results = list_returned(forward_);
     for (std::size_t i = 0; i < results.size() && i < forward_.outputs.size(); ++i)
       if (forward_.outputs[i].role == saved_ && results[i].is_node())
         add_saved(forward_.outputs[i].fqn, forward_nodes_[results[i].as_node()]);
@@ -266,7 +256,7 @@ class HalfJoiner {
     collect(forward_, forward_nodes_, found, &KeyOutputs::forward);
     collect(backward_, backward_nodes_, found, &KeyOutputs::backward);
     std::vector<Arg> results;
-    const std::vector<Arg> wanted = list_results(joint_);
+    const std::vector<Arg> wanted = list_returned(joint_);
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const OutputKey key = i < joint_.outputs.size()
                                 ? OutputKey{joint_.outputs[i].role, joint_.outputs[i].fqn}
@@ -324,7 +314,7 @@ class HalfJoiner {
 
   void collect(const Graph& half, const SideTable<NodeId, NodeId>& made,
                std::map<OutputKey, KeyOutputs>& found, std::deque<HalfOutput> KeyOutputs::*of_half) {
-    const std::vector<Arg> results = list_results(half);
+    const std::vector<Arg> results = list_returned(half);
     for (std::size_t i = 0; i < results.size() && i < half.outputs.size(); ++i) {
       const OutputRole& role = half.outputs[i];
       if (role.role == saved_) continue;
