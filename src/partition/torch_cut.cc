@@ -139,12 +139,44 @@ class TorchCut {
     }
   }
 
+  // Storage that backward may not find as forward left it, were all of it done again. Backward does
+  // again what it takes: a call that reads the storage must take, as that operand, what the newest
+  // write in front of it made, and no write of forward may follow what only reads.
+  IdSet<NodeId> find_read_by_name(const Effects& effects) const {
+    IdSet<NodeId> found(body_.nodes.size()), read(body_.nodes.size());  // storage
+    SideTable<NodeId, NodeId> newest;                                   // write of a storage, so far
+    SideTable<NodeId, NodeId> taken;  // by a value: the newest write of its storage that it comes from
+    for (NodeId id : body_.order) {
+      if (!is_wait(node(id)))
+        for (const StorageAccess& access : effects.accesses_of(id)) {
+          for (NodeId input : joint_.inputs[id])
+            if (effects.storage_of(input) == access.storage && taken[input] != newest[access.storage])
+              found.insert(access.storage);
+          if (!access.writes) read.insert(access.storage);
+          if (!access.writes || joint_.backward(id)) continue;
+          if (read.contains(access.storage)) found.insert(access.storage);
+          newest.at(access.storage) = id;
+        }
+      taken.at(id) = find_taken(effects, id, newest[effects.storage_of(id)], taken);
+    }
+    return found;
+  }
+  // The newest write of the value's storage, if the value is made by it or of a value that is.
+  NodeId find_taken(const Effects& effects, NodeId id, NodeId newest,
+                    const SideTable<NodeId, NodeId>& taken) const {
+    if (id == newest) return id;
+    const auto is_of_it = [&](NodeId input) {
+      const bool is_same = effects.storage_of(input) == effects.storage_of(id);
+      return input == newest || (is_same && taken[input] == newest);
+    };
+    return std::ranges::any_of(joint_.inputs[id], is_of_it) ? newest : NodeId();
+  }
+
   // What makes storage is done again with all that forward writes into it, if all are tagged so, or
-  // none of them is. Backward does again what it takes: a write whose result nothing takes, it does
-  // not.
+  // none of them is.
   void find_done_once(const Effects& effects) {
     const IdSet<NodeId> written = find_written_in_forward(effects, joint_);
-    IdSet<NodeId> kept(body_.nodes.size());  // storage
+    IdSet<NodeId> kept = find_read_by_name(effects);  // storage
     const auto for_each_part = [&](const auto& visit) {
       for (NodeId id : body_.order) {
         if (written.contains(id)) visit(id, id);
