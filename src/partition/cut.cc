@@ -123,6 +123,28 @@ IdSet<NodeId> find_written_in_forward(const Effects& effects, const Joint& joint
   return written;
 }
 
+IdSet<NodeId> find_uses_of_freed(const Effects& effects, const Joint& joint) {
+  const Body& body = effects.body();
+  IdSet<NodeId> freed(body.nodes.size()), uses(body.nodes.size());
+  bool frees = false;
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (joint.backward(id) || !waits_for_copies(node)) continue;
+    const Arg* copied = find_arg(effects.context(), node, 1, "keepalive");
+    if (copied == nullptr || !copied->is_node()) continue;
+    freed.insert(effects.storage_of(copied->as_node()));
+    frees = true;
+  }
+  if (!frees) return uses;
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    const bool is_element = node.op != nullptr && node.op->family == OpFamily::kElement;
+    for (NodeId input : joint.inputs[id])
+      if (freed.contains(effects.storage_of(input)) || (is_element && uses.contains(input))) uses.insert(id);
+  }
+  return uses;
+}
+
 bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& cut, NodeId& problem) {
   const Body& body = graph.step();
   cut.saved.clear();
@@ -172,6 +194,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
           site_of(graph, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
   const Effects effects(*graph.context, body);
   const IdSet<NodeId> written = find_written_in_forward(effects, joint);
+  const IdSet<NodeId> of_freed = find_uses_of_freed(effects, joint);
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
     // A size of a launch is saved: else the launch would be, or be done again, without its wait.
@@ -180,6 +203,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     return ValueChoice{.is_recomputed = tags.is_recomputed(node) || is_of_backward,
                        .can_save = can_save(*graph.context, node),
                        .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id) &&
+                                        !of_freed.contains(id) &&
                                         can_run_twice(*graph.context, body.nodes[call_of(graph, id)])};
   });
 }

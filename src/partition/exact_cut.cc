@@ -108,11 +108,13 @@ void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced)
 }
 
 // A call is not done again on storage that is written, or to make what forward writes: it would
-// find, or leave, another state. What backward alone writes it makes itself.
+// find, or leave, another state; nor on storage that forward frees. What backward alone writes it
+// makes itself.
 void ExactCuts::build() {
   const Body& body = graph_.step();
   const Effects effects(*graph_.context, body);
   const IdSet<NodeId> written_in_forward = find_written_in_forward(effects, joint_);
+  const IdSet<NodeId> of_freed = find_uses_of_freed(effects, joint_);
   IdSet<NodeId> written(body.nodes.size()), is_priced(body.nodes.size());
   for (NodeId id : body.order)
     for (const StorageAccess& access : effects.accesses_of(id))
@@ -130,7 +132,8 @@ void ExactCuts::build() {
         written_in_forward.contains(effects.storage_of(id)) ||
         std::ranges::any_of(effects.accesses_of(id),
                             [&](const StorageAccess& access) { return written.contains(access.storage); });
-    const bool is_fixed = node.kind == NodeKind::kPlaceholder || touches_written || !can_do_again(id);
+    const bool is_fixed =
+        node.kind == NodeKind::kPlaceholder || touches_written || of_freed.contains(id) || !can_do_again(id);
     const FlowNetwork::Edge edge = network_.add_edge(source, in, is_fixed ? FlowNetwork::kInfinite : 0);
     if (!is_fixed) priced_.emplace_back(id, edge);
     price_saving(id, is_fixed, is_priced);

@@ -128,6 +128,7 @@ class TorchCut {
   // cuts graphs without writes in place, where there is no such call.
   void find_writes() {
     const Effects effects(context_, body_);
+    done_once_ = find_uses_of_freed(effects, joint_);
     find_done_once(effects);
     IdSet<NodeId> written(body_.nodes.size());  // storage
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
@@ -383,7 +384,8 @@ class TorchCut {
   MemoryTraits traits_;
   Extents extents_;
   IdSet<NodeId> state_, must_save_, reads_overwritten_;
-  IdSet<NodeId> done_once_;  // what makes storage that forward writes, and what writes it
+  // What makes storage that forward writes, what writes it, and what uses what forward frees.
+  IdSet<NodeId> done_once_;
   IdVector<NodeId, std::int64_t> sizes_;
   IdVector<NodeId, std::uint32_t> distance_;  // edges to the nearest user that forward does not need
   IdVector<NodeId, std::uint32_t> order_;     // of what forward needs
