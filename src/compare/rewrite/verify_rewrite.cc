@@ -240,7 +240,8 @@ bool is_chain(const Graph& a, const Graph& b) {
 }
 
 RewriteReport verify_rebased(const Graph& a, const Graph& b, const Findings& found) {
-  return verify_derived(a, is_chain(a, b) ? rebase_provenance(a, b) : b, found);
+  if (!is_chain(a, b)) return verify_derived(a, b, found);
+  return verify_derived(a, rebase_provenance(a, b), found);
 }
 
 // What a graph says of a value that A loads back from the host, it says of what was sent.
