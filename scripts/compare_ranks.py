@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -163,6 +164,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if count_ranks(options) < 2:
         parser.error("a job of one rank has nothing to compare")
+    if not shutil.which(options.epweave):
+        parser.error(f"there is no program '{options.epweave}': give it by --epweave, or install it")
     with contextlib.ExitStack() as stack:
         folder = options.keep or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
