@@ -125,15 +125,12 @@ class Tagger {
     return context_.text(context_.types[node.type].py_type) == "SymInt";
   }
 
-  // What draws is saved whatever the policy: a second draw would give other numbers, and
-  // `recompute` refuses one.
   Tag apply_policy(const Node& node) {
-    if (options_.policy != MemoryPolicy::kNone && draws_random(context_, node))
-      return {tags_.must_save, why_.random};
     switch (options_.policy) {
       case MemoryPolicy::kNone:
         return {tags_.must_save, why_.rest};
       case MemoryPolicy::kFull:
+        if (draws_random(context_, node)) return {tags_.must_save, why_.random};
         if (is_selected(node)) return {tags_.must_save, why_.selected};
         return {tags_.must_recompute, why_.rest};
       case MemoryPolicy::kEager:
