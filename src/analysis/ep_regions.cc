@@ -35,7 +35,7 @@ bool is_token_exchange(const Graph& graph, const Node& node) {
 }
 
 bool is_labelled_exchange(const Node& node) {
-  return node.ep.token_exchange || node.ep.token_count_exchange;
+  return node.ep.token_exchange || node.ep.token_count_exchange || node.ep.token_exchange_wait;
 }
 
 EpRegionFinder::EpRegionFinder(const Graph& graph)

@@ -60,7 +60,8 @@ class EpRegionFinder {
 
 // Whether a body's node is one of its markers.
 bool is_token_exchange(const Graph& graph, const Node& node);
-// Whether a label says what an all-to-all carries: tokens, or their counts.
+// Whether a label says what an all-to-all carries: tokens, or their counts. A wait's label is as
+// good where a scheduler has moved it there.
 bool is_labelled_exchange(const Node& node);
 
 // Whether the node's region is a backward one: what its chunk fields say, else its own direction.

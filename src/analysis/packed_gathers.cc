@@ -75,15 +75,6 @@ std::optional<std::int64_t> PackedGathers::bytes_of_element(NodeId id) const {
   return tensor == nullptr ? std::nullopt : std::optional<std::int64_t>(info(tensor->dtype).bytes);
 }
 
-NodeId PackedGathers::root_of(NodeId id) const {
-  while (true) {
-    const Node& node = body_.nodes[id];
-    const Arg from = node.op != nullptr && keeps_order(*node.op) ? arg_of(context_, node, 0) : Arg::none();
-    if (!from.is_node()) return id;
-    id = from.as_node();
-  }
-}
-
 NodeId PackedGathers::source_of(NodeId id) const {
   const Node& node = body_.nodes[id];
   const bool is_flat = node.op != nullptr && keeps_order(*node.op) && node.op->family != OpFamily::kWait;
@@ -147,7 +138,7 @@ void PackedGathers::split(NodeId id, const Node& node) {
   }
   const auto targets = context_.args.children(out);
   for (std::size_t i = 0; i < targets.size() && i < columns.size(); ++i)
-    if (targets[i].is_node()) pieces_.emplace(root_of(targets[i].as_node()), columns[i]);
+    if (targets[i].is_node()) pieces_.emplace(source_of(targets[i].as_node()), columns[i]);
 }
 
 std::optional<PackedGathers::Piece> PackedGathers::pass(NodeId id, const Node& node) {

@@ -48,7 +48,6 @@ class PackedGathers {
   Arg named(const Node& node, std::string_view param) const;
   std::optional<std::int64_t> count(NodeId id) const;  // of elements
   std::optional<std::int64_t> bytes_of_element(NodeId id) const;
-  NodeId root_of(NodeId id) const;    // of views
   NodeId source_of(NodeId id) const;  // of a flat view
 
   const Context& context_;

@@ -421,11 +421,12 @@ class LiteralFinder {
   void prove() {
     const Effects effects(context_, body_);
     const ValueNumbers numbers(graph_, effects);
+    const NodeLists users = list_users(context_, body_);
     std::vector<BoundedLookup> shifted;
     for (const Lookup& lookup : lookups_.all()) {
       const NodeId shift = find_shift(lookup.positions);
       if (!shift) {
-        prove_missing(numbers, lookup);
+        prove_missing(numbers, users, lookup);
         continue;
       }
       const NodeId from = arg_of(context_, body_.nodes[shift], 0).as_node();
@@ -441,12 +442,12 @@ class LiteralFinder {
           }))
         known.push_back({axes, rows});
     }
-    prove_bounds(numbers, shifted);
+    prove_bounds(numbers, users, shifted);
   }
 
   // Ids that this rank's bounds of the shard say to be of the whole table, and that choose its rows
   // as they are. On the first rank nothing shows it.
-  void prove_missing(const ValueNumbers& numbers, const Lookup& lookup) {
+  void prove_missing(const ValueNumbers& numbers, const NodeLists& users, const Lookup& lookup) {
     NodeId from = lookup.positions;
     while (const NodeId next = source_of(from)) from = next;
     const Place place{fitting_axes(lookup.shard), lookup.shard.local};
@@ -458,7 +459,7 @@ class LiteralFinder {
     };
     std::set<BoundSide> sides;
     for (const ShardBound& bound : find_shard_bounds(
-             graph_, numbers, list_users(context_, body_),
+             graph_, numbers, users,
              {{lookup.call, lookup.positions, from, numbers[from], place.rows, lookup.shard.global}},
              is_right))
       if (bound.is_proved && is_right(bound.comparison, bound.side)) sides.insert(*bound.side);
@@ -473,14 +474,12 @@ class LiteralFinder {
   NodeId source_of(NodeId at) const {
     const Node& node = body_.nodes[at];
     if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
-    const bool keeps_places = node.op->family == OpFamily::kElementwise || moves_places(node);
     const Arg from = arg_of(context_, node, 0);
-    return keeps_places && from.is_node() && is_whole(from.as_node()) ? from.as_node() : NodeId();
+    return keeps_elements(*node.op) && from.is_node() && is_whole(from.as_node()) ? from.as_node() : NodeId();
   }
 
-  void prove_bounds(const ValueNumbers& numbers, std::vector<BoundedLookup> lookups) {
+  void prove_bounds(const ValueNumbers& numbers, const NodeLists& users, std::vector<BoundedLookup> lookups) {
     std::erase_if(lookups, [&](const BoundedLookup& lookup) { return places_[lookup.ids].size() != 1; });
-    const NodeLists users = list_users(context_, body_);
     const auto is_right = [&](NodeId id, std::optional<BoundSide> side) {
       const Arg number = arg_of(context_, body_.nodes[id], 1);
       const Place& place = places_[numbers[arg_of(context_, body_.nodes[id], 0).as_node()]].front();
@@ -509,10 +508,8 @@ class LiteralFinder {
   };
 
   RankLiteral make_bound(NodeId id, const Place& place, BoundSide side) const {
-    const NumberUse use = number_use_of(*body_.nodes[id].op);
-    const std::int64_t last =
-        use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;  // ids <= last of them
-    return make(id, place.axes, {(side == BoundSide::kUpper ? place.rows : 0) - last, place.rows});
+    const std::int64_t border = side == BoundSide::kUpper ? place.rows : 0;
+    return make(id, place.axes, {border + number_of_bound_0(number_use_of(*body_.nodes[id].op)), place.rows});
   }
 
   // Of a comparison that nothing combines with another one: by this rank's own bounds, along
@@ -532,21 +529,6 @@ class LiteralFinder {
       if (is_shift(number_use_of(*node.op)) && is_number(number)) return at;
       at = source_of(at);
       if (!at) return {};
-    }
-  }
-
-  static bool moves_places(const Node& node) {
-    switch (node.op->family) {
-      case OpFamily::kCast:
-      case OpFamily::kTransfer:
-      case OpFamily::kReshape:
-      case OpFamily::kUnsqueeze:
-      case OpFamily::kSqueeze:
-      case OpFamily::kPermute:
-      case OpFamily::kExpand:
-        return true;
-      default:
-        return false;
     }
   }
 

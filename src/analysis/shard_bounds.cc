@@ -15,24 +15,6 @@ namespace {
 
 constexpr std::array kSides = {BoundSide::kLower, BoundSide::kUpper};
 
-// Each element stays one: in its place, or moved with its row.
-bool keeps_elements(const OpInfo& op) {
-  switch (op.family) {
-    case OpFamily::kElementwise:
-    case OpFamily::kIdentity:
-    case OpFamily::kCast:
-    case OpFamily::kTransfer:
-    case OpFamily::kReshape:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-      return true;
-    default:
-      return false;
-  }
-}
-
 // A comparison, and where its result goes as a mask.
 struct Flow {
   ShardBound bound;
@@ -85,10 +67,9 @@ class BoundFinder {
       if (node.op == nullptr || !is_bound(number_use_of(*node.op))) continue;
       const Arg operand = arg_of(context_, node, 0);
       if (!operand.is_node() || !wanted.contains(numbers_[operand.as_node()])) continue;
-      const NumberUse use = number_use_of(*node.op);
       Flow flow;
       flow.bound = {.comparison = id, .ids = numbers_[operand.as_node()]};
-      follow(flow, id, use == NumberUse::kAtLeast || use == NumberUse::kAbove);
+      follow(flow, id, is_from_below(number_use_of(*node.op)));
       flows_.push_back(std::move(flow));
     }
   }
@@ -172,27 +153,30 @@ class BoundFinder {
     return from.is_node() ? from.as_node() : NodeId();
   }
 
+  // What the rows become.
   void add_rows(NodeId first, std::set<NodeId>& rows) const {
+    add_reached(first, rows, [&](NodeId at, std::vector<NodeId>& next) {
+      for (NodeId user : users_[at])
+        if (keeps(user)) next.push_back(user);
+    });
+  }
+  // What the values are made of.
+  void add_values(NodeId last, std::set<NodeId>& values) const {
+    add_reached(last, values, [&](NodeId at, std::vector<NodeId>& next) {
+      if (keeps(at)) for_each_input(context_, body_.nodes[at], [&](NodeId input) { next.push_back(input); });
+    });
+  }
+  bool keeps(NodeId id) const {
+    const OpInfo* op = body_.nodes[id].op;
+    return op != nullptr && keeps_elements(*op);
+  }
+  template <class Step>
+  static void add_reached(NodeId first, std::set<NodeId>& reached, const Step& step) {
     std::vector<NodeId> open = {first};
     while (!open.empty()) {
       const NodeId at = open.back();
       open.pop_back();
-      if (!rows.insert(at).second) continue;
-      for (NodeId user : users_[at])
-        if (const Node& node = body_.nodes[user]; node.op != nullptr && keeps_elements(*node.op))
-          open.push_back(user);
-    }
-  }
-
-  void add_values(NodeId last, std::set<NodeId>& values) const {
-    std::vector<NodeId> open = {last};
-    while (!open.empty()) {
-      const NodeId at = open.back();
-      open.pop_back();
-      if (!values.insert(at).second) continue;
-      const Node& node = body_.nodes[at];
-      if (node.op != nullptr && keeps_elements(*node.op))
-        for_each_input(context_, node, [&](NodeId input) { open.push_back(input); });
+      if (reached.insert(at).second) step(at, open);
     }
   }
 
@@ -215,10 +199,10 @@ class BoundFinder {
   }
   // A call in place on the positions: masked_fill_(%positions, %mask, 0).
   bool touches(NodeId user, const Places& places) const {
-    const Node& node = body_.nodes[user];
     bool found = false;
-    if (node.op != nullptr && keeps_elements(*node.op))
-      for_each_input(context_, node, [&](NodeId input) { found |= places.behind.contains(input); });
+    if (keeps(user))
+      for_each_input(context_, body_.nodes[user],
+                     [&](NodeId input) { found |= places.behind.contains(input); });
     return found;
   }
 
@@ -228,7 +212,7 @@ class BoundFinder {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (flows_[groups_[g].flows.front()].bound.ids != lookup.ids) continue;
       if (met.contains(g)) return {};
-      if (has_side(groups_[g], BoundSide::kLower) && has_side(groups_[g], BoundSide::kUpper)) found.insert(g);
+      if (is_pair(groups_[g])) found.insert(g);
     }
     return found;
   }
@@ -285,10 +269,8 @@ class BoundFinder {
              const ShardBound& bound = flows_[f].bound;
              const Node& node = body_.nodes[bound.comparison];
              const Arg number = number_of(bound);
-             const NumberUse use = number_use_of(*node.op);
-             const int last = use == NumberUse::kAbove || use == NumberUse::kAtMost ? 1 : 0;
-             return number.is_int() &&
-                    number.as_int() + last == (bound.side == BoundSide::kUpper ? lookup.global : 0);
+             const std::int64_t border = bound.side == BoundSide::kUpper ? lookup.global : 0;
+             return number.is_int() && number.as_int() == border + number_of_bound_0(number_use_of(*node.op));
            });
   }
 
@@ -315,8 +297,7 @@ class BoundFinder {
       if (node.op == nullptr || !is_bound(number_use_of(*node.op))) continue;
       const Arg operand = arg_of(context_, node, 0);
       if (!operand.is_node() || numbers_[operand.as_node()] != numbers_[lookup.shift]) continue;
-      const NumberUse use = number_use_of(*node.op);
-      (use == NumberUse::kAtLeast || use == NumberUse::kAbove ? is_below : is_above) = true;
+      (is_from_below(number_use_of(*node.op)) ? is_below : is_above) = true;
     }
     return is_below && is_above;
   }

@@ -26,6 +26,17 @@ inline bool is_bound(NumberUse use) {
 enum class Conjunction : std::uint8_t { kNone, kBoth, kEither };
 Conjunction conjunction_of(const OpInfo& op);
 bool is_product(const OpInfo& op);
+
+// Whether each element stays one, in its place or moved with its row: ids stay ids, a mask a mask.
+bool keeps_elements(const OpInfo& op);
+// Whether a comparison holds from its number on, not up to it.
+inline bool is_from_below(NumberUse use) {
+  return use == NumberUse::kAtLeast || use == NumberUse::kAbove;
+}
+// The number that a comparison has for the bound 0: -1 where it says more than, or at most, that.
+inline std::int64_t number_of_bound_0(NumberUse use) {
+  return use == NumberUse::kAbove || use == NumberUse::kAtMost ? -1 : 0;
+}
 // Whether it holds where its operand does not.
 bool is_negation(const OpInfo& op);
 

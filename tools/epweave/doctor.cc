@@ -303,11 +303,12 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
   for (NodeId id : seen.exchanges) {
     const Node& node = graph.step().nodes[id];
     if (is_labelled_exchange(node)) {
-      ++(node.ep.token_exchange ? tokens : counts);
+      if (node.ep.token_exchange)
+        ++tokens;
+      else if (node.ep.token_count_exchange)
+        ++counts;
       continue;
     }
-    // A wait's label is as good where a scheduler has moved it there.
-    if (node.ep.token_exchange_wait) continue;
     add_case(finding, bare++, describe_node(graph, node));
   }
   finding.found =

@@ -274,7 +274,6 @@ void name_sent_values(const Graph& a, const SideTable<NodeId, NodeId>& value_of,
 
 // B's origins without the copies that are gone from A.
 void drop_origins(const Graph& a, const Graph& plain, Graph& b) {
-  if (is_chain(a, b)) return;
   IdSet<StringId> left, gone;
   for (NodeId id : plain.step().order) left.insert(plain.step().nodes[id].name);
   for (NodeId id : a.step().order)
@@ -293,7 +292,7 @@ RewriteReport verify_without_host_copies(const Graph& a, const Graph& b, const I
   const bool is_of_both = is_chain(a, b);
   name_sent_values(a, plain_a.value_of, is_of_both, plain_b);
   if (is_of_both) name_sent_values(a, plain_a.value_of, is_of_both, plain_a.graph);
-  drop_origins(a, plain_a.graph, plain_b);
+  if (!is_of_both) drop_origins(a, plain_a.graph, plain_b);
   return verify_rebased(plain_a.graph, plain_b,
                         {regrouped, {find_loaded_results(a), find_loaded_results(b)}});
 }
