@@ -12,6 +12,7 @@
 #include "ops/op.h"
 #include "passes/chunk/chunk_attention.h"
 #include "placement/rows/positions.h"
+#include "placement/sum_moves.h"
 
 namespace epweave {
 namespace {
@@ -281,6 +282,7 @@ ChunkPlan plan_chunks(const Graph& graph, const ChunkOptions& options) {
                            .own_sums = options.own_sums};
   for (const ChunkRoot& root : options.roots) placing.roots.push_back(root.pattern);
   plan.placements = infer_placements(graph, placing, tokens, facts);
+  move_sums_once(graph, plan.placements);
   const SymbolUses uses(graph, facts, plan);
   for (std::size_t i = 0; i < plan.divisions.size(); ++i)
     for (StringId symbol : plan.token_symbols)
