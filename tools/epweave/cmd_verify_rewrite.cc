@@ -118,6 +118,17 @@ Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteR
   return document;
 }
 
+// A sum over many ranks in one line: "u1 + u2 + .. + u64 = 4*u0".
+std::string shorten_sum(const std::string& text) {
+  constexpr std::size_t kMost = 100, kHead = 2;
+  constexpr std::string_view kPlus = " + ";
+  std::vector<std::size_t> signs;
+  for (std::size_t at = text.find(kPlus); at != std::string::npos; at = text.find(kPlus, at + 1))
+    signs.push_back(at);
+  if (text.size() <= kMost || signs.size() <= kHead) return text;
+  return fmt::format("{} + ..{}", text.substr(0, signs[kHead - 1]), text.substr(signs.back()));
+}
+
 // One of each kind, as many as one takes in at once.
 std::string assumptions_text(const std::vector<std::string>& assumptions) {
   constexpr std::size_t kMostKinds = 8;
@@ -125,7 +136,7 @@ std::string assumptions_text(const std::vector<std::string>& assumptions) {
   std::size_t left = assumptions.size();
   const std::vector<AssumptionKind> kinds = group_assumptions(assumptions);
   for (std::size_t i = 0; i < std::min(kinds.size(), kMostKinds); ++i) {
-    text += fmt::format("assuming    {}", kinds[i].first);
+    text += fmt::format("assuming    {}", shorten_sum(kinds[i].first));
     if (kinds[i].count > 1) text += fmt::format("; {} more like it, listed by -v", kinds[i].count - 1);
     text += "\n";
     left -= kinds[i].count;
