@@ -20,6 +20,7 @@ std::vector<Violation> verify_graph(const Graph& graph) {
   verify_chunking(graph, found);
   verify_regional(graph, found);
   verify_host_reads(graph, found);
+  verify_storage(graph, found);
   verify_provenance(graph, found);
   return found;
 }

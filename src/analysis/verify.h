@@ -39,6 +39,11 @@
 //   host reads (verify_host_reads)
 //     host-reads        the host reads what a non-blocking copy from the device writes only behind
 //                       something that made the host wait (analysis/host_copy.h)
+//   memory (verify_storage), of the step; where all extents are numbers
+//     freed-memory      nothing takes a tensor whose memory a wait for a copy to the host has freed
+//     memory-bounds     as_strided shows elements that the memory of its operand has
+//     write-overlap     no call writes a tensor several of whose elements are one in memory, as
+//                       expand makes them
 //   provenance (verify_provenance), for graphs that a pass made; of the step's nodes
 //     origin-exists     an origin names a node of Graph::origins
 //     origin-covered    every node has a record, of an origin but where a pass added it for none
@@ -75,6 +80,7 @@ void verify_communication(const Graph& graph, std::vector<Violation>& out);
 void verify_chunking(const Graph& graph, std::vector<Violation>& out);
 void verify_regional(const Graph& graph, std::vector<Violation>& out);
 void verify_host_reads(const Graph& graph, std::vector<Violation>& out);
+void verify_storage(const Graph& graph, std::vector<Violation>& out);
 void verify_provenance(const Graph& graph, std::vector<Violation>& out);
 
 // All of them; only structure if that is broken.

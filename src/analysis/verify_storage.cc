@@ -1,0 +1,163 @@
+// What calls do with the memory of their tensors is what that memory allows.
+//
+//   %w = ao.wait_tensor(%host, %x)    mul(%x, 2)          the wait has freed the memory of %x
+//   as_strided(%x: [8], [4], [4])                         asks for the 13th element of 8
+//   %e = expand(%b: [1], [8])         add_(%e, 1)         adds to one element eight times
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "analysis/aliases.h"
+#include "analysis/collectives.h"
+#include "analysis/effects.h"
+#include "analysis/verify_report.h"
+#include "ops/bind.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+// Whether the call may write a tensor several of whose elements are one: each is the same number,
+// or those that it writes are chosen by indices (torch checks neither).
+bool may_write_twice(const OpInfo& op) {
+  if (op.family == OpFamily::kIndexPut || op.family == OpFamily::kIdentity) return true;
+  return op.makes_zeros || (op.family == OpFamily::kElementwise && op.find_param("value"));
+}
+
+class StorageCheck {
+ public:
+  StorageCheck(const Graph& graph, std::vector<Violation>& out)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        out_(out),
+        roots_(body_.nodes.size(), NodeId()) {}
+
+  void run() {
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      if (frees_ && !is_wait(node) && (reads_elements(node) || node.kind == NodeKind::kOutput))
+        check_freed(node);
+      if (node.op == nullptr) continue;
+      if (addresses_storage(node)) check_bounds(id, node);
+      if (node.op->writes && !may_write_twice(*node.op)) check_overlap(node);
+      if (waits_for_copies(node)) free(id, node);
+    }
+  }
+
+ private:
+  void fail(const Node& node, std::string_view invariant, std::string message) {
+    report(graph_, body_, node, invariant, std::move(message), out_);
+  }
+  std::string_view name(NodeId id) const { return graph_.text(body_.nodes[id].name); }
+
+  void free(NodeId id, const Node& wait) {
+    const Arg* kept = find_arg(context_, wait, 1, "keepalive");
+    if (kept == nullptr || !kept->is_node()) return;
+    freed_.at(find_root(kept->as_node())) = id;
+    frees_ = true;
+  }
+
+  void check_freed(const Node& node) {
+    for_each_input(context_, node, [&](NodeId input) {
+      if (tensor_of(context_, body_.nodes[input].type) == nullptr) return;
+      const NodeId wait = freed_[find_root(input)];
+      if (wait)
+        fail(node, "freed-memory",
+             fmt::format("takes %{}, whose memory %{} has freed", name(input), name(wait)));
+    });
+  }
+
+  // Of memory that a call made for its result alone. That of an input, or of one of several
+  // results, may be larger than what these show.
+  void check_bounds(NodeId id, const Node& node) {
+    const NodeId root = find_root(id);
+    const TensorType* shown = tensor_of(context_, node.type);
+    const TensorType* made = tensor_of(context_, body_.nodes[root].type);
+    if (root == id || shown == nullptr || made == nullptr || !makes_memory(body_.nodes[root])) return;
+    const auto end = find_end(*shown), size = find_end(*made);
+    if (shown->dtype == made->dtype && end && size && *end > *size)
+      fail(node, "memory-bounds",
+           fmt::format("reaches {} elements into the memory of %{}, which has {}", *end, name(root), *size));
+  }
+
+  static bool makes_memory(const Node& node) {
+    return node.op != nullptr && node.op->family != OpFamily::kElement && !node.op->is_view &&
+           !node.op->writes;
+  }
+
+  void check_overlap(const Node& node) {
+    for (std::size_t i = 0; i < node.op->params.size(); ++i) {
+      if (!node.op->params[i].is_written) continue;
+      context_.args.for_each_node(arg_of(context_, node, i), [&](NodeId written) {
+        const TensorType* type = tensor_of(context_, body_.nodes[written].type);
+        if (type != nullptr && repeats_elements(*type))
+          fail(node, "write-overlap",
+               fmt::format("writes %{}, several of whose elements are one: {}", name(written),
+                           print_type(context_, body_.nodes[written].type)));
+      });
+    }
+  }
+
+  bool repeats_elements(const TensorType& type) const {
+    for (std::size_t d = 0; d < type.strides.size(); ++d) {
+      const auto extent = context_.exprs.constant(type.sizes[d]);
+      if (context_.exprs.constant(type.strides[d]) == 0 && extent.value_or(0) > 1) return true;
+    }
+    return false;
+  }
+
+  // How many elements of its memory the tensor reaches, from the first on. None: not all of its
+  // extents are numbers.
+  std::optional<std::int64_t> find_end(const TensorType& type) const {
+    if (type.strides.size() != type.sizes.size()) return std::nullopt;
+    std::int64_t last = 0;
+    if (type.offset) {
+      const auto offset = context_.exprs.constant(type.offset);
+      if (!offset) return std::nullopt;
+      last = *offset;
+    }
+    bool is_empty = false;
+    for (std::size_t d = 0; d < type.sizes.size(); ++d) {
+      const auto extent = context_.exprs.constant(type.sizes[d]),
+                 stride = context_.exprs.constant(type.strides[d]);
+      if (!extent || !stride) return std::nullopt;
+      is_empty = is_empty || *extent == 0;
+      std::int64_t reach = 0;
+      if (__builtin_mul_overflow(*extent - 1, *stride, &reach) || __builtin_add_overflow(last, reach, &last))
+        return std::nullopt;
+    }
+    return is_empty ? 0 : last + 1;
+  }
+
+  // The value whose memory this one shows. A reshape that may have copied has its own.
+  NodeId find_root(NodeId value) {
+    NodeId root = value;
+    for (NodeId id = value; id;
+         id = may_copy(body_.nodes[id]) ? NodeId() : shown_operand(context_, body_, id)) {
+      root = id;
+      if (const NodeId known = roots_[id]) {
+        root = known;
+        break;
+      }
+    }
+    return roots_.at(value) = root;
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  std::vector<Violation>& out_;
+  SideTable<NodeId, NodeId> roots_;
+  SideTable<NodeId, NodeId> freed_;  // by memory: the wait
+  bool frees_ = false;
+};
+
+}  // namespace
+
+void verify_storage(const Graph& graph, std::vector<Violation>& out) {
+  StorageCheck(graph, out).run();
+}
+
+}  // namespace epweave
