@@ -5,15 +5,14 @@
 //   %e = expand(%b: [1], [8])         add_(%e, 1)         adds to one element eight times
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
-
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/type_rules.h"
 
 namespace epweave {
 namespace {
@@ -76,10 +75,12 @@ class StorageCheck {
     const TensorType* shown = tensor_of(context_, node.type);
     const TensorType* made = tensor_of(context_, body_.nodes[root].type);
     if (root == id || shown == nullptr || made == nullptr || !makes_memory(body_.nodes[root])) return;
-    const auto end = find_end(*shown), size = find_end(*made);
-    if (shown->dtype == made->dtype && end && size && *end > *size)
+    const auto reached = find_storage_span(context_.exprs, *shown),
+               memory = find_storage_span(context_.exprs, *made);
+    if (shown->dtype == made->dtype && reached && memory && reached->end > memory->end)
       fail(node, "memory-bounds",
-           fmt::format("reaches {} elements into the memory of %{}, which has {}", *end, name(root), *size));
+           fmt::format("reaches {} elements into the memory of %{}, which has {}", reached->end, name(root),
+                       memory->end));
   }
 
   static bool makes_memory(const Node& node) {
@@ -106,29 +107,6 @@ class StorageCheck {
       if (context_.exprs.constant(type.strides[d]) == 0 && extent.value_or(0) > 1) return true;
     }
     return false;
-  }
-
-  // How many elements of its memory the tensor reaches, from the first on. None: not all of its
-  // extents are numbers.
-  std::optional<std::int64_t> find_end(const TensorType& type) const {
-    if (type.strides.size() != type.sizes.size()) return std::nullopt;
-    std::int64_t last = 0;
-    if (type.offset) {
-      const auto offset = context_.exprs.constant(type.offset);
-      if (!offset) return std::nullopt;
-      last = *offset;
-    }
-    bool is_empty = false;
-    for (std::size_t d = 0; d < type.sizes.size(); ++d) {
-      const auto extent = context_.exprs.constant(type.sizes[d]),
-                 stride = context_.exprs.constant(type.strides[d]);
-      if (!extent || !stride) return std::nullopt;
-      is_empty = is_empty || *extent == 0;
-      std::int64_t reach = 0;
-      if (__builtin_mul_overflow(*extent - 1, *stride, &reach) || __builtin_add_overflow(last, reach, &last))
-        return std::nullopt;
-    }
-    return is_empty ? 0 : last + 1;
   }
 
   // The value whose memory this one shows. A reshape that may have copied has its own.

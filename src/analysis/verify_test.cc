@@ -296,6 +296,12 @@ TEST_CASE("memory of a launch is left alone until its wait") {
   CHECK(broken(sent + wait + write) == "");
   CHECK(broken(of_slice + read + wait_slice) == "waits: reads v, which r writes until it is waited on\n");
   CHECK(broken(of_slice + "  %n = aten.neg.default(%s1) : f32[2]\n" + wait_slice) == "");
+  CHECK(
+      broken(of_slice +
+             "  %m = aten.slice.Tensor(%e, 0, 1, 3) : f32[2]+\"1\"\n  %n = aten.neg.default(%m) : f32[2]\n" +
+             wait_slice) == "waits: reads m, which r writes until it is waited on\n");
+  CHECK(broken(in_place + "  %n = mine.odd.default(%v)\n" + wait) ==
+        "waits: reads v, which r writes until it is waited on\n");
 }
 
 TEST_CASE("a collective of no group is found") {

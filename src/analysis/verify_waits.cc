@@ -11,6 +11,7 @@
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
+#include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
 #include "ops/bind.h"
 
@@ -151,8 +152,13 @@ class WaitCheck {
     });
   }
 
+  // What a call of an op without a row writes is not known.
   template <class Visit>
   void for_each_operand(const Node& node, const Visit& visit) const {
+    if (node.op == nullptr)
+      for_each_input(context_, node, [&](NodeId value) {
+        if (tensor_of(context_, body_.nodes[value].type) != nullptr) visit(value, false);
+      });
     for (std::size_t i = 0; node.op != nullptr && i < node.op->params.size(); ++i)
       context_.args.for_each_node(arg_of(context_, node, i), [&](NodeId value) {
         if (tensor_of(context_, body_.nodes[value].type) != nullptr)
@@ -160,10 +166,15 @@ class WaitCheck {
       });
   }
 
-  // Whether values of one memory are known to share elements. Of slices, it is not known.
+  // Whether values of one memory are known to share elements.
   bool overlap(NodeId memory, NodeId x, NodeId y) {
     const NodeId all_x = find_all(x), all_y = find_all(y);
-    return all_x == all_y || all_x == memory || all_y == memory;
+    if (all_x == all_y || all_x == memory || all_y == memory) return true;
+    const TensorType &of_x = *tensor_of(context_, body_.nodes[x].type),
+                     &of_y = *tensor_of(context_, body_.nodes[y].type);
+    const auto span_x = find_storage_span(context_.exprs, of_x),
+               span_y = find_storage_span(context_.exprs, of_y);
+    return of_x.dtype == of_y.dtype && span_x && span_y && share_elements(*span_x, *span_y);
   }
   // The value, or what it shows all elements of.
   NodeId find_all(NodeId value) {

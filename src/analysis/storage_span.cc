@@ -1,0 +1,25 @@
+#include "analysis/storage_span.h"
+
+namespace epweave {
+
+std::optional<StorageSpan> find_storage_span(const ExprPool& exprs, const TensorType& type) {
+  if (type.strides.size() != type.sizes.size()) return std::nullopt;
+  const auto begin = type.offset ? exprs.constant(type.offset) : std::optional<std::int64_t>(0);
+  if (!begin) return std::nullopt;
+  std::int64_t last = *begin, count = 1;
+  for (std::size_t d = 0; d < type.sizes.size(); ++d) {
+    const auto extent = exprs.constant(type.sizes[d]), stride = exprs.constant(type.strides[d]);
+    std::int64_t reach = 0;
+    if (!extent || !stride || __builtin_mul_overflow(*extent - 1, *stride, &reach) ||
+        __builtin_add_overflow(last, reach, &last) || __builtin_mul_overflow(count, *extent, &count))
+      return std::nullopt;
+  }
+  if (count == 0) return StorageSpan{*begin, *begin, true};
+  return StorageSpan{*begin, last + 1, count == last + 1 - *begin};
+}
+
+bool share_elements(const StorageSpan& a, const StorageSpan& b) {
+  return a.is_dense && b.is_dense && a.begin < b.end && b.begin < a.end;
+}
+
+}  // namespace epweave
