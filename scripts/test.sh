@@ -33,14 +33,17 @@ if [ -n "$with_torch" ]; then
     $venv/bin/pip install --quiet $versions
     echo "$versions" >$venv/versions
   fi
-  $venv/bin/python scripts/dev/epweave_fx_torch_test.py
-  $venv/bin/python scripts/dev/ep_overlap_torch_test.py
-  $venv/bin/python -W ignore scripts/dev/artifact_torch_test.py
-  $venv/bin/python scripts/dev/torchtitan_torch_test.py
-  $venv/bin/python -W ignore scripts/dev/memory_torch_test.py
-  $venv/bin/python -W ignore scripts/dev/own_model_torch_test.py
-  $venv/bin/python -W ignore scripts/dev/pt2_torch_test.py
-  $venv/bin/python scripts/dev/check_onnx_form.py --need-onnx --passes testdata/graphs --only 'ep2.1b_remat|_r030.5_schedule'
-  $venv/bin/python scripts/compare_with_torch.py testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz
+  # Each mostly has one thread: two run at the same time.
+  xargs -P 2 -L 1 scripts/dev/print_whole.sh $venv/bin/python <<END
+scripts/dev/torchtitan_torch_test.py
+scripts/dev/epweave_fx_torch_test.py
+scripts/dev/ep_overlap_torch_test.py
+-W ignore scripts/dev/artifact_torch_test.py
+-W ignore scripts/dev/memory_torch_test.py
+-W ignore scripts/dev/own_model_torch_test.py
+-W ignore scripts/dev/pt2_torch_test.py
+scripts/dev/check_onnx_form.py --need-onnx --passes testdata/graphs --only 'ep2.1b_remat|_r030.5_schedule'
+scripts/compare_with_torch.py testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz
+END
 fi
 ctest --preset release

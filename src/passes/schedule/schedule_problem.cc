@@ -28,6 +28,7 @@ class ProblemBuilder {
     find_works();
     find_roles();
     find_edges();
+    hurry_unused();
     find_storages();
     return std::move(p_);
   }
@@ -228,6 +229,13 @@ class ProblemBuilder {
   void add_recompute_order() {
     const auto pairs = keep_recomputation_behind(graph_, m_);
     pairs_.insert(pairs_.end(), pairs.begin(), pairs.end());
+  }
+
+  // What has no user to stand in front of would stand at the end, and keep what it shows until then.
+  void hurry_unused() {
+    for (Place i = 0; i < m_.size(); ++i)
+      if (p_.users[i].empty() && (p_.work[i] == PlaceWork::kView || p_.work[i] == PlaceWork::kStorage))
+        p_.work[i] = PlaceWork::kEager;
   }
 
   // ------------------------------------------------------------------------- memory
