@@ -231,7 +231,8 @@ class ProblemBuilder {
     pairs_.insert(pairs_.end(), pairs.begin(), pairs.end());
   }
 
-  // What has no user to stand in front of would stand at the end, and keep what it shows until then.
+  // What has no user to stand in front of would stand at the end, and keep what it shows until
+  // then.
   void hurry_unused() {
     for (Place i = 0; i < m_.size(); ++i)
       if (p_.users[i].empty() && (p_.work[i] == PlaceWork::kView || p_.work[i] == PlaceWork::kStorage))

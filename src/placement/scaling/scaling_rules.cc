@@ -203,9 +203,9 @@ void convert_bits(ScalingCall& call) {
   const std::int64_t a = call.solver.number(in.back()), b = call.solver.number(out.back());
   if (a == b) return call.unite(in.back(), out.back());
   if (b > a && a > 0 && b % a == 0)
-    call.solver.relate_products({in.back(), call.solver.add_fixed(b / a)}, {out.back()}, call.id);
+    call.solver.relate_dimensions({in.back(), call.solver.add_fixed(b / a)}, {out.back()}, call.id);
   if (a > b && b > 0 && a % b == 0)
-    call.solver.relate_products({in.back()}, {out.back(), call.solver.add_fixed(a / b)}, call.id);
+    call.solver.relate_dimensions({in.back()}, {out.back(), call.solver.add_fixed(a / b)}, call.id);
 }
 
 // ---- views
@@ -232,7 +232,7 @@ void reshape(ScalingCall& call) {
       (extend_left ? a : b) *= number(next);
       (extend_left ? left : right).push_back(next);
     }
-    call.solver.relate_products(left, right, call.id);
+    call.solver.relate_dimensions(left, right, call.id);
   }
 }
 
@@ -448,7 +448,7 @@ void repeat(ScalingCall& call) {
     if (!times.is_int() || times.as_int() < 1) continue;
     if (times.as_int() == 1) call.unite(a, b);
     if (times.as_int() > 1)
-      call.solver.relate_products({a, call.solver.add_fixed(times.as_int())}, {b}, call.id);
+      call.solver.relate_dimensions({call.solver.add_fixed(times.as_int()), a}, {b}, call.id);
   }
 }
 
@@ -819,7 +819,7 @@ void relate_ranks(ScalingCall& call, Span shard, Span whole, std::size_t group_s
   const auto ranks = call.integer(group_size);
   if (!ranks || *ranks < 1) return;
   if (*ranks == 1) return call.unite(shard[0], whole[0]);
-  call.solver.relate_products({shard[0], call.solver.add_fixed(*ranks)}, {whole[0]}, call.id);
+  call.solver.relate_dimensions({call.solver.add_fixed(*ranks), shard[0]}, {whole[0]}, call.id);
 }
 void all_gather(ScalingCall& call) {
   relate_ranks(call, call.in(std::size_t{0}), call.out(), 1);

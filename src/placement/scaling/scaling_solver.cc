@@ -67,8 +67,14 @@ void ScalingSolver::add_relation(Relation relation) {
     for (ExtentId extent : *side) classes_[find(extent)].relations.push_back(id);
 }
 
+void ScalingSolver::relate_dimensions(const Extents& left, const Extents& right, NodeId node) {
+  relate(left, right, node, true);
+}
 void ScalingSolver::relate_products(const Extents& left, const Extents& right, NodeId node) {
-  Relation relation{.is_sum = false, .left = {}, .right = {}, .node = node};
+  relate(left, right, node, false);
+}
+void ScalingSolver::relate(const Extents& left, const Extents& right, NodeId node, bool has_order) {
+  Relation relation{.has_order = has_order, .left = {}, .right = {}, .node = node};
   auto keep = [&](const Extents& from, Extents& to) {
     for (ExtentId id : from) {
       if (!id || numbers_[id] == 0) return false;
@@ -132,7 +138,7 @@ std::optional<Rational> ScalingSolver::factor(ExtentId id) {
   return known.state == State::kScales ? std::optional(known.factor) : std::nullopt;
 }
 
-void ScalingSolver::set(ExtentId id, Known known, Cause cause) {
+void ScalingSolver::set(ExtentId id, Known known, Cause cause, std::optional<TokenPlace> tokens) {
   if (numbers_[id] == 1) return;
   Class& cls = classes_[find(id)];
   if (cls.known.state != State::kUnknown) {
@@ -142,6 +148,7 @@ void ScalingSolver::set(ExtentId id, Known known, Cause cause) {
   if (known.state == State::kScales && !(known.factor * Rational{tokens_, 1} == Rational{numbers_[id], 1}))
     fail(id, known, cause);
   cls.known = known;
+  cls.tokens = tokens.value_or(TokenPlace{1, numbers_[id]});
   cls.cause = static_cast<std::uint32_t>(causes_.size());
   causes_.push_back(std::move(cause));
   for (RelationId relation : cls.relations) {
@@ -164,7 +171,7 @@ void ScalingSolver::settle(RelationId id, Certainty certainty) {
 }
 
 ScalingSolver::Side ScalingSolver::side_of(const Extents& extents) {
-  Side side;
+  Side side{.all = &extents};
   for (ExtentId id : extents) {
     const Known& known = classes_[find(id)].known;
     if (known.state == State::kUnknown) {
@@ -209,16 +216,57 @@ void ScalingSolver::settle_sides(RelationId id, Side& whole, Side& open, Certain
   }
   if (degree > 1) return;
   const Rational rest = whole.known / open.known;
-  if (open.unknown.size() == 1) return set_by(id, open.unknown[0], {State::kScales, rest});
+  const bool has_order = relations_[id].has_order;
+  const TokenPlace tokens = has_order ? find_tokens(*whole.all) : TokenPlace();
+  const auto place = [&](ExtentId dim) {
+    return has_order ? place_within(tokens, *open.all, dim) : std::optional<TokenPlace>();
+  };
+  if (open.unknown.size() == 1)
+    return set_by(id, open.unknown[0], {State::kScales, rest}, place(open.unknown[0]));
   if (certainty == Certainty::kForced) return;
-  // The outermost extent that can carry whole tokens does.
+  // The dimension in which the tokens end: rows that were flattened from [8, tokens] have them in
+  // the inner one again. Of products without an order, the outermost that can carry whole tokens.
   for (ExtentId extent : open.unknown) {
+    if (has_order && !ends_in(tokens, *open.all, extent)) continue;
     Rational others{1, 1};
     for (ExtentId other : open.unknown)
       if (other != extent) others = others * Rational{numbers_[other], 1};
     const Rational factor = rest / others;
-    if (factor.is_integer()) return set_by(id, extent, {State::kScales, factor});
+    if (factor.is_integer()) return set_by(id, extent, {State::kScales, factor}, place(extent));
   }
+}
+
+std::int64_t ScalingSolver::elements_behind(const Extents& dims, ExtentId dim) const {
+  std::int64_t elements = 1;
+  for (std::size_t i = dims.size(); i-- > 0 && dims[i] != dim;) elements *= numbers_[dims[i]];
+  return elements;
+}
+
+// Of all dimensions flattened, one of which scales.
+ScalingSolver::TokenPlace ScalingSolver::find_tokens(const Extents& dims) {
+  for (ExtentId dim : dims) {
+    const Class& cls = classes_[find(dim)];
+    if (cls.known.state == State::kScales)
+      return {cls.tokens.inner * elements_behind(dims, dim), cls.tokens.count};
+  }
+  return {};
+}
+
+// Whether the outermost of the tokens, whose place is that within all dimensions, is in this one.
+bool ScalingSolver::ends_in(const TokenPlace& tokens, const Extents& dims, ExtentId dim) const {
+  const std::int64_t behind = elements_behind(dims, dim), end = tokens.inner * tokens.count;
+  return behind < end && end <= behind * numbers_[dim];
+}
+
+// None: the dimension has tokens, but not whole steps of them.
+std::optional<ScalingSolver::TokenPlace> ScalingSolver::place_within(const TokenPlace& tokens,
+                                                                     const Extents& dims,
+                                                                     ExtentId dim) const {
+  const std::int64_t behind = elements_behind(dims, dim), end = tokens.inner * tokens.count;
+  if (!ends_in(tokens, dims, dim)) return std::nullopt;
+  if (tokens.inner % behind == 0) return TokenPlace{tokens.inner / behind, tokens.count};
+  if (behind % tokens.inner == 0 && end % behind == 0) return TokenPlace{1, end / behind};
+  return std::nullopt;
 }
 
 void ScalingSolver::settle_sum(RelationId id) {

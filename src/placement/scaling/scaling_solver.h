@@ -29,6 +29,8 @@ class ScalingSolver {
 
   // Statements; `node` is the op that makes them true. Extents that are none are left out.
   void unite(ExtentId a, ExtentId b, NodeId node);
+  // The same elements, counted by other dimensions, outermost first: [8, tokens] and [8 * tokens].
+  void relate_dimensions(const Extents& left, const Extents& right, NodeId node);
   void relate_products(const Extents& left, const Extents& right, NodeId node);
   void relate_sum(ExtentId total, const Extents& parts, NodeId node);
 
@@ -49,6 +51,11 @@ class ScalingSolver {
     Rational factor;
     friend bool operator==(const Known&, const Known&) = default;
   };
+  // Where the tokens are in an extent that scales: of [8, tokens, 2] flattened, `count` of them, of
+  // `inner` = 2 elements each, eight times.
+  struct TokenPlace {
+    std::int64_t inner = 1, count = 0;
+  };
   // Why a class of equal extents is known: a mark or a relation, about one of its extents.
   struct Cause {
     ExtentId extent;
@@ -58,32 +65,43 @@ class ScalingSolver {
   };
   struct Class {
     Known known;
+    TokenPlace tokens;                  // where it scales
     std::uint32_t cause = 0;            // in causes_
     std::vector<RelationId> relations;  // that mention an extent of the class
   };
   struct Relation {
     bool is_sum = false;
+    bool has_order = false;  // of products: each side lists dimensions, outermost first
     bool is_queued = false;
     bool is_settled = false;  // all of it is known, and agrees
     Extents left, right;      // products of both are equal; or the only left one is the sum of the right
     NodeId node;
   };
   struct Side {
+    const Extents* all = nullptr;
     Rational known{1, 1};
     int degree = 0;
     Extents unknown;
   };
 
   ExtentId find(ExtentId id);
+  void relate(const Extents& left, const Extents& right, NodeId node, bool has_order);
   void add_relation(Relation relation);
-  void set(ExtentId id, Known known, Cause cause);
+  // Without a place, all of an extent that scales is tokens.
+  void set(ExtentId id, Known known, Cause cause, std::optional<TokenPlace> tokens = {});
   void check(ExtentId id, Known known, const Cause& cause);
   void settle(RelationId id, Certainty certainty);
   void settle_product(RelationId id, Certainty certainty);
   void settle_sum(RelationId id);
   void settle_sides(RelationId id, Side& whole, Side& open, Certainty certainty);
   Side side_of(const Extents& extents);
-  void set_by(RelationId relation, ExtentId id, Known known) { set(id, known, Cause{id, relation, {}, {}}); }
+  void set_by(RelationId relation, ExtentId id, Known known, std::optional<TokenPlace> tokens = {}) {
+    set(id, known, Cause{id, relation, {}, {}}, tokens);
+  }
+  TokenPlace find_tokens(const Extents& dims);
+  bool ends_in(const TokenPlace& tokens, const Extents& dims, ExtentId dim) const;
+  std::optional<TokenPlace> place_within(const TokenPlace& tokens, const Extents& dims, ExtentId dim) const;
+  std::int64_t elements_behind(const Extents& dims, ExtentId dim) const;
 
   // For messages.
   struct Trace {
