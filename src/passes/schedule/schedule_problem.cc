@@ -6,9 +6,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "analysis/collectives.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/type_symbols.h"
 #include "cost/bounds.h"
+#include "ops/bind.h"
 #include "passes/coordinates.h"
 
 namespace epweave {
@@ -75,12 +77,17 @@ class ProblemBuilder {
       case StepKind::kAllocation:
         return PlaceWork::kStorage;
       case StepKind::kView:
-        return takes_one_of_many(i) ? PlaceWork::kEager : PlaceWork::kView;
+        return takes_one_of_many(i) || frees_memory(i) ? PlaceWork::kEager : PlaceWork::kView;
       default:
         return takes_memory(i) ? PlaceWork::kEager : PlaceWork::kView;
     }
   }
 
+  // A wait for a copy to the host frees what was copied.
+  bool frees_memory(Place i) const {
+    const Arg* kept = find_arg(*graph_.context, node(i), 1, "keepalive");
+    return waits_for_copies(node(i)) && kept != nullptr && kept->is_node();
+  }
   // An element of a computed tuple touches all storages of the tuple.
   bool takes_one_of_many(Place i) const {
     const auto inputs = m_.inputs[i];

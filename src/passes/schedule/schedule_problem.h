@@ -23,7 +23,7 @@ namespace epweave {
 enum class PlaceWork : std::uint8_t {
   kPinned,   // inputs, lookups in meshes and the output: keep their place at the ends
   kView,     // costs nothing: executes in front of its first user
-  kEager,    // costs nothing, and would keep storage alive, or has no user: executes as soon as it can
+  kEager,    // costs nothing, and would keep storage alive, frees some, or has no user: as soon as it can
   kStorage,  // an allocation: in front of its first user
   kKernel,   // on the compute stream
   kLaunch,   // on the stream of its group
