@@ -377,11 +377,13 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
   const replay::RunOptions run_options = options_of_run(options, device, measuring, progress);
   const replay::RunResult run =
       replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
+  replay::InputNames written;
+  replay::add_written_inputs(prepared.graph, written);
   std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
   std::vector<Json> reports(prepared.world.size);
   const Json environment = describe_environment(device, "local");
   replay::for_each_in_parallel(prepared.world.size, [&](std::size_t rank) {
-    of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]);
+    of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank], written);
     reports[rank] = report_of_rank(prepared, run, static_cast<Rank>(rank), of_ranks[rank]);
   });
   for (const Json& report : reports) write_own_report(options, report, environment);
@@ -419,8 +421,10 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
       save_inputs(prepared.graph, prepared.inputs, file_of_rank(options.save_inputs));
     const replay::RunResult run =
         replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
+    replay::InputNames written;
+    replay::add_written_inputs(prepared.graph, written);
     std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
-    of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank]);
+    of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank], written);
     if (!options.outputs.empty()) save_outputs(of_ranks, file_of_rank(options.outputs));
     Json report = report_of_rank(prepared, run, rank, of_ranks[rank]);
     if (rank != 0) {

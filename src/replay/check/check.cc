@@ -76,7 +76,10 @@ class Checker {
         changes_(graphs_),
         reports_(here_.end - here_.first),
         groups_of_first_(reports_.size()),
-        written_(find_written_storage(a)) {}
+        written_(find_written_storage(a)) {
+    add_written_inputs(a, written_inputs_);
+    add_written_inputs(b, written_inputs_);
+  }
 
   CheckedRanks check() {
     compare_values();
@@ -124,8 +127,9 @@ class Checker {
     const std::vector<RankInputs> inputs = make_inputs(graph, world, setup_.kernels, data);
     Run result{run_ranks(graph, world, setup_.kernels, inputs, options), {}};
     result.outputs.resize(world.size);
-    for_each_rank(
-        [&](Rank rank) { result.outputs[rank] = list_results(graph, result.run.ranks[rank], inputs[rank]); });
+    for_each_rank([&](Rank rank) {
+      result.outputs[rank] = list_results(graph, result.run.ranks[rank], inputs[rank], written_inputs_);
+    });
     return result;
   }
   Run run_a(const RunOptions& options) { return run(graphs_.a, world_a_, options); }
@@ -373,6 +377,7 @@ class Checker {
   std::vector<CheckReport> reports_;          // by rank here
   std::vector<std::size_t> groups_of_first_;  // by rank here
   WrittenStorage written_;                    // of A
+  InputNames written_inputs_;                 // of A or B
   std::map<const Graph*, int> runs_;
 };
 

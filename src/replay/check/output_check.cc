@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/effects.h"
 #include "replay/values/compare.h"
 
 namespace epweave::replay {
@@ -17,17 +18,64 @@ std::string name_output(const Graph& graph, std::size_t i) {
   return name;
 }
 
+Tensor make_number(const Value& number) {
+  HostMemory memory;
+  const DType dtype = number.is<bool>()           ? DType::kBool
+                      : number.is<std::int64_t>() ? DType::kInt64
+                                                  : DType::kFloat64;
+  Tensor tensor = make_tensor(memory, dtype, {});
+  if (dtype == DType::kBool) {
+    *tensor.data<bool>() = number.as<bool>();
+  } else if (dtype == DType::kInt64) {
+    *tensor.data<std::int64_t>() = number.as<std::int64_t>();
+  } else {
+    *tensor.data<double>() = number.as<double>();
+  }
+  return tensor;
+}
+
+void list_tensors(const Value& value, const std::string& name, RankOutputs& results) {
+  if (value.is_tensor()) {
+    results.push_back({name, value.tensor()});
+  } else if (value.is_number()) {
+    results.push_back({name, make_number(value)});
+  } else if (value.is<List>()) {
+    for (std::size_t i = 0; i < value.items().size(); ++i)
+      list_tensors(value.items()[i], fmt::format("{}[{}]", name, i), results);
+  } else if (value.is<Dict>()) {
+    for (const auto& [key, item] : value.as<Dict>().items)
+      list_tensors(item, fmt::format("{}[{}]", name, key.is<Text>() ? key.as<Text>().text : "?"), results);
+  } else if (value.is<Text>()) {
+    results.push_back({fmt::format("{} \"{}\"", name, value.as<Text>().text), make_number(Value(true))});
+  }
+}
+
+std::string name_input(const Graph& graph, const InputRole& input) {
+  return fmt::format("{} {}", input.role ? graph.text(input.role) : "input",
+                     graph.text(input.fqn ? input.fqn : input.name));
+}
+
 }  // namespace
 
-RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs) {
-  RankOutputs results;
-  for (std::size_t i = 0; i < result.outputs.size(); ++i) {
-    if (!result.outputs[i].is_tensor()) continue;
-    results.push_back({name_output(graph, i), result.outputs[i].tensor()});
+void add_written_inputs(const Graph& graph, InputNames& names) {
+  const Effects effects(*graph.context, graph.step());
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.kind != NodeKind::kPlaceholder) break;
+    if (effects.is_written(effects.storage_of(id))) names.emplace(graph.text(node.name));
   }
-  for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i)
-    if (inputs[i].is_tensor() && graph.text(graph.inputs[i].role) == "buffer")
-      results.push_back({fmt::format("buffer {}", graph.text(graph.inputs[i].fqn)), inputs[i].tensor()});
+}
+
+RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs,
+                         const InputNames& written) {
+  RankOutputs results;
+  for (std::size_t i = 0; i < result.outputs.size(); ++i)
+    list_tensors(result.outputs[i], name_output(graph, i), results);
+  for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i) {
+    const InputRole& input = graph.inputs[i];
+    const bool is_kept = graph.text(input.role) == "buffer" || written.contains(graph.text(input.name));
+    if (inputs[i].is_tensor() && is_kept) results.push_back({name_input(graph, input), inputs[i].tensor()});
+  }
   return results;
 }
 

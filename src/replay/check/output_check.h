@@ -1,6 +1,8 @@
 // Outputs and updated buffers of one rank: of A, of B, and of a reference (check.h).
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,7 +18,13 @@ struct NamedTensor {
   Tensor tensor;
 };
 using RankOutputs = std::vector<NamedTensor>;
-RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs);
+// Names of inputs that a step writes: parameters, for one that is an optimizer's, too.
+using InputNames = std::set<std::string, std::less<>>;
+void add_written_inputs(const Graph& graph, InputNames& names);
+// Each tensor and number that the step returned, in lists and dicts, too ("output 1[0]"), and what
+// it left in buffers and in the inputs of these names.
+RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs,
+                         const InputNames& written);
 
 // Throws InputError where the graphs return other things by their roles, so that running them would
 // be in vain.
