@@ -624,15 +624,12 @@ class Merger {
     for (std::size_t g = 0; g < leaves.size(); ++g) {
       const Body& body = graphs_[g].bodies[body_];
       const Node& element = body.nodes[leaves[g].as_node()];
-      const bool is_element = element.op != nullptr && element.op->family == OpFamily::kElement;
-      const Arg from = is_element ? arg_of(context_, element, 0) : Arg::none();
-      const Arg index = is_element ? arg_of(context_, element, 1) : Arg::none();
-      if (!from.is_node() || !index.is_int())
-        return refuse(place, leaves, "it reads another value"), leaves[0];
-      const std::uint32_t at = positions_[g][from.as_node()];
+      const auto from = tuple_element(context_, body, element);
+      if (!from) return refuse(place, leaves, "it reads another value"), leaves[0];
+      const std::uint32_t at = positions_[g][from->tuple];
       if (split_at.value_or(at) != at) return refuse(place, leaves, "it reads another value"), leaves[0];
       split_at = at;
-      indices.push_back(index.as_int());
+      indices.push_back(from->index);
     }
     const Body& base = graphs_[0].bodies[body_];
     const NodeId split = base.order[*split_at];
@@ -641,6 +638,13 @@ class Merger {
       return refuse(place, leaves, "the elements are not equal pieces of one value"), leaves[0];
     const AffineSolver::Answer answer = solver_.solve(indices);
     if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
+    for (Rank rank = 0; rank < worlds_[0].size; ++rank)
+      if (const std::int64_t index = *answer.function->at(axes_, rank); index < 0 || index >= piece->count)
+        return refuse(place, leaves,
+                      fmt::format("it would be element {}, which is {} on rank {}, of a split into {}",
+                                  answer.function->print(axes_), index, rank, piece->count),
+                      rank),
+               leaves[0];
     count(*answer.function);
     Affine start = *answer.function;
     start.offset *= piece->size;
@@ -653,7 +657,7 @@ class Merger {
 
   struct Piece {
     Arg whole;
-    std::int64_t dim = 0, size = 0;
+    std::int64_t dim = 0, size = 0, count = 0;
   };
   std::optional<Piece> even_piece(const Node& split) const {
     if (split.op == nullptr || split.op->family != OpFamily::kSplit || !split.type) return std::nullopt;
@@ -670,6 +674,7 @@ class Merger {
       const auto size = context_.exprs.constant(tensor->sizes[static_cast<std::size_t>(at)]);
       if (!size || (piece.size != 0 && *size != piece.size)) return std::nullopt;
       piece.size = *size;
+      ++piece.count;
     }
     return piece;
   }
