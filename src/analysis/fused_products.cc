@@ -12,6 +12,7 @@
 #include "ir/facts.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
+#include "ops/may_copy.h"
 #include "ops/op.h"
 #include "ops/rules.h"
 #include "ops/type_rules.h"
@@ -209,8 +210,9 @@ class ProductExpander {
     std::vector<Arg> extents;
     for (ExprId size : sizes) extents.push_back(extent(size));
     if (text && are_extents(text->numbers, extents)) extents = text->numbers;
-    const bool is_as_named =
-        text && text->op != nullptr && text->op->family == OpFamily::kReshape && text->op->params.size() == 2;
+    const bool is_as_named = text && text->op != nullptr && text->op->family == OpFamily::kReshape &&
+                             text->op->params.size() == 2 &&
+                             (may_copy(*text->op) || view_strides(facts_, layout_of(tensor(value)), sizes));
     return add(is_as_named ? text->op->target : "aten.reshape.default",
                {Arg::node(value), context_.args.add_tree(ArgKind::kList, extents)}, text);
   }
@@ -488,7 +490,8 @@ class FaultFinder {
     if (std::string problem = find_schema_problem(context_, node); !problem.empty())
       return report(graph_, body_, node, "schema", std::move(problem), found_);
     try {
-      infer_type(facts_, graph_, body_, node);
+      if (!infer_type(facts_, graph_, body_, node))
+        report(graph_, body_, node, "type", "has operands whose types are not recorded", found_);
     } catch (const TypeMismatch& mismatch) {
       report(graph_, body_, node, "type", mismatch.what(), found_);
     }

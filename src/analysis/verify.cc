@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/missing_types.h"
 #include "analysis/verify_report.h"
 
 namespace epweave {
@@ -16,11 +17,13 @@ std::vector<Violation> verify_graph(const Graph& graph) {
   verify_structure(graph, found);
   if (!found.empty()) return found;
   verify_types(graph, found);
-  verify_communication(graph, found);
+  const std::optional<Graph> completed = write_missing_types(graph);
+  const Graph& typed = completed ? *completed : graph;
+  verify_communication(typed, found);
   verify_chunking(graph, found);
   verify_regional(graph, found);
-  verify_host_reads(graph, found);
-  verify_storage(graph, found);
+  verify_host_reads(typed, found);
+  verify_storage(typed, found);
   verify_provenance(graph, found);
   return found;
 }

@@ -27,7 +27,8 @@
 //   communication (verify_communication)
 //     waits             every collective's result is waited on before another op reads it, or the
 //                       memory that it writes, or overwrites what it sends (verify_waits.cc)
-//     groups            a collective names a group of the table
+//     groups            a collective names a group of the table, which holds the file's own rank,
+//                       where the graph says that (info.rank)
 //     collectives       a collective's reduction is known, its source is a member of the group, and
 //                       its group size is that of the group (ops/collective_arguments.h)
 //   chunking (verify_chunking)
@@ -52,6 +53,7 @@
 //     origin-parts      part < parts; a body part says of how many, and no part of an origin exists
 //                       twice, but for parts of what computes it again or was added for it
 //
+// What of memory and launches is checked takes types that are not recorded from the ops' rules.
 // Types are checked against what is recorded for a call's inputs, so one wrong type is reported
 // where it is, and where a user's type does not follow from it. Ops without a row or rule, and
 // values without a recorded type, are not checked; nor is what depends on more than 64 calls in a

@@ -9,6 +9,7 @@
 #include "analysis/collectives.h"
 #include "analysis/regional_tag.h"
 #include "analysis/verify_report.h"
+#include "analysis/world.h"
 #include "base/word_table.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
@@ -18,6 +19,11 @@ namespace epweave {
 namespace {
 
 using GroupTable = std::unordered_map<StringId, const ProcessGroup*>;
+
+bool says_rank(const Graph& graph) {
+  const Arg* rank = find_entry(*graph.context, graph.info, "rank");
+  return rank != nullptr && rank->is_int();
+}
 
 void check_collective(const Graph& graph, const Body& body, const Node& node, const GroupTable& groups,
                       std::vector<Violation>& out) {
@@ -29,6 +35,12 @@ void check_collective(const Graph& graph, const Body& body, const Node& node, co
   if (group == groups.end())
     return report(graph, body, node, "groups",
                   fmt::format("there is no process group '{}'", graph.text(name)), out);
+  const std::vector<std::uint32_t>& ranks = group->second->ranks;
+  if (says_rank(graph) && !ranks.empty() && std::ranges::find(ranks, own_rank(graph)) == ranks.end())
+    report(graph, body, node, "groups",
+           fmt::format("process group '{}' does not hold the file's own rank {}", graph.text(name),
+                       own_rank(graph)),
+           out);
   for (std::string& problem : find_argument_problems(*graph.context, body, node, *group->second))
     report(graph, body, node, "collectives", std::move(problem), out);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "analysis/fused_products.h"
+#include "analysis/missing_types.h"
 
 namespace epweave::cli {
 namespace {
@@ -77,6 +78,7 @@ Graph read_sound_input(const InputOptions& options, std::shared_ptr<Context> con
 
 Graph read_written_out(const InputOptions& options) {
   Graph graph = read_sound_input(options);
+  if (std::optional<Graph> typed = write_missing_types(graph)) graph = std::move(*typed);
   std::vector<Violation> violations;
   for (FusedFault& fault : find_fused_faults(graph, WrittenOut::kAll))
     violations.push_back(std::move(fault.violation));

@@ -140,7 +140,7 @@ std::string ranks_text(const RanksReport& report) {
   if (report.as_traced != 0)
     text += fmt::format("{} of them have symbolic sizes, which were compared as traced\n", report.as_traced);
   if (report.not_compared != 0)
-    text += fmt::format("{} of them have symbolic sizes of unknown number, which were not compared\n",
+    text += fmt::format("{} of them have sizes or types that are not recorded, which were not compared\n",
                         report.not_compared);
   if (!report.not_given.empty())
     text += fmt::format("{} ranks were not given and are taken to do what is asked of them\n",

@@ -9,6 +9,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/missing_types.h"
 #include "ir/facts.h"
 #include "ops/collective_arguments.h"
 #include "ops/op.h"
@@ -368,7 +369,8 @@ class Reader {
 }  // namespace
 
 RankProgram list_rank_program(const Graph& graph) {
-  return Reader(graph).read();
+  const std::optional<Graph> typed = write_missing_types(graph);
+  return Reader(typed ? *typed : graph).read();
 }
 
 std::optional<std::vector<std::uint32_t>> translate_members(const std::vector<std::uint32_t>& members,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "analysis/collectives.h"
 #include "analysis/same_code.h"
 #include "ops/bind.h"
 #include "ops/named_arg.h"

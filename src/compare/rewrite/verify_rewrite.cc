@@ -6,10 +6,10 @@
 #include <unordered_set>
 
 #include "analysis/fused_products.h"
+#include "analysis/missing_types.h"
 #include "compare/pairing.h"
 #include "compare/rebase.h"
 #include "compare/rewrite/host_copies.h"
-#include "compare/rewrite/missing_types.h"
 #include "compare/rewrite/moved_views.h"
 #include "compare/rewrite/part_symbols.h"
 #include "compare/rewrite/prefix_keys.h"

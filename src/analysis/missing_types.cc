@@ -1,4 +1,4 @@
-#include "compare/rewrite/missing_types.h"
+#include "analysis/missing_types.h"
 
 #include <algorithm>
 
