@@ -295,6 +295,10 @@ class UsageTest(CommandLineTest):
             self.assertIn(b": there is no folder missing\n", result.stderr)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), names)
 
+    def test_no_trace_is_left_where_the_baseline_is_none(self):
+        self.assert_fails(3, "none.json: cannot open: No such file or directory", "simulate", "small.txt", "--unpriced", "free",
+                          "--trace", "trace.json", "--baseline", "none.json")
+
     def test_help_and_version(self):
         self.assertIn(b"Exit codes", self.output_of("--help"))
         self.assertIn(b"Usage: epweave rewrite", self.output_of("rewrite", "--help"))

@@ -73,12 +73,12 @@ int simulate(const SimulateOptions& options, Console& console) {
   simulation.peak = find_peak(simulation.model, order);
   simulation.collectives = explain_exposure(simulation.model, order, simulator);
   find_bounds_of(graph, simulation);
-  if (!options.trace.empty())
-    write_bytes(options.trace, clock_trace_text(graph, simulation.graph, simulation.model, order, simulator,
-                                                list_assumptions(graph, simulation)));
   Json report;
   if (console.json() || !options.baseline.empty()) report = simulation_report(graph, simulation);
   const int code = options.baseline.empty() ? kFine : report_regressions(options, report, console);
+  if (!options.trace.empty())
+    write_bytes(options.trace, clock_trace_text(graph, simulation.graph, simulation.model, order, simulator,
+                                                list_assumptions(graph, simulation)));
   console.print(console.json() ? report_text(report) : simulation_text(graph, simulation));
   return code;
 }

@@ -114,7 +114,7 @@ void SumChecker::finish(OfRank& of_rank, std::size_t group) {
   const BoundedValue& a = whole->second;
   const auto is_like_whole = [&](const BoundedValue& value) { return value.value.sizes == a.value.sizes; };
   if (std::all_of(values.begin(), values.end(), is_like_whole)) {
-    if (groups_[group].is_written) values.erase(values.begin(), values.end() - 1);
+    if (groups_[group].is_chain) values.erase(values.begin(), values.end() - 1);
     of_rank.results[group] = compare_bounded(a, values);
     return;
   }

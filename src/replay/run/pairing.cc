@@ -119,6 +119,19 @@ bool is_in_blocks(const Graph& a, NodeId whole, const Graph& b, const Node& piec
   return x != nullptr && y != nullptr && x->rank() != y->rank();
 }
 
+// Parts that write are a chain where they write one memory. Where each writes its own, they are
+// summands, or rows.
+void leave_apart(const Graph& b, std::vector<Group>& groups) {
+  std::optional<Effects> effects;
+  for (Group& group : groups) {
+    if (!group.is_chain) continue;
+    if (!effects) effects.emplace(*b.context, b.step());
+    const auto memory_of = [&](NodeId part) { return part ? effects->storage_of(part) : NodeId(); };
+    const NodeId first = memory_of(group.values.front());
+    group.is_chain = std::ranges::all_of(group.values, [&](NodeId part) { return memory_of(part) == first; });
+  }
+}
+
 }  // namespace
 
 bool is_uninitialised(const Node& node) {
@@ -173,6 +186,7 @@ std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unp
     Group& group = groups[at->second];
     if (counterpart->part < group.values.size()) group.values[counterpart->part] = id;
   }
+  leave_apart(b, groups);
   return groups;
 }
 

@@ -13,8 +13,8 @@ struct Group {
   NodeId whole;                // of A
   std::vector<NodeId> values;  // of B: one, or one per part
   bool is_parts = false;
-  bool is_written = false;  // the op writes an argument: each part goes on from the one before
-  bool is_copied = false;   // cut off the whole, or joined of its parts; not made by its code
+  bool is_chain = false;   // all parts write one memory: each goes on from the one before
+  bool is_copied = false;  // cut off the whole, or joined of its parts; not made by its code
 };
 
 // In the order of B. Counts B's nodes that have no counterpart.

@@ -54,11 +54,11 @@ bool add_up(const Seen& whole, const std::vector<const Seen*>& parts) {
   return true;
 }
 
-Judgement judge_parts(const Seen& whole, const std::vector<const Seen*>& parts, bool is_written) {
+Judgement judge_parts(const Seen& whole, const std::vector<const Seen*>& parts, bool is_chain) {
   const auto same_bits = [&](const Seen* part) { return part->hash == whole.hash; };
   if (std::all_of(parts.begin(), parts.end(), [&](const Seen* part) { return part->sizes == whole.sizes; })) {
     if (std::all_of(parts.begin(), parts.end(), same_bits)) return {};
-    if (is_written && same_bits(parts.back())) return {};
+    if (is_chain && same_bits(parts.back())) return {};
     const bool is_real = is_floating(whole.dtype) || is_complex(whole.dtype);
     // In float64 they may add up to the whole by chance; added in their own type they round.
     if (add_up(whole, parts)) return {Verdict::kEqual, {}, is_real};
@@ -151,7 +151,7 @@ Judgement judge(const Seen& whole, const std::vector<const Seen*>& values, const
       return {Verdict::kDiffers, "the dtypes differ", false};
   }
   if (whole.kind == Seen::Kind::kNumber) return judge_numbers(whole, values);
-  if (group.is_parts) return judge_parts(whole, values, group.is_written);
+  if (group.is_parts) return judge_parts(whole, values, group.is_chain);
   if (values[0]->hash == whole.hash) return {};
   if (values[0]->sizes != whole.sizes) return {Verdict::kUnverified, "another shape", false};
   return {Verdict::kDiffers, "the bits differ", false};
