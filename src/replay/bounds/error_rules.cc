@@ -174,19 +174,44 @@ void set_each(ErrorBounds& bounds, const Value& result, const Value& bound) {
     set_each(bounds, result.items()[i], bound.items().at(i));
 }
 
-// Elements are copied: so are their bounds.
+// Elements are copied: so are their bounds. What is overwritten has its old bounds until here; a
+// number that is filled in is exact, whichever it is.
 void bound_movement(ErrorBounds& bounds, const BoundedCall& call) {
-  if (call.op.writes) throw NoBound();
-  const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
-  set_each(bounds, call.result, run_op(bounds, call.op, replace_all(bounds, call, bound)));
-}
-
-// As bound_movement, but what is filled in is exact, whatever number it is.
-void bound_pad(ErrorBounds& bounds, const BoundedCall& call) {
+  if (call.op.writes && !writes_argument(call, 0)) throw NoBound();
   const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
   std::vector<Value> args = replace_all(bounds, call, bound);
-  args.at(2) = 0.0;
+  for (std::size_t i = 0; i < args.size(); ++i)
+    if (call.op.params[i].type == "Scalar") args[i] = 0.0;
   set_each(bounds, call.result, run_op(bounds, call.op, std::move(args)));
+}
+
+// --- selection ---
+
+// Of an operand's elements, stored as `to`; a number is exact.
+Value bound_stored(ErrorBounds& bounds, const Value& operand, DType to) {
+  if (!operand.is_tensor()) return 0.0;
+  const Tensor& from = operand.tensor();
+  const Tensor bound = bounds.find_or_zero(from);
+  if (!bounds.find(from) || !is_rounded(from.dtype, to)) return bound;
+  return bounds.add(bound, bounds.round_off(bounds.apply("aten._to_copy.default", {from, to})));
+}
+
+// The bound of the element that is selected; which one that is has to be the same in both graphs.
+void bound_selected(ErrorBounds& bounds, const BoundedCall& call, const Tensor& condition, const Value& yes,
+                    const Value& no) {
+  require_exact(bounds, condition);
+  const Tensor& result = only_result(call);
+  bounds.set(result, bounds.apply("aten.where.self", {condition, bound_stored(bounds, yes, result.dtype),
+                                                      bound_stored(bounds, no, result.dtype)}));
+}
+
+void bound_where(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_selected(bounds, call, tensor_at(call, 0), call.args[1], call.args[2]);
+}
+
+// (self, mask, value)
+void bound_masked_fill(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_selected(bounds, call, tensor_at(call, 1), call.args[2], tensor_at(call, 0));
 }
 
 // --- sums ---
@@ -289,7 +314,6 @@ constexpr RuleRow kRules[] = {
     {"aten._fused_rms_norm_backward.default", bound_rms_norm_backward},
     {"aten._grouped_mm.default", bound_product},
     {"aten._log_softmax_backward_data.default", bound_log_softmax_backward},
-    {"aten._reshape_copy.default", bound_movement},
     {"aten._scaled_dot_product_cudnn_attention_backward.default", bound_dot_product_backward},
     {"aten._scaled_dot_product_efficient_attention_backward.default", bound_dot_product_backward},
     {"aten._scaled_dot_product_flash_attention_backward.default", bound_dot_product_backward},
@@ -297,13 +321,12 @@ constexpr RuleRow kRules[] = {
     {"aten._scaled_dot_product_fused_attention_overrideable_backward.default", bound_dot_product_backward},
     {"aten._softmax_backward_data.default", bound_softmax_backward},
     {"aten._to_copy.default", bound_cast},
+    {"aten.add.Scalar", bound_add},
     {"aten.add.Tensor", bound_add},
+    {"aten.add_.Scalar", bound_add},
     {"aten.add_.Tensor", bound_add},
     {"aten.binary_cross_entropy_backward.default", bound_activation_backward},
     {"aten.bmm.default", bound_product},
-    {"aten.cat.default", bound_movement},
-    {"aten.clone.default", bound_movement},
-    {"aten.constant_pad_nd.default", bound_pad},
     {"aten.copy.default", bound_copy_in_place},
     {"aten.copy_.default", bound_copy_in_place},
     {"aten.cumsum.default", bound_scan},
@@ -313,24 +336,23 @@ constexpr RuleRow kRules[] = {
     {"aten.div_.Tensor", bound_div},
     {"aten.elu_backward.default", bound_activation_backward},
     {"aten.embedding_dense_backward.default", bound_embedding_backward},
-    {"aten.empty_like.default", bound_new},
-    {"aten.expand.default", bound_movement},
     {"aten.fill_.Scalar", bound_overwrite},
-    {"aten.flip.default", bound_movement},
-    {"aten.full_like.default", bound_new},
-    {"aten.gather.default", bound_movement},
     {"aten.gelu_backward.default", bound_activation_backward},
     {"aten.glu_backward.default", bound_activation_backward},
     {"aten.hardsigmoid_backward.default", bound_activation_backward},
     {"aten.hardswish_backward.default", bound_activation_backward},
     {"aten.hardtanh_backward.default", bound_activation_backward},
     {"aten.huber_loss_backward.default", bound_activation_backward},
-    {"aten.index.Tensor", bound_movement},
     {"aten.index_add.default", bound_index_add},
-    {"aten.index_put.default", bound_index_put},
-    {"aten.index_select.default", bound_movement},
     {"aten.leaky_relu_backward.default", bound_activation_backward},
     {"aten.log_sigmoid_backward.default", bound_activation_backward},
+    {"aten.masked_fill.Scalar", bound_masked_fill},
+    {"aten.masked_fill.Tensor", bound_masked_fill},
+    {"aten.masked_fill_.Scalar", bound_masked_fill},
+    {"aten.masked_fill_.Tensor", bound_masked_fill},
+    {"aten.masked_scatter.default", bound_movement},
+    {"aten.masked_scatter_backward.default", bound_movement},
+    {"aten.masked_select.default", bound_movement},
     {"aten.mean.default", bound_reduction},
     {"aten.mean.dim", bound_reduction},
     {"aten.mish_backward.default", bound_activation_backward},
@@ -341,43 +363,73 @@ constexpr RuleRow kRules[] = {
     {"aten.mul_.Scalar", bound_mul},
     {"aten.mul_.Tensor", bound_mul},
     {"aten.mv.default", bound_product},
+    {"aten.native_dropout_backward.default", bound_activation_backward},
     {"aten.native_layer_norm_backward.default", bound_layer_norm_backward},
     {"aten.neg.default", bound_neg},
-    {"aten.new_empty.default", bound_new},
-    {"aten.new_full.default", bound_new},
-    {"aten.new_ones.default", bound_new},
-    {"aten.new_zeros.default", bound_new},
-    {"aten.ones_like.default", bound_new},
-    {"aten.repeat.default", bound_movement},
-    {"aten.reshape.default", bound_movement},
+    {"aten.neg_.default", bound_neg},
     {"aten.scatter_add.default", bound_scatter_add},
-    {"aten.select_backward.default", bound_movement},
     {"aten.sigmoid_backward.default", bound_activation_backward},
     {"aten.silu_backward.default", bound_activation_backward},
-    {"aten.slice_backward.default", bound_movement},
     {"aten.smooth_l1_loss_backward.default", bound_activation_backward},
     {"aten.softplus_backward.default", bound_activation_backward},
-    {"aten.split_with_sizes_copy.default", bound_movement},
-    {"aten.stack.default", bound_movement},
+    {"aten.sub.Scalar", bound_add},
     {"aten.sub.Tensor", bound_add},
+    {"aten.sub_.Scalar", bound_add},
     {"aten.sub_.Tensor", bound_add},
     {"aten.sum.default", bound_reduction},
     {"aten.sum.dim_IntList", bound_reduction},
     {"aten.tanh_backward.default", bound_activation_backward},
     {"aten.threshold_backward.default", bound_activation_backward},
-    {"aten.view_copy.default", bound_movement},
+    {"aten.where.Scalar", bound_where},
+    {"aten.where.ScalarOther", bound_where},
+    {"aten.where.ScalarSelf", bound_where},
+    {"aten.where.self", bound_where},
     {"aten.zero_.default", bound_overwrite},
-    {"aten.zeros_like.default", bound_new},
     {"bucketing._pre_bucket_reduce_scatter.default", bound_movement},
     {"higher_order.flex_attention_backward", bound_flex_attention_backward},
     {"prims.convert_element_type.default", bound_cast},
     {"torchtitan.deterministic_scatter_add.default", bound_row_scatter_add},
 };
 
+// Of what a family of ops does alike.
+BoundRule find_family_rule(const OpInfo& op) {
+  switch (op.family) {
+    case OpFamily::kIdentity:
+    case OpFamily::kReshape:
+    case OpFamily::kExpand:
+    case OpFamily::kRepeat:
+    case OpFamily::kSlice:
+    case OpFamily::kSplit:
+    case OpFamily::kUnslice:
+    case OpFamily::kSliceWrite:
+    case OpFamily::kPad:
+    case OpFamily::kJoin:
+    case OpFamily::kStack:
+    case OpFamily::kReorder:
+    case OpFamily::kTriangle:
+    case OpFamily::kIndex:
+    case OpFamily::kGather:
+    case OpFamily::kIndexSelect:
+    case OpFamily::kIndexCopy:
+      return bound_movement;
+    case OpFamily::kScatter:
+      return op.find_param("reduce") ? nullptr : bound_movement;
+    case OpFamily::kIndexPut:
+      return bound_index_put;
+    case OpFamily::kLike:
+    case OpFamily::kNew:
+      return bound_new;
+    case OpFamily::kConvolutionBackward:
+      return bound_convolution_backward;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 BoundRule find_bound_rule(const OpInfo& op) {
-  if (op.family == OpFamily::kConvolutionBackward) return bound_convolution_backward;
+  if (const BoundRule rule = find_family_rule(op)) return rule;
   const auto* row = std::find_if(std::begin(kRules), std::end(kRules),
                                  [&](const RuleRow& rule) { return rule.target == op.target; });
   return row == std::end(kRules) ? nullptr : row->rule;

@@ -35,6 +35,10 @@ class Calls {
   Tensor cast(const Tensor& value, DType dtype) {
     return bounds_.apply("aten._to_copy.default", {value, dtype});
   }
+  Tensor view(const Tensor& value, Extents sizes) {
+    std::vector<Value> list(sizes.begin(), sizes.end());
+    return bounds_.apply("aten.view.default", {value, Value::list(std::move(list))});
+  }
   void make_unknown(const Tensor& value) { bounds_.set_unknown(value); }
   // The bound of the result.
   std::vector<float> bound_of_call(std::string_view target, const std::vector<Value>& args) {
@@ -63,6 +67,89 @@ TEST_CASE("padding is exact whatever the fill, and moves the bounds of the rest"
                               {x, Value::list({std::int64_t{1}, std::int64_t{2}}), fill}) ==
           std::vector<float>{0, 0.25F, 0.5F, 0, 0});
   }
+}
+
+TEST_CASE("the bound of what is selected is that of the element it is") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  const auto mask_of = [](Calls& calls, const std::vector<float>& bits) {
+    return calls.cast(calls.tensor(bits), DType::kBool);
+  };
+  const auto selected = [&](std::string_view target, auto make_args) {
+    Calls calls;
+    const Tensor x = calls.with_bound({5, -6}, {0.25F, 0.5F}), y = calls.with_bound({7, 8}, {1, kUnknown});
+    return calls.bound_of_call(target, make_args(mask_of(calls, {1, 0}), x, y));
+  };
+  using Args = std::vector<Value>;
+  using T = Tensor;
+  CHECK(selected("aten.where.self", [](T m, T x, T y) {
+          return Args{m, x, y};
+        }) == std::vector<float>{0.25F, kUnknown});
+  CHECK(selected("aten.where.self", [](T m, T x, T y) {
+          return Args{m, y, x};
+        }) == std::vector<float>{1, 0.5F});
+  CHECK(selected("aten.where.ScalarOther", [](T m, T x, T) {
+          return Args{m, x, -3.0};
+        }) == std::vector<float>{0.25F, 0});
+  CHECK(selected("aten.where.ScalarSelf", [](T m, T x, T) {
+          return Args{m, std::int64_t{-3}, x};
+        }) == std::vector<float>{0, 0.5F});
+  for (const std::string_view fill : {"aten.masked_fill.Scalar", "aten.masked_fill_.Scalar"})
+    CHECK(selected(fill, [](T m, T x, T) { return Args{x, m, -1e30}; }) == std::vector<float>{0, 0.5F});
+  for (const std::string_view triangle : {"aten.tril.default", "aten.triu.default"}) {
+    Calls calls;
+    const Tensor x = calls.with_bound({5, -6}, {0.25F, 0.5F});
+    const Tensor square = calls.view(x, {1, 2});
+    CHECK(calls.bound_of_call(triangle, {square, std::int64_t{0}}) ==
+          std::vector<float>{0.25F, triangle == "aten.tril.default" ? 0 : 0.5F});
+  }
+}
+
+TEST_CASE("rows that are written over have the bounds of what is written") {
+  for (const std::string_view target :
+       {"aten.scatter.src", "aten.scatter_.src", "aten.index_copy.default", "aten.index_copy_.default"}) {
+    CAPTURE(target);
+    Calls calls;
+    const Tensor self = calls.with_bound({5, -6}, {0.25F, 0.5F}), source = calls.with_bound({9}, {2});
+    Tensor index = make_tensor(calls.memory(), DType::kInt64, {1});
+    index.data<std::int64_t>()[0] = 1;
+    CHECK(calls.bound_of_call(target, {self, std::int64_t{0}, index, source}) ==
+          std::vector<float>{0.25F, 2});
+  }
+  for (const std::string_view target :
+       {"aten.scatter.value", "aten.scatter_.value", "aten.index_fill.int_Scalar"}) {
+    CAPTURE(target);
+    Calls calls;
+    const Tensor self = calls.with_bound({5, -6}, {0.25F, 0.5F});
+    Tensor index = make_tensor(calls.memory(), DType::kInt64, {1});
+    index.data<std::int64_t>()[0] = 1;
+    CHECK(calls.bound_of_call(target, {self, std::int64_t{0}, index, -4.0}) == std::vector<float>{0.25F, 0});
+  }
+}
+
+// A selected element is stored as the result is; an integer is exact.
+TEST_CASE("a selected element that is stored in a narrower type is rounded") {
+  Calls calls;
+  const Tensor mask = calls.cast(calls.tensor({1, 0}), DType::kBool);
+  const Tensor half = calls.cast(calls.tensor({1, 1}), DType::kBfloat16);
+  const Tensor one = calls.view(calls.with_bound({1}, {0}), {});
+  const std::vector<float> bound = calls.bound_of_call("aten.where.self", {mask, one, half});
+  CHECK(bound[0] >= 0x1p-8F);
+  CHECK(bound[1] == 0);
+  const Tensor x = calls.with_bound({5, -6}, {0.25F, 0.5F}),
+               whole = calls.cast(calls.tensor({-3, -4}), DType::kInt64);
+  CHECK(calls.bound_of_call("aten.where.self", {mask, x, whole}) == std::vector<float>{0.25F, 0});
+}
+
+TEST_CASE("what is selected by a condition that may be another one has no bound") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  Calls calls;
+  const Tensor mask = calls.cast(calls.tensor({1, 0}), DType::kBool);
+  const Tensor x = calls.with_bound({5, -6}, {0.25F, 0.5F});
+  calls.make_unknown(mask);
+  CHECK(calls.bound_of_call("aten.where.self", {mask, x, x}) == std::vector<float>{kUnknown, kUnknown});
+  CHECK(calls.bound_of_call("aten.where.Scalar", {mask, 1.0, 0.0}) == std::vector<float>{kUnknown, kUnknown});
+  CHECK(calls.bound_of_call("aten.masked_fill.Scalar", {x, mask, 0.0}) ==
+        std::vector<float>{kUnknown, kUnknown});
 }
 
 TEST_CASE("a cast to float16 rounds what is small, of bfloat16 too") {
