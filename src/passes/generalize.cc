@@ -16,6 +16,7 @@
 #include "ops/op.h"
 #include "ops/type_rules.h"
 #include "passes/coordinates.h"
+#include "passes/pieces.h"
 
 namespace epweave {
 namespace {
@@ -617,74 +618,64 @@ class Merger {
     for (const auto& [axis, scale] : function.terms) ++numbers_of_axis_[axis];
   }
 
-  // Elements of one split with equal pieces, by a coordinate.
+  // Equal pieces of one value, by a coordinate.
   Arg merge_elements(const Leaves& leaves, const Place& place) {
-    Numbers indices;
-    std::optional<std::uint32_t> split_at;
+    std::vector<Piece> pieces;
     for (std::size_t g = 0; g < leaves.size(); ++g) {
       const Body& body = graphs_[g].bodies[body_];
-      const Node& element = body.nodes[leaves[g].as_node()];
-      const auto from = tuple_element(context_, body, element);
-      if (!from) return refuse(place, leaves, "it reads another value"), leaves[0];
-      const std::uint32_t at = positions_[g][from->tuple];
-      if (split_at.value_or(at) != at) return refuse(place, leaves, "it reads another value"), leaves[0];
-      split_at = at;
-      indices.push_back(from->index);
+      const auto piece = find_piece(context_, body, body.nodes[leaves[g].as_node()]);
+      if (!piece || (g > 0 && positions_[g][piece->of] != positions_[0][pieces[0].of]))
+        return refuse(place, leaves, "it reads another value"), leaves[0];
+      pieces.push_back(*piece);
     }
-    const Body& base = graphs_[0].bodies[body_];
-    const NodeId split = base.order[*split_at];
-    const auto piece = even_piece(base.nodes[split]);
-    if (!piece || body_ != 0)
-      return refuse(place, leaves, "the elements are not equal pieces of one value"), leaves[0];
-    const AffineSolver::Answer answer = solver_.solve(indices);
+    const std::optional<Choice> choice = body_ == 0 ? find_choice(pieces) : std::nullopt;
+    if (!choice) return refuse(place, leaves, "the elements are not equal pieces of one value"), leaves[0];
+    const AffineSolver::Answer answer = solver_.solve(choice->indices);
     if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
     for (Rank rank = 0; rank < worlds_[0].size; ++rank)
-      if (const std::int64_t index = *answer.function->at(axes_, rank); index < 0 || index >= piece->count)
+      if (const std::int64_t index = *answer.function->at(axes_, rank); index < 0 || index >= choice->count)
         return refuse(place, leaves,
                       fmt::format("it would be element {}, which is {} on rank {}, of a split into {}",
-                                  answer.function->print(axes_), index, rank, piece->count),
+                                  answer.function->print(axes_), index, rank, choice->count),
                       rank),
                leaves[0];
     count(*answer.function);
+    const Piece& piece = pieces[0];
     Affine start = *answer.function;
-    start.offset *= piece->size;
-    for (auto& [axis, scale] : start.terms) scale *= piece->size;
+    start.offset *= piece.size();
+    for (auto& [axis, scale] : start.terms) scale *= piece.size();
     Affine end = start;
-    end.offset += piece->size;
-    explain(place, "element", fmt::format("slice of dimension {} from {}", piece->dim, start.print(axes_)));
-    return Arg::node(slice_of(leaves[0].as_node(), *piece, {writer_.write(start), writer_.write(end)}));
+    end.offset += piece.size();
+    explain(place, "element", fmt::format("slice of dimension {} from {}", piece.dim, start.print(axes_)));
+    return Arg::node(slice_of(leaves[0].as_node(), piece, {writer_.write(start), writer_.write(end)}));
   }
 
-  struct Piece {
-    Arg whole;
-    std::int64_t dim = 0, size = 0, count = 0;
+  // Which each is of the equal pieces that the value is made of, and how many these are.
+  struct Choice {
+    Numbers indices;
+    std::int64_t count = 0;
   };
-  std::optional<Piece> even_piece(const Node& split) const {
-    if (split.op == nullptr || split.op->family != OpFamily::kSplit || !split.type) return std::nullopt;
-    const auto position = split.op->find_param("dim");
-    const Arg dim = position ? arg_of(context_, split, *position) : Arg::none();
-    Piece piece{arg_of(context_, split, 0), dim.is_int() ? dim.as_int() : 0};
-    if (!piece.whole.is_node() || !dim.is_int()) return std::nullopt;
-    for (TypeId element : context_.types[split.type].elements) {
-      const TensorType* tensor = tensor_of(context_, element);
-      if (tensor == nullptr) return std::nullopt;
-      const std::int64_t rank = static_cast<std::int64_t>(tensor->rank());
-      const std::int64_t at = piece.dim < 0 ? piece.dim + rank : piece.dim;
-      if (at < 0 || at >= rank) return std::nullopt;
-      const auto size = context_.exprs.constant(tensor->sizes[static_cast<std::size_t>(at)]);
-      if (!size || (piece.size != 0 && *size != piece.size)) return std::nullopt;
-      piece.size = *size;
-      ++piece.count;
+  std::optional<Choice> find_choice(const std::vector<Piece>& pieces) const {
+    const Piece& first = pieces[0];
+    const TensorType* whole = tensor_of(context_, graphs_[0].bodies[body_].nodes[first.of].type);
+    const std::int64_t size = first.size();
+    if (whole == nullptr || size == 0) return std::nullopt;
+    const auto extent = context_.exprs.constant(whole->sizes[static_cast<std::size_t>(first.dim)]);
+    if (!extent || *extent % size != 0) return std::nullopt;
+    Choice choice{{}, *extent / size};
+    for (const Piece& piece : pieces) {
+      if (piece.dim != first.dim || piece.size() != size || piece.start % size != 0) return std::nullopt;
+      choice.indices.push_back(piece.start / size);
     }
-    return piece;
+    return choice;
   }
 
   NodeId slice_of(NodeId element, const Piece& piece, std::pair<NodeId, NodeId> bounds) {
-    const auto key = std::tuple(piece.whole.as_node(), piece.dim, bounds.first);
+    const auto key = std::tuple(piece.of, piece.dim, bounds.first, bounds.second);
     if (const auto known = slices_.find(key); known != slices_.end()) return known->second;
     Node node = made_.step().nodes[element];
     node.target = made_.intern("aten.slice.Tensor");
-    const Arg args[] = {piece.whole, Arg::integer(piece.dim), Arg::node(bounds.first),
+    const Arg args[] = {Arg::node(piece.of), Arg::integer(piece.dim), Arg::node(bounds.first),
                         Arg::node(bounds.second)};
     node.args = context_.args.add(args);
     node.kwargs = {};
@@ -694,10 +685,9 @@ class Merger {
     Node& made = made_.step().nodes[id];
     // A piece of the element's sizes and strides; where it begins is a function of the coordinates.
     Type type = context_.types[made.type];
-    const TensorType* whole = tensor_of(context_, made_.step().nodes[piece.whole.as_node()].type);
+    const TensorType* whole = tensor_of(context_, made_.step().nodes[piece.of].type);
     if (whole != nullptr) {
-      const auto at = static_cast<std::size_t>(
-          piece.dim < 0 ? piece.dim + static_cast<std::int64_t>(whole->rank()) : piece.dim);
+      const auto at = static_cast<std::size_t>(piece.dim);
       const Type& start = context_.types[made_.step().nodes[bounds.first].type];
       ExprId offset = context_.exprs.mul(start.expr, whole->strides[at]);
       if (whole->offset) offset = context_.exprs.add(whole->offset, offset);
@@ -911,9 +901,9 @@ class Merger {
   std::size_t body_ = 0;
   std::vector<SideTable<NodeId, std::uint32_t>> positions_;     // of each graph's nodes, in the body compared
   std::map<std::pair<std::size_t, StringId>, StringId> names_;  // of the first rank's groups on another
-  std::map<std::pair<std::size_t, StringId>, StringId> first_names_;   // on the first rank, of another's
-  std::map<std::tuple<NodeId, std::int64_t, NodeId>, NodeId> slices_;  // by whole, dimension, start
-  std::vector<std::pair<NodeId, NodeId>> inserted_;                    // element, slice
+  std::map<std::pair<std::size_t, StringId>, StringId> first_names_;  // on the first rank, of another's
+  std::map<std::tuple<NodeId, std::int64_t, NodeId, NodeId>, NodeId> slices_;  // by whole, dimension, bounds
+  std::vector<std::pair<NodeId, NodeId>> inserted_;                            // element, slice
   std::vector<std::pair<RankLiteral, Affine>> repaired_;
   IdSet<NodeId> refused_;  // of the step: nodes with something unexplained
 };

@@ -16,6 +16,7 @@
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "passes/extra_group.h"
+#include "passes/pieces.h"
 #include "passes/record.h"
 #include "passes/replace_symbols.h"
 
@@ -132,12 +133,15 @@ std::vector<NodeId> find_computed_slices(const Context& context, const Body& bod
   return found;
 }
 
-// Of such slices, takes those whose bounds are numbers now from the split that gives the same
-// piece, where there is one: each reader the nearest before it, as equal splits may stand before
-// and behind.
+// Of such slices, takes those whose bounds are numbers now from the split, or from the slice that
+// had numbers before, that gives the same piece, where there is one: each reader the nearest before
+// it, as equal pieces may stand before and behind.
 class ElementFinder {
  public:
-  ElementFinder(Context& context, Body& body) : context_(context), body_(body) {
+  ElementFinder(Context& context, Body& body, std::span<const NodeId> slices)
+      : context_(context), body_(body), slices_(slices) {
+    IdSet<NodeId> computed;
+    for (NodeId id : slices) computed.insert(id);
     std::uint32_t count = 0;
     for (const auto [id, node] : walk(context, body)) {
       const std::uint32_t here = count++;
@@ -145,14 +149,14 @@ class ElementFinder {
       for_each_input(context, node, [&](NodeId input) {
         if (first_use_[input] == kUnused) first_use_.at(input) = here;
       });
-      if (node.op == nullptr) continue;
-      if (node.op->family == OpFamily::kElement) add_element(id, node);
+      if (computed.contains(id)) continue;
+      if (const auto piece = find_piece(context, body, node)) elements_[*piece].push_back(id);
     }
   }
 
-  void replace(std::span<const NodeId> slices) {
+  void replace() {
     SideTable<NodeId, std::vector<NodeId>> elements_of;  // those that a slice is equal to, in order
-    for (NodeId id : slices)
+    for (NodeId id : slices_)
       if (std::vector<NodeId> equal = find_elements(id); nearest_before(equal, first_use_[id]))
         elements_of.at(id) = std::move(equal);
     if (elements_of.size() == 0) return;
@@ -168,45 +172,11 @@ class ElementFinder {
   }
 
  private:
-  struct Piece {
-    NodeId of;
-    std::int64_t dim = 0, start = 0, end = 0;
-    friend auto operator<=>(const Piece&, const Piece&) = default;
-  };
-
-  void add_element(NodeId id, const Node& node) {
-    const Arg from = arg_of(context_, node, 0), index = arg_of(context_, node, 1);
-    if (!from.is_node() || !index.is_int()) return;
-    const Node& split = body_.nodes[from.as_node()];
-    if (split.op == nullptr || split.op->family != OpFamily::kSplit || !split.type) return;
-    const Arg whole = arg_of(context_, split, 0);
-    const auto position = split.op->find_param("dim");
-    const Arg dim = position ? arg_of(context_, split, *position) : Arg::none();
-    const std::vector<TypeId>& pieces = context_.types[split.type].elements;
-    if (!whole.is_node() || !dim.is_int() || index.as_int() < 0 ||
-        index.as_int() >= static_cast<std::int64_t>(pieces.size()))
-      return;
-    Piece piece{whole.as_node(), dim.as_int()};
-    for (std::int64_t i = 0; i <= index.as_int(); ++i) {
-      const TensorType* tensor = tensor_of(context_, pieces[static_cast<std::size_t>(i)]);
-      if (tensor == nullptr || !wrap(piece.dim, *tensor)) return;
-      const auto size = context_.exprs.constant(tensor->sizes[static_cast<std::size_t>(piece.dim)]);
-      if (!size) return;
-      piece.start = piece.end;
-      piece.end += *size;
-    }
-    elements_[piece].push_back(id);
-  }
-
   std::vector<NodeId> find_elements(NodeId id) const {
     const Node& slice = body_.nodes[id];
-    const Arg whole = arg_of(context_, slice, 0), dim = arg_of(context_, slice, 1),
-              start = arg_of(context_, slice, 2), end = arg_of(context_, slice, 3);
-    const TensorType* tensor = tensor_of(context_, slice.type);
-    if (!whole.is_node() || !dim.is_int() || !start.is_int() || !end.is_int() || tensor == nullptr) return {};
-    Piece piece{whole.as_node(), dim.as_int(), start.as_int(), end.as_int()};
-    if (!wrap(piece.dim, *tensor)) return {};
-    const auto found = elements_.find(piece);
+    const auto piece = find_piece(context_, body_, slice);
+    if (!piece) return {};
+    const auto found = elements_.find(*piece);
     std::vector<NodeId> equal = found == elements_.end() ? std::vector<NodeId>() : found->second;
     std::erase_if(equal, [&](NodeId element) { return body_.nodes[element].type != slice.type; });
     return equal;
@@ -219,14 +189,9 @@ class ElementFinder {
     return behind == nodes.begin() ? NodeId() : *std::prev(behind);
   }
 
-  static bool wrap(std::int64_t& dim, const TensorType& tensor) {
-    const auto rank = static_cast<std::int64_t>(tensor.rank());
-    if (dim < 0) dim += rank;
-    return dim >= 0 && dim < rank;
-  }
-
   Context& context_;
   Body& body_;
+  std::span<const NodeId> slices_;
   std::map<Piece, std::vector<NodeId>> elements_;  // in order
   static constexpr auto kUnused = std::numeric_limits<std::uint32_t>::max();
   SideTable<NodeId, std::uint32_t> position_, first_use_{kUnused};  // in the order
@@ -519,7 +484,7 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
                      .remedy = "trace the graph so that it holds for every rank",
                      .fold_all = false});
     for (std::size_t i = 0; i < made.bodies.size(); ++i)
-      if (!slices[i].empty()) ElementFinder(*made.context, made.bodies[i]).replace(slices[i]);
+      if (!slices[i].empty()) ElementFinder(*made.context, made.bodies[i], slices[i]).replace();
   }
   for (Body& body : made.bodies) specializer.drop_unread(body);
   drop_unbound_coordinates(made, world);

@@ -140,18 +140,23 @@ class Program {
     const Axis& axis = pick_axis();
     const std::uint32_t pieces = axis.extent == 3 ? 0 : axis.extent, size = pieces == 0 ? 0 : 16 / pieces;
     if (pieces == 0) return write_gather();
+    const bool is_sliced = pick(0, 1) == 1;
     const std::string split = name();
+    const auto type_of = [&](std::uint32_t i) {
+      return fmt::format("f32[8, {}]{{16, 1}}{}", size, i == 0 ? "" : fmt::format("+{}", i * size));
+    };
     std::string types;
-    for (std::uint32_t i = 0; i < pieces; ++i)
-      types += fmt::format("{}f32[8, {}]{{16, 1}}{}", i == 0 ? "" : ", ", size,
-                           i == 0 ? "" : fmt::format("+{}", i * size));
-    body_ += fmt::format("  %{} = aten.split.Tensor(%x, {}, 1) : [{}] @s\n", split, size, types);
+    for (std::uint32_t i = 0; i < pieces; ++i) types += (i == 0 ? "" : ", ") + type_of(i);
+    if (!is_sliced)
+      body_ += fmt::format("  %{} = aten.split.Tensor(%x, {}, 1) : [{}] @s\n", split, size, types);
     std::string own;
     for (std::uint32_t i = 0; i < pieces; ++i) {
       const std::string piece = name();
       if (i == axis.coordinate(rank_)) own = piece;
-      body_ += fmt::format("  %{} = operator.getitem(%{}, {}) : f32[8, {}]{{16, 1}}{} @s\n", piece, split, i,
-                           size, i == 0 ? "" : fmt::format("+{}", i * size));
+      const std::string call = is_sliced
+                                   ? fmt::format("aten.slice.Tensor(%x, 1, {}, {})", i * size, (i + 1) * size)
+                                   : fmt::format("operator.getitem(%{}, {})", split, i);
+      body_ += fmt::format("  %{} = {} : {} @s\n", piece, call, type_of(i));
     }
     body_ += fmt::format(
         "  %{} = aten.clone.default(%{}, memory_format=torch.contiguous_format) : f32[8, {}] @s\n",
