@@ -45,8 +45,6 @@ void list_tensors(const Value& value, const std::string& name, RankOutputs& resu
   } else if (value.is<Dict>()) {
     for (const auto& [key, item] : value.as<Dict>().items)
       list_tensors(item, fmt::format("{}[{}]", name, key.is<Text>() ? key.as<Text>().text : "?"), results);
-  } else if (value.is<Text>()) {
-    results.push_back({fmt::format("{} \"{}\"", name, value.as<Text>().text), make_number(Value(true))});
   }
 }
 
