@@ -5,11 +5,14 @@
 //   %e = expand(%b: [1], [8])         add_(%e, 1)         adds to one element eight times
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
+#include "ir/facts.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -17,11 +20,13 @@
 namespace epweave {
 namespace {
 
-// Whether the call may write a tensor several of whose elements are one: each is the same number,
-// or those that it writes are chosen by indices (torch checks neither).
+// Whether the call may write a tensor several of whose elements are one: each gets the same number
+// (fill_, masked_fill_), or those that it writes are chosen by indices (torch checks
+// neither).
 bool may_write_twice(const OpInfo& op) {
   if (op.family == OpFamily::kIndexPut || op.family == OpFamily::kIdentity) return true;
-  return op.makes_zeros || (op.family == OpFamily::kElementwise && op.find_param("value"));
+  const auto value = op.find_param("value");
+  return op.family == OpFamily::kElementwise && value && !op.params[*value].kwarg_only;
 }
 
 class StorageCheck {
@@ -36,8 +41,7 @@ class StorageCheck {
   void run() {
     for (NodeId id : body_.order) {
       const Node& node = body_.nodes[id];
-      if (frees_ && !is_wait(node) && (reads_elements(node) || node.kind == NodeKind::kOutput))
-        check_freed(node);
+      if (frees_ && takes_elements(node)) check_freed(node);
       if (node.op == nullptr) continue;
       if (addresses_storage(node)) check_bounds(id, node);
       if (node.op->writes && !may_write_twice(*node.op)) check_overlap(node);
@@ -50,6 +54,11 @@ class StorageCheck {
     report(graph_, body_, node, invariant, std::move(message), out_);
   }
   std::string_view name(NodeId id) const { return graph_.text(body_.nodes[id].name); }
+
+  static bool takes_elements(const Node& node) {
+    if (node.op != nullptr && (is_wait(node) || node.op->reads_types_only)) return false;
+    return reads_elements(node) || node.kind == NodeKind::kOutput;
+  }
 
   void free(NodeId id, const Node& wait) {
     const Arg* kept = find_arg(context_, wait, 1, "keepalive");
@@ -102,18 +111,24 @@ class StorageCheck {
   }
 
   bool repeats_elements(const TensorType& type) const {
+    bool repeats = false;
     for (std::size_t d = 0; d < type.strides.size(); ++d) {
       const auto extent = context_.exprs.constant(type.sizes[d]);
-      if (context_.exprs.constant(type.strides[d]) == 0 && extent.value_or(0) > 1) return true;
+      if (extent == 0) return false;
+      repeats = repeats || (context_.exprs.constant(type.strides[d]) == 0 && extent.value_or(0) > 1);
     }
-    return false;
+    return repeats;
   }
 
   // The value whose memory this one shows. A reshape that may have copied has its own.
+  NodeId shown_by(NodeId id) {
+    if (!may_copy(body_.nodes[id])) return shown_operand(context_, body_, id);
+    if (!facts_) facts_.emplace(graph_);
+    return showing_of(*facts_, graph_, id) == Showing::kView ? shown_operand(context_, body_, id) : NodeId();
+  }
   NodeId find_root(NodeId value) {
     NodeId root = value;
-    for (NodeId id = value; id;
-         id = may_copy(body_.nodes[id]) ? NodeId() : shown_operand(context_, body_, id)) {
+    for (NodeId id = value; id; id = shown_by(id)) {
       root = id;
       if (const NodeId known = roots_[id]) {
         root = known;
@@ -128,6 +143,7 @@ class StorageCheck {
   const Body& body_;
   std::vector<Violation>& out_;
   SideTable<NodeId, NodeId> roots_;
+  std::optional<Facts> facts_;       // once a reshape is asked about
   SideTable<NodeId, NodeId> freed_;  // by memory: the wait
   bool frees_ = false;
 };

@@ -7,12 +7,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
+#include "ir/facts.h"
 #include "ops/bind.h"
 
 namespace epweave {
@@ -178,12 +180,19 @@ class WaitCheck {
   }
   // The value, or what it shows all elements of.
   NodeId find_all(NodeId value) {
-    return climb(value, all_, [&](NodeId id) {
-      return may_narrow(body_.nodes[id]) ? NodeId() : shown_operand(context_, body_, id);
-    });
+    return climb(value, all_,
+                 [&](NodeId id) { return may_narrow(body_.nodes[id]) ? NodeId() : shown_by(id); });
   }
   NodeId find_root(NodeId value) {
-    return climb(value, roots_, [&](NodeId id) { return shown_operand(context_, body_, id); });
+    return climb(value, roots_, [&](NodeId id) { return shown_by(id); });
+  }
+  // A reshape that copied shows nothing. In nested graphs it is taken for a view.
+  NodeId shown_by(NodeId id) {
+    if (may_copy(body_.nodes[id]) && &body_ == &graph_.step()) {
+      if (!facts_) facts_.emplace(graph_);
+      if (showing_of(*facts_, graph_, id) == Showing::kCopy) return {};
+    }
+    return shown_operand(context_, body_, id);
   }
   // `ends`: what was found before, so that a long row of updates is climbed once.
   template <class Next>
@@ -209,6 +218,7 @@ class WaitCheck {
   SideTable<NodeId, std::vector<NodeId>> memories_;  // of a launch that is under way
   std::size_t under_way_ = 0, written_ = 0;          // of flights
   SideTable<NodeId, NodeId> all_, roots_;
+  std::optional<Facts> facts_;  // once a reshape is asked about
 };
 
 }  // namespace
