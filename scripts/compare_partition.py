@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -23,6 +22,9 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import epweave_fx  # noqa: E402,F401  it knows where the package is
+from epweave.errors import UsageError  # noqa: E402
+from epweave.programs import find_program  # noqa: E402
 
 
 def run(*command):
@@ -172,10 +174,14 @@ def print_report(report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph", type=pathlib.Path, metavar="G")
-    parser.add_argument("--epweave", default=os.environ.get("EPWEAVE", "epweave"))
+    parser.add_argument("--epweave", metavar="PROGRAM", help="by default the one that the package epweave runs")
     parser.add_argument("--policy", default="none", choices=("none", "default", "eager", "full"))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    try:
+        options.epweave = options.epweave or find_program("epweave")
+    except UsageError as error:
+        parser.error(str(error))
     report = compare(options)
     if options.json:
         print(json.dumps(report, indent=1))

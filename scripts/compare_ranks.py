@@ -22,6 +22,11 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import epweave_fx  # noqa: E402,F401  it knows where the package is
+from epweave.errors import UsageError  # noqa: E402
+from epweave.programs import find_program  # noqa: E402
+
 HERE = pathlib.Path(__file__).resolve().parent
 PIPELINE = "dce,canonicalize,dedup-unshard"
 IGNORED = "names,metadata,provenance"
@@ -158,12 +163,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tp", type=int, default=2)
     parser.add_argument("--ep", type=int, default=1)
     parser.add_argument("--layers", type=int, help="of the model (default: all of its debug model's)")
-    parser.add_argument("--epweave", default="epweave", metavar="PROGRAM")
+    parser.add_argument("--epweave", metavar="PROGRAM", help="by default the one that the package epweave runs")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the graphs here, and take traces that are here already")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     if count_ranks(options) < 2:
         parser.error("a job of one rank has nothing to compare")
+    try:
+        options.epweave = options.epweave or find_program("epweave")
+    except UsageError as error:
+        parser.error(str(error))
     if not shutil.which(options.epweave):
         parser.error(f"there is no program '{options.epweave}': give it by --epweave, or install it")
     with contextlib.ExitStack() as stack:
