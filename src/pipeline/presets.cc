@@ -46,6 +46,7 @@ std::string memory_of_run(const std::string& memory) {
 std::string expand_overlap(const Options& options) {
   std::string choice = fmt::format("parts={}", print_value(options.text("parts")));
   if (options.has("roots")) choice += fmt::format(",roots={}", print_value(options.list("roots")));
+  if (options.has("dim")) choice += fmt::format(",dim={}", options.text("dim"));
   if (options.has("dense")) choice += fmt::format(",dense={}", options.flag("dense"));
   if (options.has("attention")) choice += fmt::format(",attention={}", options.text("attention"));
   std::string machine =
@@ -64,8 +65,8 @@ std::vector<PresetInfo> make_presets() {
   return {
       {.name = "overlap",
        .summary = "divide, isolate and schedule as is predicted to take least",
-       .options = {left_out(kRoots), kAutoParts, kDense, kAttention, kMemory, kEffort, kCluster, kCosts,
-                   kUnpriced, kSymbolize},
+       .options = {left_out(kRoots), left_out(kDim), kAutoParts, kDense, kAttention, kMemory, kEffort,
+                   kCluster, kCosts, kUnpriced, kSymbolize},
        .expand = expand_overlap},
       {.name = "ep-overlap",
        .summary = "chunk MoE modules and hide each part's token exchange behind the others' compute",

@@ -25,7 +25,7 @@ PassResult divide(const Graph& graph, const ChunkChoice& choice, ChunkOptions op
 
 // What to do about a choice that is declined; that of chunk names pipelines with chunk.
 std::string remedy_of(const PassError& error) {
-  if (error.id() == "chunk.no-token-symbol")
+  if (error.id() == "chunk.no-token-symbol" && error.remedy().starts_with("run symbolize"))
     return "run symbolize before choose-chunks (-p symbolize,choose-chunks; --preset overlap{symbolize=yes})";
   return error.remedy();
 }

@@ -137,6 +137,9 @@ std::int64_t read_parts(const Options& options) {
                   parts, count));
 }
 
+GridDim read_dim(const Options& options) {
+  return is_chosen(options, "dim", "seq") ? GridDim::kSequence : GridDim::kBatch;
+}
 AttentionMode read_attention(const Options& options) {
   if (is_chosen(options, "attention", "prefix")) return AttentionMode::kPrefix;
   return is_chosen(options, "attention", "independent") ? AttentionMode::kIndependent
@@ -147,7 +150,7 @@ ChunkOptions read_chunk_options(const Options& options) {
   require_use_of_sizes(read_roots(options), read_sizes(options));
   require_one_order(options);
   return {.roots = read_roots(options),
-          .dim = options.text("dim") == "seq" ? GridDim::kSequence : GridDim::kBatch,
+          .dim = read_dim(options),
           .parts = options.integer("parts"),
           .sizes = read_sizes(options),
           .require_exchange = options.flag("require-exchange"),

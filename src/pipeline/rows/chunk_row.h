@@ -18,6 +18,7 @@ PassInfo chunk_row();
 ChunkOptions read_chunk_options(const Options& options);
 std::vector<ChunkRoot> read_roots(const Options& options);
 std::int64_t read_parts(const Options& options);  // as many as sizes are given
+GridDim read_dim(const Options& options);
 AttentionMode read_attention(const Options& options);
 
 }  // namespace epweave

@@ -124,6 +124,7 @@ std::optional<std::int64_t> read_auto_parts(const Options& options) {
 ChooseChunksOptions read_choose_chunks_options(const Options& options) {
   ChooseChunksOptions read;
   read.chunk.attention = read_attention(options);
+  read.chunk.dim = read_dim(options);
   read.chunk.dense = options.has("dense") && options.flag("dense");
   if (options.has("roots")) read.roots = options.list("roots");
   for (const std::string& root : read.roots) parse_chunk_root(root);
@@ -178,8 +179,8 @@ PassInfo schedule_row() {
 PassInfo choose_chunks_row() {
   return {.name = "choose-chunks",
           .summary = "divide modules into parts where the schedule is predicted to take less for it",
-          .options = {left_out(kRoots), kAutoParts, kDense, kAttention, kMemory, kCluster, kCosts, kUnpriced,
-                      kThen},
+          .options = {left_out(kRoots), left_out(kDim), kAutoParts, kDense, kAttention, kMemory, kCluster,
+                      kCosts, kUnpriced, kThen},
           .run = run_choose_chunks,
           .settle = settle_choose_chunks_options};
 }
