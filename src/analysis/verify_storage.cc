@@ -86,7 +86,8 @@ class StorageCheck {
     if (root == id || shown == nullptr || made == nullptr || !makes_memory(body_.nodes[root])) return;
     const auto reached = find_storage_span(context_.exprs, *shown),
                memory = find_storage_span(context_.exprs, *made);
-    if (shown->dtype == made->dtype && reached && memory && reached->end > memory->end)
+    if (shown->dtype == made->dtype && reached && memory && reached->begin < reached->end &&
+        reached->end > memory->end)
       fail(node, "memory-bounds",
            fmt::format("reaches {} elements into the memory of %{}, which has {}", reached->end, name(root),
                        memory->end));

@@ -620,7 +620,7 @@ class Merger {
 
   // Equal pieces of one value, by a coordinate.
   Arg merge_elements(const Leaves& leaves, const Place& place) {
-    std::vector<Piece> pieces;
+    std::vector<TakenPiece> pieces;
     for (std::size_t g = 0; g < leaves.size(); ++g) {
       const Body& body = graphs_[g].bodies[body_];
       const auto piece = find_piece(context_, body, body.nodes[leaves[g].as_node()]);
@@ -628,7 +628,7 @@ class Merger {
         return refuse(place, leaves, "it reads another value"), leaves[0];
       pieces.push_back(*piece);
     }
-    const std::optional<Choice> choice = body_ == 0 ? find_choice(pieces) : std::nullopt;
+    const std::optional<Choice> choice = body_ == 0 ? find_choice(pieces, leaves[0].as_node()) : std::nullopt;
     if (!choice) return refuse(place, leaves, "the elements are not equal pieces of one value"), leaves[0];
     const AffineSolver::Answer answer = solver_.solve(choice->indices);
     if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
@@ -640,7 +640,7 @@ class Merger {
                       rank),
                leaves[0];
     count(*answer.function);
-    const Piece& piece = pieces[0];
+    const TakenPiece& piece = pieces[0];
     Affine start = *answer.function;
     start.offset *= piece.size();
     for (auto& [axis, scale] : start.terms) scale *= piece.size();
@@ -655,22 +655,28 @@ class Merger {
     Numbers indices;
     std::int64_t count = 0;
   };
-  std::optional<Choice> find_choice(const std::vector<Piece>& pieces) const {
-    const Piece& first = pieces[0];
+  std::optional<Choice> find_choice(const std::vector<TakenPiece>& pieces, NodeId taken) const {
+    const TakenPiece& first = pieces[0];
     const TensorType* whole = tensor_of(context_, graphs_[0].bodies[body_].nodes[first.of].type);
     const std::int64_t size = first.size();
     if (whole == nullptr || size == 0) return std::nullopt;
     const auto extent = context_.exprs.constant(whole->sizes[static_cast<std::size_t>(first.dim)]);
     if (!extent || *extent % size != 0) return std::nullopt;
     Choice choice{{}, *extent / size};
-    for (const Piece& piece : pieces) {
+    const Body& body = graphs_[0].bodies[body_];
+    if (tuple_element(context_, body, body.nodes[taken])) {
+      const auto count = count_even_pieces(context_, body, body.nodes[taken]);
+      if (!count) return std::nullopt;
+      choice.count = *count;
+    }
+    for (const TakenPiece& piece : pieces) {
       if (piece.dim != first.dim || piece.size() != size || piece.start % size != 0) return std::nullopt;
       choice.indices.push_back(piece.start / size);
     }
     return choice;
   }
 
-  NodeId slice_of(NodeId element, const Piece& piece, std::pair<NodeId, NodeId> bounds) {
+  NodeId slice_of(NodeId element, const TakenPiece& piece, std::pair<NodeId, NodeId> bounds) {
     const auto key = std::tuple(piece.of, piece.dim, bounds.first, bounds.second);
     if (const auto known = slices_.find(key); known != slices_.end()) return known->second;
     Node node = made_.step().nodes[element];

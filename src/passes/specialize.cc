@@ -192,7 +192,7 @@ class ElementFinder {
   Context& context_;
   Body& body_;
   std::span<const NodeId> slices_;
-  std::map<Piece, std::vector<NodeId>> elements_;  // in order
+  std::map<TakenPiece, std::vector<NodeId>> elements_;  // in order
   static constexpr auto kUnused = std::numeric_limits<std::uint32_t>::max();
   SideTable<NodeId, std::uint32_t> position_, first_use_{kUnused};  // in the order
 };

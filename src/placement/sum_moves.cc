@@ -41,11 +41,15 @@ class SumMoves {
   void run() {
     std::vector<NodeId>& divided = placements_.divided;
     for (std::size_t i = divided.size(); i-- > 0;) visit(divided[i]);
-    std::erase_if(divided, [&](NodeId id) {
-      if (!moved_.contains(id) || is_element_of_parts(id)) return false;
-      placements_.placement.set(id, Placement::whole());
-      return true;
-    });
+    std::vector<NodeId> left;
+    for (NodeId id : divided) {
+      if (moved_.contains(id) && !is_element_of_parts(id)) {
+        placements_.placement.set(id, Placement::whole());
+      } else {
+        left.push_back(id);
+      }
+    }
+    divided = std::move(left);
   }
 
  private:

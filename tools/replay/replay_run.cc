@@ -11,6 +11,7 @@
 #include "replay/inputs/inputs.h"
 #include "replay/kernels/host/kernels.h"
 #include "replay/run/parallel.h"
+#include "replay/run/written_inputs.h"
 #include "replay_commands.h"
 #include "replay_environment.h"
 #include "replay_fit.h"
@@ -377,8 +378,7 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
   const replay::RunOptions run_options = options_of_run(options, device, measuring, progress);
   const replay::RunResult run =
       replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
-  replay::InputNames written;
-  replay::add_written_inputs(prepared.graph, written);
+  const std::vector<bool> written = replay::find_written_inputs(prepared.graph);
   std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
   std::vector<Json> reports(prepared.world.size);
   const Json environment = describe_environment(device, "local");
@@ -421,8 +421,7 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
       save_inputs(prepared.graph, prepared.inputs, file_of_rank(options.save_inputs));
     const replay::RunResult run =
         replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
-    replay::InputNames written;
-    replay::add_written_inputs(prepared.graph, written);
+    const std::vector<bool> written = replay::find_written_inputs(prepared.graph);
     std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
     of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank], written);
     if (!options.outputs.empty()) save_outputs(of_ranks, file_of_rank(options.outputs));

@@ -85,8 +85,9 @@ class ProblemBuilder {
 
   // A wait for a copy to the host frees what was copied.
   bool frees_memory(Place i) const {
+    if (!waits_for_copies(node(i))) return false;
     const Arg* kept = find_arg(*graph_.context, node(i), 1, "keepalive");
-    return waits_for_copies(node(i)) && kept != nullptr && kept->is_node();
+    return kept != nullptr && kept->is_node();
   }
   // An element of a computed tuple touches all storages of the tuple.
   bool takes_one_of_many(Place i) const {

@@ -225,15 +225,28 @@ void ScalingSolver::settle_sides(RelationId id, Side& whole, Side& open, Certain
     return set_by(id, open.unknown[0], {State::kScales, rest}, place(open.unknown[0]));
   if (certainty == Certainty::kForced) return;
   // The dimension in which the tokens end: rows that were flattened from [8, tokens] have them in
-  // the inner one again. Of products without an order, the outermost that can carry whole tokens.
+  // the inner one again. Where that cannot carry whole tokens, the outermost that can.
+  std::optional<ExtentId> chosen;
   for (ExtentId extent : open.unknown) {
-    if (has_order && !ends_in(tokens, *open.all, extent)) continue;
-    Rational others{1, 1};
-    for (ExtentId other : open.unknown)
-      if (other != extent) others = others * Rational{numbers_[other], 1};
-    const Rational factor = rest / others;
-    if (factor.is_integer()) return set_by(id, extent, {State::kScales, factor}, place(extent));
+    if (!carries_whole_tokens(open, extent, rest)) continue;
+    if (!chosen) chosen = extent;
+    if (has_order && ends_in(tokens, *open.all, extent)) {
+      chosen = extent;
+      break;
+    }
   }
+  if (chosen) set_by(id, *chosen, {State::kScales, factor_of(open, *chosen, rest)}, place(*chosen));
+}
+
+// Of an unknown extent, where the others stay as they are.
+Rational ScalingSolver::factor_of(const Side& open, ExtentId extent, Rational rest) const {
+  Rational others{1, 1};
+  for (ExtentId other : open.unknown)
+    if (other != extent) others = others * Rational{numbers_[other], 1};
+  return rest / others;
+}
+bool ScalingSolver::carries_whole_tokens(const Side& open, ExtentId extent, Rational rest) const {
+  return factor_of(open, extent, rest).is_integer();
 }
 
 std::int64_t ScalingSolver::elements_behind(const Extents& dims, ExtentId dim) const {

@@ -174,10 +174,27 @@ void set_each(ErrorBounds& bounds, const Value& result, const Value& bound) {
     set_each(bounds, result.items()[i], bound.items().at(i));
 }
 
+// Whether a tensor in the argument, or in a list of them, has another dtype.
+bool has_other_dtype(const Value& value, DType dtype) {
+  if (value.is_tensor()) return value.tensor().dtype != dtype;
+  return value.is<List>() &&
+         std::ranges::any_of(value.items(), [&](const Value& item) { return has_other_dtype(item, dtype); });
+}
+
+// Of joins and writes of a slice all operands are copied. One of another dtype is stored otherwise.
+void require_one_dtype(const BoundedCall& call) {
+  const OpFamily family = call.op.family;
+  if (family != OpFamily::kJoin && family != OpFamily::kStack && family != OpFamily::kSliceWrite) return;
+  const DType dtype = only_result(call).dtype;
+  if (std::ranges::any_of(call.args, [&](const Value& arg) { return has_other_dtype(arg, dtype); }))
+    throw NoBound();
+}
+
 // Elements are copied: so are their bounds. What is overwritten has its old bounds until here; a
 // number that is filled in is exact, whichever it is.
 void bound_movement(ErrorBounds& bounds, const BoundedCall& call) {
   if (call.op.writes && !writes_argument(call, 0)) throw NoBound();
+  require_one_dtype(call);
   const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
   std::vector<Value> args = replace_all(bounds, call, bound);
   for (std::size_t i = 0; i < args.size(); ++i)

@@ -12,6 +12,7 @@
 #include "replay/check/library_kernels.h"
 #include "replay/check/node_judgements.h"
 #include "replay/check/sum_check.h"
+#include "replay/run/written_inputs.h"
 #include "replay/values/message.h"
 
 namespace epweave::replay {
@@ -77,8 +78,10 @@ class Checker {
         reports_(here_.end - here_.first),
         groups_of_first_(reports_.size()),
         written_(find_written_storage(a)) {
-    add_written_inputs(a, written_inputs_);
-    add_written_inputs(b, written_inputs_);
+    written_inputs_ = find_written_inputs(a);
+    const std::vector<bool> of_b = find_written_inputs(b);
+    for (std::size_t i = 0; i < written_inputs_.size() && i < of_b.size(); ++i)
+      written_inputs_[i] = written_inputs_[i] || of_b[i];
   }
 
   CheckedRanks check() {
@@ -233,7 +236,8 @@ class Checker {
       judge_sums(report, rank);
     else if (has_sums())
       leave_unverified(first_b_.run.ranks[rank], report.outputs);
-    if (is_native(setup_)) changes_.explain_outputs(first_b_.run.ranks[rank], report.outputs);
+    if (is_native(setup_))
+      changes_.explain_outputs(first_b_.run.ranks[rank], written_inputs_, report.outputs);
     if (!report.kernel_changes.empty()) report.first_change = describe_first_change(report);
     for (const OutputCheck& output : report.outputs)
       if (output.verdict == Verdict::kSumOrder)
@@ -251,7 +255,7 @@ class Checker {
 
   // Outputs behind a regrouped sum, where no bounds are made.
   void leave_unverified(const RankResult& result_b, std::vector<OutputCheck>& outputs) const {
-    const std::vector<bool> sums = find_reached_results(behind_sums_, result_b);
+    const std::vector<bool> sums = find_reached_results(behind_sums_, result_b, written_inputs_);
     for (std::size_t i = 0; i < outputs.size() && i < sums.size(); ++i)
       if (sums[i] && outputs[i].verdict == Verdict::kDiffers && outputs[i].difference.problem.empty())
         outputs[i].verdict = Verdict::kUnverified;
@@ -377,7 +381,7 @@ class Checker {
   std::vector<CheckReport> reports_;          // by rank here
   std::vector<std::size_t> groups_of_first_;  // by rank here
   WrittenStorage written_;                    // of A
-  InputNames written_inputs_;                 // of A or B
+  std::vector<bool> written_inputs_;          // by A or B
   std::map<const Graph*, int> runs_;
 };
 

@@ -1,5 +1,7 @@
 #include "replay/check/library_changes.h"
 
+#include "replay/check/output_check.h"
+
 #include <algorithm>
 
 #include "replay/values/message.h"
@@ -93,9 +95,10 @@ Judgement LibraryChanges::explain(const Judgement& first, const Group& group) co
   return first;
 }
 
-void LibraryChanges::explain_outputs(const RankResult& result_b, std::vector<OutputCheck>& outputs) const {
-  const std::vector<bool> changes = find_reached_results(behind_changes_, result_b),
-                          sums = find_reached_results(behind_sums_, result_b);
+void LibraryChanges::explain_outputs(const RankResult& result_b, const std::vector<bool>& written,
+                                     std::vector<OutputCheck>& outputs) const {
+  const std::vector<bool> changes = find_reached_results(behind_changes_, result_b, written),
+                          sums = find_reached_results(behind_sums_, result_b, written);
   for (std::size_t i = 0; i < outputs.size() && i < changes.size(); ++i) {
     OutputCheck& output = outputs[i];
     if (output.verdict != Verdict::kDiffers || !output.difference.problem.empty()) continue;

@@ -32,7 +32,8 @@ class LibraryChanges {
 
   Judgement explain(const Judgement& first, const Group& group) const;
   // Of one rank, in order.
-  void explain_outputs(const RankResult& result_b, std::vector<OutputCheck>& outputs) const;
+  void explain_outputs(const RankResult& result_b, const std::vector<bool>& written,
+                       std::vector<OutputCheck>& outputs) const;
 
  private:
   void mark_unjudged(const Products& products, const Judgements& judgements, Rank rank);

@@ -68,13 +68,12 @@ Reached find_reached(const Graph& graph, const IdSet<NodeId>& roots) {
   const auto is_reached = [&](NodeId id) {
     return found.nodes.contains(id) || written.contains(effects.storage_of(id));
   };
-  std::size_t input = 0;
   for (const NodeId id : body.order) {
     const Node& node = body.nodes[id];
     if (node.kind == NodeKind::kPlaceholder) {
-      const std::size_t i = input++;
-      if (i < graph.inputs.size() && graph.text(graph.inputs[i].role) == "buffer")
-        found.buffers.push_back(written.contains(effects.storage_of(id)));
+      const bool is_tensor = !node.type || tensor_of(context, node.type) != nullptr;
+      found.inputs.push_back(is_tensor ? std::optional(written.contains(effects.storage_of(id)))
+                                       : std::nullopt);
     } else if (node.kind == NodeKind::kOutput) {
       const Arg all = context.args[node.args][0];
       const std::span<const Arg> outputs = all.is_list() ? context.args.children(all) : std::span(&all, 1);
@@ -83,14 +82,6 @@ Reached find_reached(const Graph& graph, const IdSet<NodeId>& roots) {
     }
   }
   return found;
-}
-
-std::vector<bool> find_reached_results(const Reached& reached, const RankResult& result) {
-  std::vector<bool> results;
-  for (std::size_t i = 0; i < result.outputs.size(); ++i)
-    if (result.outputs[i].is_tensor()) results.push_back(i < reached.outputs.size() && reached.outputs[i]);
-  results.insert(results.end(), reached.buffers.begin(), reached.buffers.end());
-  return results;
 }
 
 }  // namespace epweave::replay

@@ -46,11 +46,9 @@ std::optional<KernelChange> find_kernel_change(const ProductTable& a, const Prod
 struct Reached {
   IdSet<NodeId> nodes;
   std::vector<bool> outputs;  // of the graph's outputs, in order
-  std::vector<bool>
-      buffers;  // of the placeholders that are buffers, in order: whether their memory is written
+  // Of the placeholders, in order, that are tensors: whether their memory is written by one.
+  std::vector<std::optional<bool>> inputs;
 };
 Reached find_reached(const Graph& graph, const IdSet<NodeId>& roots);
-// The same of what a rank returns, as list_results (check.h) lists it.
-std::vector<bool> find_reached_results(const Reached& reached, const RankResult& result);
 
 }  // namespace epweave::replay

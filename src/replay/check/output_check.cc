@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "analysis/effects.h"
 #include "replay/values/compare.h"
 
 namespace epweave::replay {
@@ -55,26 +54,28 @@ std::string name_input(const Graph& graph, const InputRole& input) {
 
 }  // namespace
 
-void add_written_inputs(const Graph& graph, InputNames& names) {
-  const Effects effects(*graph.context, graph.step());
-  for (NodeId id : graph.step().order) {
-    const Node& node = graph.step().nodes[id];
-    if (node.kind != NodeKind::kPlaceholder) break;
-    if (effects.is_written(effects.storage_of(id))) names.emplace(graph.text(node.name));
-  }
-}
-
 RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs,
-                         const InputNames& written) {
+                         const std::vector<bool>& written) {
   RankOutputs results;
   for (std::size_t i = 0; i < result.outputs.size(); ++i)
     list_tensors(result.outputs[i], name_output(graph, i), results);
-  for (std::size_t i = 0; i < inputs.size() && i < graph.inputs.size(); ++i) {
-    const InputRole& input = graph.inputs[i];
-    const bool is_kept = graph.text(input.role) == "buffer" || written.contains(graph.text(input.name));
-    if (inputs[i].is_tensor() && is_kept) results.push_back({name_input(graph, input), inputs[i].tensor()});
-  }
+  for (std::size_t i = 0; i < written.size() && i < graph.inputs.size() && i < inputs.size(); ++i)
+    if (written[i] && inputs[i].is_tensor())
+      results.push_back({name_input(graph, graph.inputs[i]), inputs[i].tensor()});
   return results;
+}
+
+std::vector<bool> find_reached_results(const Reached& reached, const RankResult& result,
+                                       const std::vector<bool>& written) {
+  std::vector<bool> found;
+  for (std::size_t i = 0; i < result.outputs.size(); ++i) {
+    RankOutputs tensors;
+    list_tensors(result.outputs[i], {}, tensors);
+    found.insert(found.end(), tensors.size(), i < reached.outputs.size() && reached.outputs[i]);
+  }
+  for (std::size_t i = 0; i < written.size() && i < reached.inputs.size(); ++i)
+    if (written[i] && reached.inputs[i].has_value()) found.push_back(*reached.inputs[i]);
+  return found;
 }
 
 void require_same_outputs(const Graph& a, const Graph& b) {

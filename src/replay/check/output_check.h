@@ -1,13 +1,13 @@
-// Outputs and updated buffers of one rank: of A, of B, and of a reference (check.h).
+// Outputs, and what is left in buffers and written inputs, of one rank: of A, of B, and of a
+// reference (check.h).
 #pragma once
 
-#include <functional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "replay/bounds/error_bounds.h"
 #include "replay/check/check_report.h"
+#include "replay/check/library_kernels.h"
 #include "replay/run/executor.h"
 
 namespace epweave::replay {
@@ -18,13 +18,13 @@ struct NamedTensor {
   Tensor tensor;
 };
 using RankOutputs = std::vector<NamedTensor>;
-// Names of inputs that a step writes: parameters, for one that is an optimizer's, too.
-using InputNames = std::set<std::string, std::less<>>;
-void add_written_inputs(const Graph& graph, InputNames& names);
 // Each tensor and number that the step returned, in lists and dicts, too ("output 1[0]"), and what
-// it left in buffers and in the inputs of these names.
+// it left in the inputs that are `written` (written_inputs.h).
 RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs,
-                         const InputNames& written);
+                         const std::vector<bool>& written);
+// Which of the results come from what is `reached`, in the same order.
+std::vector<bool> find_reached_results(const Reached& reached, const RankResult& result,
+                                       const std::vector<bool>& written);
 
 // Throws InputError where the graphs return other things by their roles, so that running them would
 // be in vain.

@@ -189,21 +189,27 @@ class RankRunner {
   Value on_host(const Value& value) const {
     if (device_ == nullptr) return value;
     if (value.is_tensor()) return device_->download(value.tensor());
+    if (value.is<Dict>()) {
+      Dict dict = value.as<Dict>();
+      for (auto& [key, item] : dict.items) item = on_host(item);
+      return dict;
+    }
     if (!value.is<List>()) return value;
     List list = value.as<List>();
     for (Value& item : list.items) item = on_host(item);
     return list;
   }
 
-  // What the run returns and what it left in its buffers; after the device's work.
+  // What the run returns and what it left in the inputs that it writes; after the device's work.
   void bring_back(const RankInputs& inputs) {
     check_fault();
     for (Value& output : result_.outputs) output = on_host(output);
+    const std::vector<bool> written = find_written_inputs(graph_);
     std::size_t next = 0;
     for (const Step& step : program_.steps.list) {
       if (step.kind != StepKind::kInput) continue;
       const std::size_t i = next++;
-      if (i >= graph_.inputs.size() || graph_.text(graph_.inputs[i].role) != "buffer") continue;
+      if (i >= written.size() || !written[i]) continue;
       const Value value = on_host(kept_[i]);
       if (!value.is_tensor()) continue;
       Buffer<std::byte> bytes(static_cast<std::size_t>(value.tensor().numel()) *
