@@ -75,6 +75,18 @@ Showing showing_of(Facts& facts, const Graph& graph, NodeId id) {
   return showing_of(facts, *operand, result->sizes);
 }
 
+NodeId MemoryRoots::shown_by(NodeId id) {
+  if (may_copy(body_.nodes[id])) {
+    Showing showing = Showing::kUnknown;
+    if (&body_ == &graph_.step()) {
+      if (!facts_) facts_.emplace(graph_);
+      showing = showing_of(*facts_, graph_, id);
+    }
+    if ((showing == Showing::kUnknown ? unknown_ : showing) == Showing::kCopy) return {};
+  }
+  return shown_operand(*graph_.context, body_, id);
+}
+
 bool addresses_storage(const Node& node) {
   return node.op != nullptr && node.op->is_view && node.op->find_param("size") &&
          node.op->find_param("stride");

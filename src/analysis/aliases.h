@@ -29,6 +29,43 @@ enum class Showing : std::uint8_t { kView, kCopy, kUnknown };
 // when traced. kUnknown: these are not recorded.
 Showing showing_of(Facts& facts, const Graph& graph, NodeId id);
 
+// Where `next`, from the value on, ends. `ends`: what was found before, so that a long row is
+// climbed once.
+template <class Next>
+NodeId climb(NodeId value, SideTable<NodeId, NodeId>& ends, const Next& next) {
+  NodeId end = value;
+  for (NodeId id = value; id; id = next(id)) {
+    end = id;
+    if (const NodeId known = ends[id]; known) {
+      end = known;
+      break;
+    }
+  }
+  return ends.at(value) = end;
+}
+
+// Whose memory values show. A reshape whose strides do not tell, and any in a nested graph, counts
+// as `unknown`: a view or a copy.
+class MemoryRoots {
+ public:
+  MemoryRoots(const Graph& graph, const Body& body, Showing unknown)
+      : graph_(graph), body_(body), unknown_(unknown) {}
+
+  // The first value of that memory.
+  NodeId of(NodeId value) {
+    return climb(value, ends_, [&](NodeId id) { return shown_by(id); });
+  }
+  // One step on the way there; or none.
+  NodeId shown_by(NodeId id);
+
+ private:
+  const Graph& graph_;
+  const Body& body_;
+  const Showing unknown_;
+  std::optional<Facts> facts_;  // once a reshape is asked about
+  SideTable<NodeId, NodeId> ends_;
+};
+
 // Whether a call may compute other elements, or stop the step, if its tensors have other strides:
 // it addresses storage itself (as_strided), checks strides, draws random numbers in the order of
 // storage, or is unknown.

@@ -89,6 +89,10 @@ bool is_wait(const Node& node) {
 bool waits_for_copies(const Node& wait) {
   return is_wait(wait) && wait.op->find_param("keepalive").has_value();
 }
+NodeId find_freed(const Context& context, const Node& node) {
+  const Arg* freed = waits_for_copies(node) ? find_arg(context, node, 1, "keepalive") : nullptr;
+  return freed != nullptr && freed->is_node() ? freed->as_node() : NodeId();
+}
 bool completes(const Node& wait, const Node& launch) {
   if (!is_wait(wait) || launch.op == nullptr) return false;
   return waits_for_copies(wait) ? launch.op->family == OpFamily::kTransfer : is_launch(launch);

@@ -44,6 +44,8 @@ bool is_wait(const Node& node);
 // A wait for copies between device and host, which frees what was copied; other waits are for
 // launches. Each knows nothing of what the other kind waits for.
 bool waits_for_copies(const Node& wait);
+// What such a wait frees; or none.
+NodeId find_freed(const Context& context, const Node& node);
 // Whether the wait is of the kind that this launch, or copy, is waited for with.
 bool completes(const Node& wait, const Node& launch);
 // Launch and wait in one: a kernel that meets those of the group's other ranks (symmetric memory).

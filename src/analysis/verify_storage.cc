@@ -5,14 +5,11 @@
 //   %e = expand(%b: [1], [8])         add_(%e, 1)         adds to one element eight times
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
-#include "ir/facts.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -36,7 +33,7 @@ class StorageCheck {
         context_(*graph.context),
         body_(graph.step()),
         out_(out),
-        roots_(body_.nodes.size(), NodeId()) {}
+        roots_(graph, body_, Showing::kCopy) {}
 
   void run() {
     for (NodeId id : body_.order) {
@@ -45,7 +42,10 @@ class StorageCheck {
       if (node.op == nullptr) continue;
       if (addresses_storage(node)) check_bounds(id, node);
       if (node.op->writes && !may_write_twice(*node.op)) check_overlap(node);
-      if (waits_for_copies(node)) free(id, node);
+      if (const NodeId freed = find_freed(context_, node)) {
+        freed_.at(roots_.of(freed)) = id;
+        frees_ = true;
+      }
     }
   }
 
@@ -60,17 +60,10 @@ class StorageCheck {
     return reads_elements(node) || node.kind == NodeKind::kOutput;
   }
 
-  void free(NodeId id, const Node& wait) {
-    const Arg* kept = find_arg(context_, wait, 1, "keepalive");
-    if (kept == nullptr || !kept->is_node()) return;
-    freed_.at(find_root(kept->as_node())) = id;
-    frees_ = true;
-  }
-
   void check_freed(const Node& node) {
     for_each_input(context_, node, [&](NodeId input) {
       if (tensor_of(context_, body_.nodes[input].type) == nullptr) return;
-      const NodeId wait = freed_[find_root(input)];
+      const NodeId wait = freed_[roots_.of(input)];
       if (wait)
         fail(node, "freed-memory",
              fmt::format("takes %{}, whose memory %{} has freed", name(input), name(wait)));
@@ -80,7 +73,7 @@ class StorageCheck {
   // Of memory that a call made for its result alone. That of an input, or of one of several
   // results, may be larger than what these show.
   void check_bounds(NodeId id, const Node& node) {
-    const NodeId root = find_root(id);
+    const NodeId root = roots_.of(id);
     const TensorType* shown = tensor_of(context_, node.type);
     const TensorType* made = tensor_of(context_, body_.nodes[root].type);
     if (root == id || shown == nullptr || made == nullptr || !makes_memory(body_.nodes[root])) return;
@@ -121,30 +114,11 @@ class StorageCheck {
     return repeats;
   }
 
-  // The value whose memory this one shows. A reshape that may have copied has its own.
-  NodeId shown_by(NodeId id) {
-    if (!may_copy(body_.nodes[id])) return shown_operand(context_, body_, id);
-    if (!facts_) facts_.emplace(graph_);
-    return showing_of(*facts_, graph_, id) == Showing::kView ? shown_operand(context_, body_, id) : NodeId();
-  }
-  NodeId find_root(NodeId value) {
-    NodeId root = value;
-    for (NodeId id = value; id; id = shown_by(id)) {
-      root = id;
-      if (const NodeId known = roots_[id]) {
-        root = known;
-        break;
-      }
-    }
-    return roots_.at(value) = root;
-  }
-
   const Graph& graph_;
   const Context& context_;
   const Body& body_;
   std::vector<Violation>& out_;
-  SideTable<NodeId, NodeId> roots_;
-  std::optional<Facts> facts_;       // once a reshape is asked about
+  MemoryRoots roots_;
   SideTable<NodeId, NodeId> freed_;  // by memory: the wait
   bool frees_ = false;
 };

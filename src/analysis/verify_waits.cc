@@ -7,14 +7,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
-#include "ir/facts.h"
 #include "ops/bind.h"
 
 namespace epweave {
@@ -57,7 +55,8 @@ class WaitCheck {
         body_(body),
         out_(out),
         pending_(body.nodes.size(), NodeId()),
-        waited_(body.nodes.size()) {}
+        waited_(body.nodes.size()),
+        roots_(graph, body, Showing::kView) {}
 
   void run() {
     std::vector<NodeId> collectives;
@@ -121,7 +120,7 @@ class WaitCheck {
 
   void begin(NodeId launch, const Node& node) {
     for_each_operand(node, [&](NodeId value, bool is_written) {
-      const NodeId memory = find_root(value);
+      const NodeId memory = roots_.of(value);
       flights_.at(memory).push_back({launch, value, is_written});
       memories_.at(launch).push_back(memory);
       ++under_way_;
@@ -143,7 +142,7 @@ class WaitCheck {
     if (written_ == 0 && !writes(node)) return;
     for_each_operand(node, [&](NodeId value, bool is_written) {
       if (pending_[value]) return;  // is reported as a read of the result
-      const NodeId memory = find_root(value);
+      const NodeId memory = roots_.of(value);
       const std::vector<Flight>& flights = flights_[memory];
       const auto flight = std::ranges::find_if(flights, [&](const Flight& other) {
         return (is_written || other.is_written) && overlap(memory, value, other.value);
@@ -181,31 +180,7 @@ class WaitCheck {
   // The value, or what it shows all elements of.
   NodeId find_all(NodeId value) {
     return climb(value, all_,
-                 [&](NodeId id) { return may_narrow(body_.nodes[id]) ? NodeId() : shown_by(id); });
-  }
-  NodeId find_root(NodeId value) {
-    return climb(value, roots_, [&](NodeId id) { return shown_by(id); });
-  }
-  // A reshape that copied shows nothing. In nested graphs it is taken for a view.
-  NodeId shown_by(NodeId id) {
-    if (may_copy(body_.nodes[id]) && &body_ == &graph_.step()) {
-      if (!facts_) facts_.emplace(graph_);
-      if (showing_of(*facts_, graph_, id) == Showing::kCopy) return {};
-    }
-    return shown_operand(context_, body_, id);
-  }
-  // `ends`: what was found before, so that a long row of updates is climbed once.
-  template <class Next>
-  static NodeId climb(NodeId value, SideTable<NodeId, NodeId>& ends, const Next& next) {
-    NodeId end = value;
-    for (NodeId id = value; id; id = next(id)) {
-      end = id;
-      if (const NodeId known = ends[id]; known) {
-        end = known;
-        break;
-      }
-    }
-    return ends.at(value) = end;
+                 [&](NodeId id) { return may_narrow(body_.nodes[id]) ? NodeId() : roots_.shown_by(id); });
   }
 
   const Graph& graph_;
@@ -217,8 +192,8 @@ class WaitCheck {
   SideTable<NodeId, std::vector<Flight>> flights_;   // by memory: its first value
   SideTable<NodeId, std::vector<NodeId>> memories_;  // of a launch that is under way
   std::size_t under_way_ = 0, written_ = 0;          // of flights
-  SideTable<NodeId, NodeId> all_, roots_;
-  std::optional<Facts> facts_;  // once a reshape is asked about
+  MemoryRoots roots_;
+  SideTable<NodeId, NodeId> all_;
 };
 
 }  // namespace

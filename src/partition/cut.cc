@@ -129,10 +129,9 @@ IdSet<NodeId> find_uses_of_freed(const Effects& effects, const Joint& joint) {
   bool frees = false;
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
-    if (joint.backward(id) || !waits_for_copies(node)) continue;
-    const Arg* copied = find_arg(effects.context(), node, 1, "keepalive");
-    if (copied == nullptr || !copied->is_node()) continue;
-    freed.insert(effects.storage_of(copied->as_node()));
+    const NodeId copied = joint.backward(id) ? NodeId() : find_freed(effects.context(), node);
+    if (!copied) continue;
+    freed.insert(effects.storage_of(copied));
     frees = true;
   }
   if (!frees) return uses;

@@ -73,12 +73,8 @@ class CopyRemover {
     const Arg* behind = is_wait(node) ? find_arg(context_, node, 2, "last_use_of_storage") : nullptr;
     for (NodeId input : inputs_[id])
       if (behind == nullptr || !(*behind == Arg::node(input)) || takes_first(node, input) ||
-          frees(node, input))
+          find_freed(context_, node) == input)
         visit(input);
-  }
-  bool frees(const Node& wait, NodeId value) const {
-    const Arg* freed = find_arg(context_, wait, 1, "keepalive");
-    return freed != nullptr && *freed == Arg::node(value);
   }
 
   void touch(NodeId value, std::uint32_t place) {
@@ -158,16 +154,14 @@ class CopyRemover {
     if (!writes_.of(writes_.effects().storage_of(sent)).empty()) fail(sent, "the copy is written");
   }
 
-  const Arg* source_of(NodeId wait) { return find_arg(context_, body_.nodes[wait], 1, "keepalive"); }
-
   // A wait frees the storage of its second argument: that of what was copied, which nothing behind
   // it touches.
   void check_source(NodeId wait, NodeId copied) {
-    const Arg* freed = source_of(wait);
-    if (freed == nullptr || !freed->is_node()) return;
-    const NodeId storage = writes_.effects().storage_of(freed->as_node());
+    const NodeId freed = find_freed(context_, body_.nodes[wait]);
+    if (!freed) return;
+    const NodeId storage = writes_.effects().storage_of(freed);
     if (storage != writes_.effects().storage_of(copied))
-      return fail(wait, fmt::format("frees %{}, which was not sent", name_of(freed->as_node())));
+      return fail(wait, fmt::format("frees %{}, which was not sent", name_of(freed)));
     if (body_.nodes[storage].kind != NodeKind::kCall)
       return fail(wait, fmt::format("frees %{}, which is the caller's", name_of(storage)));
     if (last_touch_[storage] > positions_[wait])

@@ -10,7 +10,6 @@
 #include "analysis/recompute_tags.h"
 #include "analysis/type_symbols.h"
 #include "cost/bounds.h"
-#include "ops/bind.h"
 #include "passes/coordinates.h"
 
 namespace epweave {
@@ -84,11 +83,7 @@ class ProblemBuilder {
   }
 
   // A wait for a copy to the host frees what was copied.
-  bool frees_memory(Place i) const {
-    if (!waits_for_copies(node(i))) return false;
-    const Arg* kept = find_arg(*graph_.context, node(i), 1, "keepalive");
-    return kept != nullptr && kept->is_node();
-  }
+  bool frees_memory(Place i) const { return find_freed(*graph_.context, node(i)).valid(); }
   // An element of a computed tuple touches all storages of the tuple.
   bool takes_one_of_many(Place i) const {
     const auto inputs = m_.inputs[i];

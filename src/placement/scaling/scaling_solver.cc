@@ -226,16 +226,17 @@ void ScalingSolver::settle_sides(RelationId id, Side& whole, Side& open, Certain
   if (certainty == Certainty::kForced) return;
   // The dimension in which the tokens end: rows that were flattened from [8, tokens] have them in
   // the inner one again. Where that cannot carry whole tokens, the outermost that can.
-  std::optional<ExtentId> chosen;
+  ExtentId chosen;
+  Rational factor;
   for (ExtentId extent : open.unknown) {
-    if (!carries_whole_tokens(open, extent, rest)) continue;
-    if (!chosen) chosen = extent;
-    if (has_order && ends_in(tokens, *open.all, extent)) {
-      chosen = extent;
-      break;
-    }
+    const Rational own = factor_of(open, extent, rest);
+    const bool has_end = has_order && ends_in(tokens, *open.all, extent);
+    if (!own.is_integer() || (chosen && !has_end)) continue;
+    chosen = extent;
+    factor = own;
+    if (has_end) break;
   }
-  if (chosen) set_by(id, *chosen, {State::kScales, factor_of(open, *chosen, rest)}, place(*chosen));
+  if (chosen) set_by(id, chosen, {State::kScales, factor}, place(chosen));
 }
 
 // Of an unknown extent, where the others stay as they are.
@@ -244,9 +245,6 @@ Rational ScalingSolver::factor_of(const Side& open, ExtentId extent, Rational re
   for (ExtentId other : open.unknown)
     if (other != extent) others = others * Rational{numbers_[other], 1};
   return rest / others;
-}
-bool ScalingSolver::carries_whole_tokens(const Side& open, ExtentId extent, Rational rest) const {
-  return factor_of(open, extent, rest).is_integer();
 }
 
 std::int64_t ScalingSolver::elements_behind(const Extents& dims, ExtentId dim) const {

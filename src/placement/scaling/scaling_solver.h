@@ -99,7 +99,6 @@ class ScalingSolver {
     set(id, known, Cause{id, relation, {}, {}}, tokens);
   }
   Rational factor_of(const Side& open, ExtentId extent, Rational rest) const;
-  bool carries_whole_tokens(const Side& open, ExtentId extent, Rational rest) const;
   TokenPlace find_tokens(const Extents& dims);
   bool ends_in(const TokenPlace& tokens, const Extents& dims, ExtentId dim) const;
   std::optional<TokenPlace> place_within(const TokenPlace& tokens, const Extents& dims, ExtentId dim) const;

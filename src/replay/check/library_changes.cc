@@ -1,9 +1,8 @@
 #include "replay/check/library_changes.h"
 
-#include "replay/check/output_check.h"
-
 #include <algorithm>
 
+#include "replay/check/output_check.h"
 #include "replay/values/message.h"
 
 namespace epweave::replay {

@@ -18,7 +18,6 @@
 #include "replay/run/rank_collectives.h"
 #include "replay/run/rank_runner.h"
 #include "replay/run/recorded_values.h"
-#include "replay/run/written_inputs.h"
 #include "replay/values/block_cache.h"
 #include "replay/values/evaluate.h"
 
@@ -204,12 +203,11 @@ class RankRunner {
   void bring_back(const RankInputs& inputs) {
     check_fault();
     for (Value& output : result_.outputs) output = on_host(output);
-    const std::vector<bool> written = find_written_inputs(graph_);
     std::size_t next = 0;
     for (const Step& step : program_.steps.list) {
       if (step.kind != StepKind::kInput) continue;
       const std::size_t i = next++;
-      if (i >= written.size() || !written[i]) continue;
+      if (i >= program_.written.size() || !program_.written[i]) continue;
       const Value value = on_host(kept_[i]);
       if (!value.is_tensor()) continue;
       Buffer<std::byte> bytes(static_cast<std::size_t>(value.tensor().numel()) *
@@ -399,12 +397,11 @@ RankResult run_rank(const Program& program, const RankSetup& setup, const RankIn
   RunOptions warming = options;
   warming.measuring = &no_spans;
   const std::uint32_t runs = options.measuring->warm_up + options.measuring->repeat;
-  const std::vector<bool> written = runs == 1 ? std::vector<bool>() : find_written_inputs(program.graph);
   for (std::uint32_t i = 0;; ++i) {
     const bool is_last = i + 1 == runs;
     const RunOptions& used = i < options.measuring->warm_up ? warming : options;
     RankResult result =
-        RankRunner(program, setup, used).run(is_last ? inputs : copy_inputs(inputs, written, memory));
+        RankRunner(program, setup, used).run(is_last ? inputs : copy_inputs(inputs, program.written, memory));
     if (i >= options.measuring->warm_up) {
       seconds.insert(seconds.end(), result.step_seconds.begin(), result.step_seconds.end());
       if (!result.spans.empty()) spans.push_back(std::move(result.spans[0]));

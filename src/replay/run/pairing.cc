@@ -141,13 +141,9 @@ bool is_uninitialised(const Node& node) {
 WrittenStorage find_written_storage(const Graph& graph) {
   const Body& body = graph.step();
   const Effects effects(*graph.context, body);
-  IdSet<NodeId> storages(body.nodes.size());
   WrittenStorage found{IdSet<NodeId>(body.nodes.size()), IdSet<NodeId>(body.nodes.size())};
-  for (NodeId id : body.order)
-    for (const StorageAccess& access : effects.accesses_of(id))
-      if (access.writes) storages.insert(access.storage);
   for (NodeId id : body.order) {
-    if (!storages.contains(effects.storage_of(id))) continue;
+    if (!effects.is_written(effects.storage_of(id))) continue;
     found.all.insert(id);
     const Node& node = body.nodes[id];
     const bool is_view =

@@ -20,6 +20,7 @@ struct Program {
   const World& world;
   Steps steps;
   std::vector<Stretch> stretches;  // that are graphs of the device
+  std::vector<bool> written;       // inputs that a run leaves changed (written_inputs.h)
 };
 
 // Locked by the one rank that computes.

@@ -8,6 +8,7 @@
 
 #include "replay/kernels/missing_kernels.h"
 #include "replay/run/rank_runner.h"
+#include "replay/run/written_inputs.h"
 #include "replay/steps/issue_order.h"
 
 namespace epweave::replay {
@@ -48,7 +49,7 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
     shuffled->order = shuffle_order(graph, graph.step(), *options.jitter);
   }
   const Body& body = shuffled ? *shuffled : graph.step();
-  Program program{graph, body, used, world, plan_steps(graph, body), {}};
+  Program program{graph, body, used, world, plan_steps(graph, body), {}, find_written_inputs(graph)};
   if (options.graphs != Graphs::kNone) {
     EPWEAVE_CHECK(options.device != nullptr && !options.observer);
     EPWEAVE_CHECK(options.measuring == nullptr || options.measuring->spans == Spans::kNone);
