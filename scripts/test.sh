@@ -36,6 +36,7 @@ if [ -n "$with_torch" ]; then
   # Each mostly has one thread: two run at the same time.
   xargs -P 2 -L 1 scripts/dev/print_whole.sh $venv/bin/python <<END
 scripts/dev/torchtitan_torch_test.py
+scripts/dev/train_entry_on_cpu.py --steps 2
 scripts/dev/epweave_fx_torch_test.py
 scripts/dev/ep_overlap_torch_test.py
 -W ignore scripts/dev/artifact_torch_test.py

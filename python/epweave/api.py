@@ -9,8 +9,9 @@ import os
 import shutil
 import tempfile
 import weakref
+from typing import NamedTuple
 
-from .errors import UsageError
+from .errors import EpweaveError, UsageError
 from .programs import find_program, graph_file, require_text, run, write_graph
 
 
@@ -93,12 +94,14 @@ class Result:
 
 
 def rewrite(graph, pipeline: str | None = None, output: str | None = None, *, preset: str | None = None,
-            verify: str = "each", timeout: float | None = None, **options) -> Result:
+            verify: str = "each", timeout: float | None = None, keep_reproducer: str | None = None, **options) -> Result:
     """Run passes over a graph: a path, a torch.fx.GraphModule, a `Step` or a `Result`.
 
     Give a pipeline ('canonicalize,chunk{roots=layers.*.moe,parts=4}') or the name of a preset, whose options are
     keywords: `rewrite(g, preset="ep-overlap", roots="layers.*.moe", parts=2)`. The result is written to `output`, else
     to a temporary file. Raises DeclinedError where a pass declines the graph, with id, node, module, source, remedy.
+    `keep_reproducer` is where what the failing or declining pass was given is written. Without it a bug of epweave alone
+    leaves such a file, in the current folder. The error's `reproducer` names it.
     """
     if (pipeline is None) == (preset is None):
         raise UsageError("rewrite takes either a pipeline or a preset", remedy="give one of the two")
@@ -111,13 +114,32 @@ def rewrite(graph, pipeline: str | None = None, output: str | None = None, *, pr
     choice = ["-p", pipeline] if preset is None else ["--preset", pipeline_text(preset, options)]
     folder = tempfile.mkdtemp(prefix="epweave-")
     try:
-        return _rewrite_into(folder, graph, choice, output, verify, timeout)
+        return _rewrite_into(folder, graph, choice, output, _Run(verify, timeout, keep_reproducer))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _rewrite_into(folder: str, graph, choice: list[str], output: str | None, verify: str, timeout: float | None) -> Result:
+class _Run(NamedTuple):
+    """How `epweave rewrite` is called."""
+
+    verify: str
+    timeout: float | None
+    keep_reproducer: str | None
+
+
+def _rescue_reproducer(error: EpweaveError, folder: str) -> EpweaveError:
+    """The error, its reproducer moved from the temporary folder to the current one."""
+    if not error.reproducer or os.path.dirname(error.reproducer) != folder:
+        return error
+    descriptor, path = tempfile.mkstemp(prefix="epweave-", suffix=".reproducer.epw", dir=os.getcwd())
+    os.close(descriptor)
+    shutil.move(error.reproducer, path)
+    facts = {name: getattr(error, name) for name in ("id", "node", "op", "module", "source", "remedy")}
+    return type(error)(str(error), **facts, reproducer=path)
+
+
+def _rewrite_into(folder: str, graph, choice: list[str], output: str | None, how: _Run) -> Result:
     """`rewrite` with its temporary files in `folder`, which goes with the result."""
     if isinstance(graph, (str, os.PathLike)) or isinstance(graph, Result):
         with graph_file(graph) as source:
@@ -126,7 +148,13 @@ def _rewrite_into(folder: str, graph, choice: list[str], output: str | None, ver
         source = os.path.join(folder, "input.epw")
         write_graph(graph, source)
     target = os.path.join(folder, "output.epw") if output is None else os.fspath(output)
-    report, _ = run("epweave", "rewrite", source, *choice, "-o", target, "--verify", verify, "-q", timeout=timeout)
+    words = ["-o", target, "--verify", how.verify, "-q"]
+    if how.keep_reproducer is not None:
+        words += ["--keep-reproducer", os.fspath(how.keep_reproducer)]
+    try:
+        report, _ = run("epweave", "rewrite", source, *choice, *words, timeout=how.timeout)
+    except EpweaveError as error:
+        raise _rescue_reproducer(error, folder) from None
     result = Result(target, report["pipeline"], report["passes"], source)
     weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result

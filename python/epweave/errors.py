@@ -6,22 +6,24 @@ class EpweaveError(Exception):
     """An error of epweave.
 
     `id` names the kind of refusal where it has a name ("chunk.no-exchange"), `node`, `op`, `module` and
-    `source` say where, `remedy` what to do; each is None where there is nothing to say. `exit_code` is
-    that of the program (docs/command_line.md).
+    `source` say where, `remedy` what to do; `reproducer` is the file that `epweave rewrite --reproducer` runs, where
+    a pass failed and left one. Each is None where there is nothing to say. A traceback shows the last two as notes.
+    `exit_code` is that of the program (docs/command_line.md).
     """
 
     exit_code = 5
 
     def __init__(self, message: str, *, id: str | None = None, node: str | None = None,
                  op: str | None = None, module: str | None = None, source: str | None = None,
-                 remedy: str | None = None):
+                 remedy: str | None = None, reproducer: str | None = None):
         super().__init__(message)
         self.id, self.node, self.op, self.module = id, node, op, module
-        self.source, self.remedy = source, remedy
+        self.source, self.remedy, self.reproducer = source, remedy, reproducer
+        self.__notes__ = [f"  {name}: {text}" for name, text in (("remedy", remedy), ("reproducer", reproducer)) if text]
 
     def within(self, where: str, **facts):
         """The same error, its message preceded by `where`; `facts` are used where none are known yet."""
-        known = {name: getattr(self, name) for name in ("id", "node", "op", "module", "source", "remedy")}
+        known = {name: getattr(self, name) for name in ("id", "node", "op", "module", "source", "remedy", "reproducer")}
         return type(self)(f"{where}: {self}", **{name: known[name] or facts.get(name) for name in known})
 
 
@@ -44,10 +46,14 @@ class DeclinedError(EpweaveError):
 
 
 class InternalError(EpweaveError):
-    """A bug of epweave; `reproducer` is the file that `epweave rewrite --reproducer` runs, or None."""
+    """A bug of epweave."""
 
     exit_code = 5
-    reproducer: str | None = None
+
+
+def full_text(error: BaseException) -> str:
+    """The message of an error with its notes (remedy, reproducer), a line each."""
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
 class RunError(EpweaveError):

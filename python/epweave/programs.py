@@ -6,13 +6,14 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
 from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, RunError,
-                     UsageError)
+                     UsageError, full_text)
 
 _ERRORS = {"usage": UsageError, "invalid-input": GraphFileError, "declined": DeclinedError,
            "no-device": DeviceError, "internal": InternalError, "run": RunError, "collective": RunError,
@@ -46,10 +47,7 @@ def error_of(report: dict, reproducer: str | None = None) -> EpweaveError:
     """The exception for the "error" of a program's JSON report."""
     facts = {name: report.get(name) for name in ("id", "node", "op", "module", "source", "remedy")}
     message = report["message"].split("\n  remedy: ")[0]  # which is a fact of its own
-    error = _ERRORS.get(report.get("kind"), EpweaveError)(message, **facts)
-    if isinstance(error, InternalError):
-        error.reproducer = reproducer
-    return error
+    return _ERRORS.get(report.get("kind"), EpweaveError)(message, reproducer=reproducer, **facts)
 
 
 def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int, ...] = (0,)) -> tuple[dict, str]:
@@ -71,7 +69,8 @@ def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int,
     if done.returncode not in accept or "error" in report:
         error = report.get("error") or {"kind": "internal", "message":
                                         f"{name} ended with exit code {done.returncode}: {said.strip()}"}
-        raise error_of(error)
+        kept = re.search(r"^reproducer: (.+)$", said, re.MULTILINE)
+        raise error_of(error, kept and kept[1])
     if report and report.get("schema") != _SCHEMA:
         raise UsageError(f"{command[0]} writes JSON of schema {report.get('schema')}, and this package reads {_SCHEMA}",
                          remedy=f"unset {_VARIABLES[name]}, or install a program and a package of one version")
@@ -125,7 +124,7 @@ def command(name: str) -> int:
     try:
         path = find_program(name)
     except EpweaveError as error:
-        print(f"{name}: error: {error}\n  remedy: {error.remedy}", file=sys.stderr)
+        print(f"{name}: error: {full_text(error)}", file=sys.stderr)
         return 2
     os.execv(path, [path, *sys.argv[1:]])
 

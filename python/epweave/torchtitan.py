@@ -40,7 +40,7 @@ import weakref
 
 from .api import Proof, rewrite, run, verify, words_of_pipeline
 from .artifact import Artifact, load_artifact, make_artifact, save_artifact, save_trace
-from .errors import RunError, UsageError
+from .errors import RunError, UsageError, full_text
 from .exporter import export
 from .groups import create_process_groups
 from .halves import Halves, partition
@@ -195,7 +195,8 @@ def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
         before, after = (os.path.join(folder, f"rank{ranks.rank}.{stage}{part}.epw") for part in ("in", "out"))
         try:
             export(module, before, **_export_facts(traced, trainer, dims, ranks.rank, ranks.size))
-            rewrite(before, output=after, **words_of_pipeline(pipeline))
+            rewrite(before, output=after, keep_reproducer=os.path.join(keep or "", f"epweave-rank{ranks.rank}.{stage}reproducer.epw"),
+                    **words_of_pipeline(pipeline))
             if os.environ.get("EPWEAVE_VERIFY") == "1":
                 _require_proof(verify(before, after), "rewrite")
             is_last = bool(stage) or not os.environ.get("EPWEAVE_THEN")
@@ -204,7 +205,7 @@ def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
             check_ranks(ranks, after, temporary)
             rewritten = halves.join() if halves else load(after)
         except Exception as error:
-            ranks.fail(str(error))
+            ranks.fail(full_text(error))
             raise
     create_process_groups(rewritten)
     return rewritten
@@ -296,7 +297,7 @@ def load_step(trainer, folder: str) -> Artifact:
         ranks.meet("fingerprint", json.dumps(artifact.fingerprint).encode())
         check_fingerprints(ranks)
     except Exception as error:
-        ranks.fail(str(error))
+        ranks.fail(full_text(error))
         raise
     create_process_groups(artifact.graph)
     return artifact

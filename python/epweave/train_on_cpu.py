@@ -232,7 +232,7 @@ def precompile(options) -> None:
 
 def precompile_of_ranks(options, arguments: list[str]) -> None:
     """Traces some ranks, each in a process of its own, and makes one artifact of the traces."""
-    from epweave.errors import EpweaveError
+    from epweave.errors import EpweaveError, full_text
     from epweave.torchtitan import join_traces
     with tempfile.TemporaryDirectory(prefix="epweave-traces-") as folder:
         for rank in options.ranks:
@@ -244,7 +244,7 @@ def precompile_of_ranks(options, arguments: list[str]) -> None:
         try:
             print(f"epweave: wrote {join_traces(folder, options.precompile, repair=options.repair)}")
         except EpweaveError as error:
-            raise SystemExit(f"epweave: error: {error}\n  remedy: {error.remedy}") from None
+            raise SystemExit(f"epweave: error: {full_text(error)}") from None
 
 
 def trace_rank(options) -> None:

@@ -4,12 +4,15 @@
 With --wheel also builds the wheel, installs it into a new environment and uses what is there.
 """
 import argparse
+import contextlib
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import textwrap
+import traceback
 import unittest
 from unittest import mock
 
@@ -17,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import epweave_fx  # noqa: E402, F401  finds the package and protobuf
 import epweave  # noqa: E402
+from epweave import errors, programs  # noqa: E402
 
 GRAPH = str(ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz")
 
@@ -92,6 +96,31 @@ class Package(unittest.TestCase):
         self.assertFalse(proof)
         self.assertIn(name, {x["node"] for x in proof.violations})
 
+    def test_a_failing_pass_leaves_its_reproducer(self):
+        stand_in = """#!/bin/sh
+            if [ "$1" != rewrite ]; then exec "{program}" "$@"; fi
+            while [ "$1" != -o ]; do shift; done
+            echo of the failing pass >"$2.reproducer.epw"
+            echo "reproducer: $2.reproducer.epw" >&2
+            echo '{{"schema": 1, "error": {{"kind": "internal", "message": "pass dce broke the graph"}}}}'
+            exit 5"""
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            with open("epweave", "w", encoding="utf-8") as f:
+                f.write(textwrap.dedent(stand_in.format(program=programs.find_program("epweave"))))
+            os.chmod("epweave", 0o755)
+            with mock.patch.dict(os.environ, EPWEAVE=os.path.abspath("epweave")):
+                with self.assertRaises(epweave.InternalError) as caught:
+                    epweave.rewrite(GRAPH, "dce")
+            with open(caught.exception.reproducer, encoding="utf-8") as f:
+                self.assertEqual(f.read(), "of the failing pass\n")
+            self.assertEqual(os.path.dirname(caught.exception.reproducer), os.getcwd())
+            self.assertIn(f"reproducer: {caught.exception.reproducer}", errors.full_text(caught.exception))
+            # A graph that is declined leaves one where it is asked for.
+            with self.assertRaises(epweave.DeclinedError) as caught:
+                epweave.rewrite(GRAPH, "chunk{roots=layers.*.attention}", keep_reproducer="declined.epw")
+            self.assertEqual(caught.exception.reproducer, "declined.epw")
+            self.assertTrue(os.path.exists("declined.epw"))
+
     def test_errors_say_what_the_program_says(self):
         with self.assertRaises(epweave.DeclinedError) as caught:
             epweave.rewrite(GRAPH, "chunk{roots=layers.*.attention}")
@@ -99,6 +128,7 @@ class Package(unittest.TestCase):
         self.assertEqual((error.id, error.exit_code, error.node), ("chunk.no-exchange", 4, None))
         self.assertIn("check the pattern", error.remedy)
         self.assertNotIn("remedy:", str(error))
+        self.assertTrue(traceback.format_exception(error)[-1].strip().startswith("remedy: check the pattern"))
         with self.assertRaises(epweave.UsageError) as caught:
             epweave.rewrite(GRAPH, "chnk")
         self.assertIn("did you mean 'chunk'?", str(caught.exception))
