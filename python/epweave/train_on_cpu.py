@@ -310,6 +310,10 @@ def settings_of(pipeline: str, options) -> list[dict[str, str]]:
     return rewrites[:1] if pipeline == "artifact" else [{}]
 
 
+class FailedRow(Exception):
+    """A rank of a row ended with an error; the message has the end of what it said."""
+
+
 def run_pipeline(pipeline: str, settings: dict[str, str], arguments: list[str], options) -> dict:
     """One run: a process per rank. The ranks' reports as one."""
     environment = {**rank_environment(), "WORLD_SIZE": str(options.world)}
@@ -339,7 +343,7 @@ def run_pipeline(pipeline: str, settings: dict[str, str], arguments: list[str], 
         if any(codes):
             rank = next(r for r, code in enumerate(codes) if code)
             text = (folder / f"log{rank}").read_text(errors="replace")
-            raise SystemExit(f"{pipeline}: rank {rank} failed (exit code {codes[rank]}):\n{text[-4000:]}")
+            raise FailedRow(f"rank {rank} failed (exit code {codes[rank]}):\n{text[-4000:]}")
         reports = [json.loads((folder / f"report{rank}.json").read_text()) for rank in range(options.world)]
     whole = hashlib.sha256("".join(r["hash"] for r in reports).encode()).hexdigest()
     return {**reports[0], "hash": whole[:16], "seconds": max(sum(r["seconds"]) for r in reports)}
@@ -362,7 +366,7 @@ def print_table(rows: dict[str, dict]) -> None:
         print(f"{pipeline:>10}  {row['nodes']:6} nodes  hash {row['hash']}  {row['seconds']:6.1f} s")
         print(f"{'loss':>10}  " + "  ".join(f"{x:.9g}" for x in row["losses"]))
         print(f"{'norm':>10}  " + "  ".join(f"{x:.9g}" for x in row["norms"]))
-    first = next(iter(rows))
+    first = next(iter(rows), None)
     for pipeline, row in list(rows.items())[1:]:
         base = rows[first]
         print(f"{pipeline} and {first}: {describe_difference(row, base)}")
@@ -407,6 +411,22 @@ def make_parser() -> argparse.ArgumentParser:
 
 def rank_list(text: str) -> list[int]:
     return [int(rank) for rank in text.split(",")]
+
+
+def run_rows(pipelines: list[str], arguments: list[str], options) -> tuple[dict[str, dict], dict[str, str]]:
+    """The figures of each row of the table, and the messages of those that failed, which keep no other from running."""
+    rows, failed = {}, {}
+    for pipeline in pipelines:
+        for number, settings in enumerate(settings_of(pipeline, options), 1):
+            name = f"{pipeline}-{number}" if settings else pipeline
+            said = f" ({'; '.join(settings.values())})" if settings else ""
+            try:
+                rows[name] = run_pipeline(pipeline, settings, arguments, options)
+                print(f"{name}{said}: done in {rows[name]['seconds']:.0f} s", file=sys.stderr)
+            except FailedRow as error:
+                failed[name] = str(error)
+                print(f"{name}{said}: failed", file=sys.stderr)
+    return rows, failed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -455,17 +475,14 @@ def main(arguments: list[str] | None = None) -> int:
             os.environ["EPWEAVE_PIPELINE"] = options.rewrite[0]
         precompile(options)
         return 0
-    rows = {}
-    for pipeline in pipelines:
-        for number, settings in enumerate(settings_of(pipeline, options), 1):
-            name = f"{pipeline}-{number}" if settings else pipeline
-            rows[name] = run_pipeline(pipeline, settings, arguments, options)
-            said = f" ({'; '.join(settings.values())})" if settings else ""
-            print(f"{name}{said}: done in {rows[name]['seconds']:.0f} s", file=sys.stderr)
+    rows, failed = run_rows(pipelines, arguments, options)
     print_table(rows)
+    for name, error in failed.items():
+        print(f"{name}: failed: {error}", file=sys.stderr)
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
-    return 0
+        report = {**rows, **{name: {"error": error} for name, error in failed.items()}}
+        pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

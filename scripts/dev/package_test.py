@@ -5,6 +5,8 @@ With --wheel also builds the wheel, installs it into a new environment and uses 
 """
 import argparse
 import contextlib
+import io
+import json
 import os
 import pathlib
 import re
@@ -20,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import epweave_fx  # noqa: E402, F401  finds the package and protobuf
 import epweave  # noqa: E402
-from epweave import errors, programs  # noqa: E402
+from epweave import errors, programs, train_on_cpu  # noqa: E402
 
 GRAPH = str(ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz")
 
@@ -56,12 +58,33 @@ class Package(unittest.TestCase):
             result.save(path)
             self.assertTrue(epweave.diff(result, path))
 
+    def test_a_row_that_fails_leaves_the_others(self):
+        done = {"losses": [1.0], "norms": [2.0], "hash": "00", "nodes": 3, "seconds": 0.5}
+
+        def run_pipeline(pipeline, *_):
+            if pipeline == "epweave":
+                raise train_on_cpu.FailedRow("rank 0 failed (exit code 1):\nthe reason")
+            return done
+        out, errors = io.StringIO(), io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(train_on_cpu, "run_pipeline", run_pipeline), \
+                contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            report = pathlib.Path(folder) / "report.json"
+            code = train_on_cpu.main(["--compare", "epweave,none,reference", "--rewrite", "chunk", "--json", str(report)])
+            rows = json.loads(report.read_text())
+        self.assertEqual(code, 1)
+        self.assertIn("reference and none: all parameters bitwise equal", out.getvalue())
+        self.assertIn("epweave-1: failed: rank 0 failed (exit code 1):\nthe reason", errors.getvalue())
+        self.assertEqual(list(rows), ["none", "reference", "epweave-1"])
+        self.assertIn("the reason", rows["epweave-1"]["error"])
+
     def test_options_of_a_preset_are_python_values(self):
         static = str(ROOT / "testdata/graphs/dsv3_debug_ep2_static.1b_remat.epw.gz")
         result = epweave.rewrite(static, preset="ep-overlap", symbolize=True, grad_accumulation="eager", dense=False, sizes=None)
         self.assertIn(",symbolize{", result.pipeline)
         self.assertIn("grad-accumulation=eager", result.pipeline)
         self.assertEqual({x["parts"] for x in result.plan["regions"]}, {2})
+        result = epweave.rewrite(static, preset="ep-overlap", symbolize=["tokens:0", "labels:0"])
+        self.assertIn(",symbolize{inputs=[tokens:0,labels:0]}", result.pipeline)
         with self.assertRaises(epweave.UsageError) as caught:
             epweave.rewrite(static, preset="ep-overlap", symbolise=True)
         self.assertIn("symbolize", str(caught.exception))
