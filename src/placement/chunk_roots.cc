@@ -105,6 +105,8 @@ class RootSelection {
   void sort_out_patterns() {
     result_.unused_patterns.clear();
     result_.unmatched_patterns.clear();
+    // Where no module exchanges tokens, another name is no better.
+    const bool suggests = options_.dense || !options_.require_exchange || has_exchange();
     for (const std::string& pattern : options_.roots) {
       if (std::ranges::any_of(found_, [&](StringId root) { return selects(pattern, root); })) continue;
       const std::vector<std::string_view>& paths = module_paths();
@@ -113,7 +115,8 @@ class RootSelection {
       if (matches) {
         result_.unused_patterns.push_back(pattern);
       } else {
-        result_.unmatched_patterns.push_back({pattern, nearest_module(pattern, module_paths())});
+        result_.unmatched_patterns.push_back(
+            {pattern, suggests ? nearest_module(pattern, module_paths()) : std::string()});
       }
     }
   }
