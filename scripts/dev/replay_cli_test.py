@@ -332,7 +332,7 @@ graph
         data = (self.folder / "in.safetensors").read_bytes()
         self.assertIn(struct.pack("<4i", 0, 256, 512, 600), data)
         self.write("starts.txt", starts.replace("i32[600] role=user which=kwargs.positions", "f32[600] role=user which=x"))
-        self.assertIn("the graph has no input `tokens`, nor another that has a number for each token",
+        self.assertIn("the graph has no input `tokens` or `input_ids`, nor another that has a number for each token",
                       self.fails(3, "run", "starts.txt"))
 
     def test_input_files_that_do_not_fit_are_refused(self):

@@ -41,7 +41,7 @@ struct OptionSpec {
   // `is_optional`.
   std::optional<std::string_view> fallback;
   std::string_view help;
-  std::vector<std::string_view> choices = {};                        // of kChoice
+  std::vector<std::string_view> choices = {};  // of kChoice; of kList: words that stand for a list
   std::int64_t at_least = std::numeric_limits<std::int64_t>::min();  // of kInt
   bool is_optional = false;
 };

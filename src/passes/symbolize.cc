@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "analysis/token_inputs.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -47,13 +48,14 @@ class InputFinder {
       return result;
     }
     for (const User& user : users_)
-      for (std::string_view name : {"tokens", "inputs", "labels", "extra_kwargs['positions']"})
+      for (std::string_view name : kTokenInputs)
         if (user.which == name && rank(user.node) > 0)
           result.push_back({user.node, 0, std::string(user.which)});
     if (result.empty())
       throw PassError(
-          "symbolize.no-inputs", "no user input is called tokens, inputs, labels or positions", {},
-          fmt::format("say which inputs count tokens: symbolize{{inputs=[NAME:DIMENSION]}}; there are {}",
+          "symbolize.no-inputs", "no user input is called tokens, inputs, input_ids, labels or positions", {},
+          fmt::format("say which inputs count tokens: symbolize{{inputs=[NAME:DIMENSION]}}, of a preset "
+                      "symbolize=[NAME:DIMENSION]; there are {}",
                       print_users()));
     return result;
   }

@@ -24,8 +24,8 @@ namespace epweave {
 
 struct SymbolizeOptions {
   // "tokens:0": a user input by what it is, the last part of that, or its node's name; and the
-  // dimension that counts tokens, 0 where left out. None: tokens, inputs, labels and positions,
-  // those that there are.
+  // dimension that counts tokens, 0 where left out. None: those of kTokenInputs that
+  // there are.
   std::vector<std::string> inputs;
 };
 

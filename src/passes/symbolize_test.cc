@@ -284,6 +284,12 @@ TEST_CASE("ep-overlap symbolizes on demand") {
   CHECK(plain.find("symbolize") == plain.npos);
   const std::string with = print_pipeline(expand_preset("ep-overlap{symbolize=yes}", registry()));
   CHECK(with.find("dedup-unshard,symbolize{inputs=[]},chunk{") != with.npos);
+  for (const char* preset :
+       {"ep-overlap{symbolize=[x:0,extra_kwargs['y']:1]}", "overlap{symbolize=[x:0,y:0]}"}) {
+    const std::string named = print_pipeline(expand_preset(preset, registry()));
+    CHECK(named.find("dedup-unshard,symbolize{inputs=[x:0") != named.npos);
+  }
+  CHECK_THROWS_AS(expand_preset("ep-overlap{symbolize=true}", registry()), UsageError);
 }
 
 }  // namespace epweave

@@ -14,8 +14,17 @@ namespace epweave {
 namespace {
 
 // The pass symbolize in front of what divides, where it is asked for.
-std::string_view symbolize_first(const Options& options) {
-  return options.text("symbolize") == "yes" ? "symbolize," : "";
+std::string symbolize_first(const Options& options) {
+  const std::vector<std::string>& inputs = options.list("symbolize");
+  if (inputs == std::vector<std::string>{"no"}) return "";
+  if (inputs == std::vector<std::string>{"yes"}) return "symbolize,";
+  for (const std::string& input : inputs)
+    if (input.find(':') == input.npos)
+      throw UsageError(
+          fmt::format("'{}' is not a value of option 'symbolize'\n"
+                      "  expected yes, no, or inputs and dimensions: [tokens:0,labels:0]",
+                      input));
+  return fmt::format("symbolize{{inputs={}}},", print_value(inputs));
 }
 
 // Normalise, chunk, give the exchanges their own group, drop what chunking left dead, schedule, and

@@ -62,10 +62,9 @@ std::vector<PassInfo> make_passes() {
       recompute_row(),
       {.name = "symbolize",
        .summary = "give a token count that is a plain number a symbol, so that chunk can divide it",
-       .options =
-           {{"inputs", OptionKind::kList, "[]",
-             "inputs and dimensions that count tokens: [tokens:0,labels:0]; none: tokens, inputs, labels "
-             "and positions"}},
+       .options = {{"inputs", OptionKind::kList, "[]",
+                    "inputs and dimensions that count tokens: [tokens:0,labels:0]; none: tokens, inputs, "
+                    "input_ids, labels and positions"}},
        .run = run_symbolize},
       chunk_row(),
       mark_eager_chunks_row(),

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 
+#include "analysis/token_inputs.h"
 #include "ir/facts.h"
 #include "ir/walk.h"
 #include "passes/pass.h"
@@ -198,9 +198,6 @@ Graph set_symbol(const Graph& before, const TokenDim& dim, std::int64_t value,
 }
 
 // --------------------------------------------------------------------------- inputs
-
-constexpr std::array<std::string_view, 4> kTokenInputs = {"tokens", "inputs", "labels",
-                                                          "extra_kwargs['positions']"};
 
 struct UserInput {
   NodeId node;

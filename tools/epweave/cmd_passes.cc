@@ -47,6 +47,8 @@ std::string option_line(const OptionSpec& option) {
   constexpr std::size_t kColumn = 28;
   std::string value(kind_word(option.kind));
   if (option.kind == OptionKind::kChoice) value = fmt::format("{}", fmt::join(option.choices, "|"));
+  if (option.kind == OptionKind::kList && !option.choices.empty())
+    value = fmt::format("{}|list", fmt::join(option.choices, "|"));
   const std::string shape = fmt::format("{}=<{}>", option.name, value);
   const std::string gap = shape.size() <= kColumn ? std::string(kColumn + 1 - shape.size(), ' ')
                                                   : "\n" + std::string(kColumn + 7, ' ');

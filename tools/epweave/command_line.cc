@@ -645,7 +645,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> options_inside(con
     std::vector<std::string>& words = inside.emplace_back(row.name, std::vector<std::string>()).second;
     for (const OptionSpec& option : row.options) {
       if (option.kind == OptionKind::kFlag) words.emplace_back(option.name);
-      if (option.kind != OptionKind::kChoice && option.kind != OptionKind::kFlag)
+      if (option.choices.empty() && option.kind != OptionKind::kFlag)
         words.push_back(fmt::format("{}=", option.name));
       for (const std::string_view choice : option.choices)
         words.push_back(fmt::format("{}={}", option.name, choice));

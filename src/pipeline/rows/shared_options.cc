@@ -41,9 +41,10 @@ const OptionSpec kThen{
     .is_optional = true};
 
 const OptionSpec kSymbolize{"symbolize",
-                            OptionKind::kChoice,
+                            OptionKind::kList,
                             "no",
-                            "for graphs whose token count is a plain number: give it a symbol first",
+                            "for graphs whose token count is a plain number: give it a symbol first; a list "
+                            "says which inputs and dimensions count tokens ([tokens:0,labels:0])",
                             {"yes", "no"}};
 
 OptionSpec left_out(OptionSpec spec) {
