@@ -390,16 +390,16 @@ Finding check_inputs(const Graph& graph) {
   Finding finding{"inputs", Health::kHas, "the replay can make all of them", {}, {}, {}};
   const std::vector<replay::RecipeAdvice> advice = replay::advise_rows(graph);
   if (advice.empty()) return finding;
-  std::vector<std::string> rows;
-  for (const replay::RecipeAdvice& row : advice) {
-    add_case(finding, rows.size(),
+  std::size_t shown = 0;
+  for (const replay::RecipeAdvice& row : advice)
+    add_case(finding, shown++,
              fmt::format("%{}: {}", graph.text(graph.step().nodes[row.input].name), row.problem));
-    rows.push_back(row.row);
-  }
   finding.health = Health::kLacks;
   finding.found = fmt::format("{} that the replay cannot make by itself", advice.size());
   finding.costs = "epweave-replay refuses the graph without a recipe";
-  finding.add = {fmt::format("a file for --recipe: {}", replay::recipe_of(rows))};
+  finding.add = {fmt::format("a file for --recipe: {}", replay::recipe_of(advice))};
+  if (const std::string guesses = replay::name_guesses(graph, advice); !guesses.empty())
+    finding.cases.push_back(guesses);
   return finding;
 }
 

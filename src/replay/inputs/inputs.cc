@@ -214,6 +214,13 @@ class InputMaker {
 
   // --- files ---
 
+  bool is_in_files(std::size_t i) const {
+    if (data_.files == nullptr) return false;
+    for (Rank rank = 0; rank < world_.size; ++rank)
+      if (data_.files->find(names_[i], rank).entry != nullptr) return true;
+    return false;
+  }
+
   // What the files have for this input; none if nothing.
   std::optional<std::vector<Value>> read_from_files(std::size_t i) {
     if (data_.files == nullptr) return std::nullopt;
@@ -304,8 +311,13 @@ class InputMaker {
   }
 
   [[noreturn]] void refuse_with_row(std::size_t i, std::string_view why) const {
-    facts_.refuse(i, fmt::format("{}\n  write a recipe and give it with --recipe FILE: {}", why,
-                                 recipe_of({integers_row(graph_, facts_.recipe_name(i))})));
+    std::vector<RecipeAdvice> advice = advise_rows(graph_, facts_, recipe_);
+    std::erase_if(advice, [&](const RecipeAdvice& row) { return is_in_files(row.place); });
+    const std::string what = recipe_.path.empty()
+                                 ? "write a recipe and give it with --recipe FILE: " + recipe_of(advice)
+                                 : fmt::format("add to the inputs of {}: {}", recipe_.path, rows_of(advice));
+    const std::string guesses = name_guesses(graph_, advice);
+    facts_.refuse(i, fmt::format("{}\n  {}{}{}", why, what, guesses.empty() ? "" : "\n  ", guesses));
   }
 
   std::vector<Value> make_tokens(const RecipeRow& row, std::size_t i) {

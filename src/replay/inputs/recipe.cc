@@ -185,6 +185,7 @@ const RecipeRow* Recipe::find(const RecipeInput& input) const {
 
 Recipe parse_recipe(std::string_view text, const std::string& path) {
   Recipe recipe = Reader(path).read(text);
+  recipe.path = path;
   const std::vector<RecipeRow>& shipped = torchtitan_recipe().rows;
   recipe.rows.insert(recipe.rows.end(), shipped.begin(), shipped.end());
   return recipe;

@@ -24,7 +24,7 @@
 //                    10000 if not given
 //   tokens           integers below the vocabulary (rows of the parameter named `*embed*`), from
 //                    place `first` on of one sequence: labels are the tokens one place on
-//   token-count      the tokens (elements of the input `tokens`) of all batch coordinates together
+//   token-count      the tokens (elements of the input `tokens` or `input_ids`) of all batch coordinates together
 //   positions        i modulo the document length
 //   documents        the document of each row
 //   document-starts  the first row of each document
@@ -78,6 +78,7 @@ struct RecipeInput {
 struct Recipe {
   std::optional<std::int64_t> document;
   std::vector<RecipeRow> rows;
+  std::string path;  // of the file whose rows go before those that ship; or empty
 
   const RecipeRow* find(const RecipeInput& input) const;  // null: no row fits
 };

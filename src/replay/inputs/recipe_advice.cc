@@ -3,31 +3,126 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "analysis/world.h"
+#include "ops/bind.h"
 #include "ops/op.h"
-#include "replay/inputs/input_facts.h"
-#include "replay/inputs/recipe.h"
 
 namespace epweave::replay {
 namespace {
 
 constexpr std::int64_t kAnyVocabulary = 1000;
 
-std::int64_t find_table_rows(const Graph& graph) {
-  const Context& context = *graph.context;
-  for (NodeId id : graph.step().order) {
-    const Node& node = graph.step().nodes[id];
-    if (node.op == nullptr || node.op->family != OpFamily::kEmbedding || node.args.empty()) continue;
-    const Arg table = context.args[node.args].front();
-    const TensorType* type =
-        table.is_node() ? tensor_of(context, graph.step().nodes[table.as_node()].type) : nullptr;
-    if (type == nullptr || type->sizes.empty()) continue;
-    if (const auto rows = context.exprs.constant(type->sizes[0])) return *rows;
+// Whether the results have elements of the first operand, and no others.
+bool keeps_elements(OpFamily family) {
+  switch (family) {
+    case OpFamily::kIdentity:
+    case OpFamily::kCast:
+    case OpFamily::kTransfer:
+    case OpFamily::kReshape:
+    case OpFamily::kUnsqueeze:
+    case OpFamily::kSqueeze:
+    case OpFamily::kPermute:
+    case OpFamily::kExpand:
+    case OpFamily::kRepeat:
+    case OpFamily::kSelect:
+    case OpFamily::kSlice:
+    case OpFamily::kSplit:
+    case OpFamily::kUnbind:
+    case OpFamily::kElement:
+      return true;
+    default:
+      return false;
   }
-  return kAnyVocabulary;
 }
+
+// The least extent that each input's elements index, in one walk over the step.
+class IndexedExtents {
+ public:
+  explicit IndexedExtents(const Graph& graph) : context_(*graph.context), step_(graph.step()) {
+    for (NodeId id : step_.order) {
+      const Node& node = step_.nodes[id];
+      if (node.kind == NodeKind::kPlaceholder) shown_.at(id) = id;
+      if (node.op == nullptr) continue;
+      note_indices(node);
+      if (keeps_elements(node.op->family))
+        if (const Arg first = arg_of(context_, node, 0); first.is_node())
+          shown_.at(id) = shown_[first.as_node()];
+    }
+  }
+
+  // None where nothing that is known is indexed by it.
+  std::optional<std::int64_t> of(NodeId input) const { return extents_[input]; }
+  // Of the first embedding's table.
+  std::optional<std::int64_t> vocabulary() const { return vocabulary_; }
+
+ private:
+  void note_indices(const Node& node) {
+    switch (node.op->family) {
+      case OpFamily::kEmbedding:
+        note(node, 1, 0);
+        if (!vocabulary_) vocabulary_ = extent(arg_of(context_, node, 0), 0);
+        break;
+      case OpFamily::kGather:
+      case OpFamily::kIndexSelect:
+      case OpFamily::kScatter:
+      case OpFamily::kScatterAdd:
+      case OpFamily::kIndexAdd:
+      case OpFamily::kIndexCopy:
+        if (const Arg dim = arg_of(context_, node, 1); dim.is_int()) note(node, 2, dim.as_int());
+        break;
+      case OpFamily::kIndex:
+      case OpFamily::kIndexPut:
+        if (const Arg indices = arg_of(context_, node, 1); indices.is_list()) {
+          std::int64_t dim = 0;
+          for (const Arg index : context_.args.children(indices))
+            note_index(index, extent(arg_of(context_, node, 0), dim++));
+        }
+        break;
+      case OpFamily::kClassLoss:
+        note(node, 1, rank(arg_of(context_, node, 0)) == 1 ? 0 : 1);
+        break;
+      default:
+        break;
+    }
+  }
+
+  void note(const Node& node, std::size_t index, std::int64_t dim) {
+    note_index(arg_of(context_, node, index), extent(arg_of(context_, node, 0), dim));
+  }
+  void note_index(Arg index, std::optional<std::int64_t> extent) {
+    if (!index.is_node() || !extent || *extent <= 0) return;
+    const NodeId input = shown_[index.as_node()];
+    if (!input) return;
+    std::optional<std::int64_t>& least = extents_.at(input);
+    least = std::min(least.value_or(*extent), *extent);
+  }
+
+  const TensorType* type_of(Arg arg) const {
+    return arg.is_node() ? tensor_of(context_, step_.nodes[arg.as_node()].type) : nullptr;
+  }
+  std::size_t rank(Arg arg) const {
+    const TensorType* type = type_of(arg);
+    return type == nullptr ? 0 : type->rank();
+  }
+  std::optional<std::int64_t> extent(Arg arg, std::int64_t dim) const {
+    const TensorType* type = type_of(arg);
+    if (type == nullptr) return std::nullopt;
+    const auto rank = static_cast<std::int64_t>(type->rank());
+    if (dim < 0) dim += rank;
+    if (dim < 0 || dim >= rank) return std::nullopt;
+    return context_.exprs.constant(type->sizes[static_cast<std::size_t>(dim)]);
+  }
+
+  const Context& context_;
+  const Body& step_;
+  SideTable<NodeId, NodeId> shown_;  // the input whose elements the node's value has
+  SideTable<NodeId, std::optional<std::int64_t>> extents_;
+  std::optional<std::int64_t> vocabulary_;
+};
 
 std::string print(const nlohmann::ordered_json& row) {
   std::string text = "{";
@@ -36,38 +131,66 @@ std::string print(const nlohmann::ordered_json& row) {
   return text + "}";
 }
 
-std::string constant_row(std::string_view name) {
-  return print({{"name", name}, {"make", "constant"}, {"value", 1}});
+RecipeAdvice advise_row(const IndexedExtents& indexed, NodeId input, const TensorType& type,
+                        std::string_view name) {
+  RecipeAdvice advice{.place = 0, .input = input};
+  if (type.dtype == DType::kBool) {
+    advice.row = print({{"name", name}, {"make", "constant"}, {"value", 1}});
+    return advice;
+  }
+  const auto extent = indexed.of(input) ? indexed.of(input) : indexed.vocabulary();
+  advice.is_guess = !extent;
+  advice.row = print({{"name", name}, {"make", "integers"}, {"below", extent.value_or(kAnyVocabulary)}});
+  return advice;
 }
 
 }  // namespace
 
-std::string integers_row(const Graph& graph, std::string_view name) {
-  return print({{"name", name}, {"make", "integers"}, {"below", find_table_rows(graph)}});
-}
-
-std::string recipe_of(const std::vector<std::string>& rows) {
-  return fmt::format("{{\"inputs\": [{}]}}", fmt::join(rows, ", "));
-}
-
-std::vector<RecipeAdvice> advise_rows(const Graph& graph) {
-  const World world = read_world(graph);
-  const InputFacts facts(graph, world);
-  std::vector<RecipeAdvice> advice;
+std::vector<RecipeAdvice> advise_rows(const Graph& graph, const InputFacts& facts, const Recipe& recipe) {
+  const IndexedExtents indexed(graph);
+  std::vector<RecipeAdvice> list;
   for (std::size_t i = 0; i < facts.size(); ++i) {
     const TensorType* type = tensor_of(*graph.context, facts.node_of(i).type);
     if (type == nullptr) continue;
     const std::string_view name = facts.recipe_name(i);
     const RecipeRow* row =
-        torchtitan_recipe().find({facts.role_text(i, &InputRole::role), name, type->rank(), type->dtype});
-    if (row == nullptr)
-      advice.push_back({facts.placeholders()[i], "no row of the shipped recipe fits it",
-                        type->dtype == DType::kBool ? constant_row(name) : integers_row(graph, name)});
-    else if (row->make == Generator::kTokens && !facts.find_vocabulary())
-      advice.push_back(
-          {facts.placeholders()[i], "no parameter's name tells the vocabulary", integers_row(graph, name)});
+        recipe.find({facts.role_text(i, &InputRole::role), name, type->rank(), type->dtype});
+    const bool lacks_vocabulary = row != nullptr && row->make == Generator::kTokens &&
+                                  facts.find_vocabulary().value_or(0) <= 0 && facts.reads_elements(i);
+    if (row != nullptr && !lacks_vocabulary) continue;
+    RecipeAdvice advice = advise_row(indexed, facts.placeholders()[i], *type, name);
+    advice.is_guess = advice.is_guess && facts.reads_elements(i);
+    advice.place = i;
+    advice.problem =
+        row == nullptr ? "no row of the recipe fits it" : "no parameter's name tells the vocabulary";
+    list.push_back(std::move(advice));
   }
-  return advice;
+  return list;
+}
+
+std::vector<RecipeAdvice> advise_rows(const Graph& graph) {
+  const World world = read_world(graph);
+  return advise_rows(graph, InputFacts(graph, world), torchtitan_recipe());
+}
+
+std::string rows_of(const std::vector<RecipeAdvice>& advice) {
+  std::vector<std::string> rows;
+  for (const RecipeAdvice& row : advice)
+    if (std::ranges::find(rows, row.row) == rows.end()) rows.push_back(row.row);
+  return fmt::format("{}", fmt::join(rows, ", "));
+}
+
+std::string recipe_of(const std::vector<RecipeAdvice>& advice) {
+  return fmt::format("{{\"inputs\": [{}]}}", rows_of(advice));
+}
+
+std::string name_guesses(const Graph& graph, const std::vector<RecipeAdvice>& advice) {
+  std::vector<std::string> names;
+  for (const RecipeAdvice& row : advice)
+    if (row.is_guess) names.push_back(fmt::format("%{}", graph.text(graph.step().nodes[row.input].name)));
+  if (names.empty()) return "";
+  return fmt::format("{} is a guess: nothing tells which integers {} may have", kAnyVocabulary,
+                     fmt::join(names, ", "));
 }
 
 }  // namespace epweave::replay

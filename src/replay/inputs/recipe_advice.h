@@ -1,8 +1,11 @@
-// The rows of a recipe that a graph needs beyond those that ship.
+// The rows of a recipe that a graph needs beyond those that it has.
 //
 //   %input_ids = placeholder : i64[2, 16] role=user which=input_ids
 //   %e = aten.embedding(%weight, %input_ids)            weight: [1000, 64]
 //       {"name": "input_ids", "make": "integers", "below": 1000}
+//
+// Integers are below the extent of what they index: of the table of an embedding, of the dimension
+// of an index, a gather or a scatter, of the classes of a loss.
 #pragma once
 
 #include <string>
@@ -10,23 +13,30 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "replay/inputs/input_facts.h"
+#include "replay/inputs/recipe.h"
 
 namespace epweave::replay {
 
 struct RecipeAdvice {
+  std::size_t place;  // among the placeholders
   NodeId input;
-  std::string problem;  // "no row of the recipe fits it"
-  std::string row;      // a JSON object
+  std::string problem;    // "no row of the recipe fits it"
+  std::string row;        // a JSON object
+  bool is_guess = false;  // nothing tells which integers it may have
 };
 
-// Of the inputs that the shipped recipe cannot make, in their order.
-std::vector<RecipeAdvice> advise_rows(const Graph& graph);
+// Of the inputs that the recipe cannot make, in their order.
+std::vector<RecipeAdvice> advise_rows(const Graph& graph, const InputFacts& facts, const Recipe& recipe);
+std::vector<RecipeAdvice> advise_rows(const Graph& graph);  // of the recipe that ships
 
-// A row that makes the integers of an input: below the rows of the table that the graph's first
-// embedding reads; 1000 where it has none.
-std::string integers_row(const Graph& graph, std::string_view name);
+// "row, row", each once.
+std::string rows_of(const std::vector<RecipeAdvice>& advice);
 
 // {"inputs": [row, ..]}
-std::string recipe_of(const std::vector<std::string>& rows);
+std::string recipe_of(const std::vector<RecipeAdvice>& advice);
+
+// "1000 is a guess: nothing tells which integers y has", of all that are; or empty.
+std::string name_guesses(const Graph& graph, const std::vector<RecipeAdvice>& advice);
 
 }  // namespace epweave::replay
