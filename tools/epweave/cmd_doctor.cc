@@ -16,15 +16,18 @@ namespace {
 struct Reader {
   std::string_view name;
   std::vector<std::string_view> lacks;  // topics
+  std::string_view idle;                // why it has nothing to do, or empty
 };
 
 // The passes, and what else reads a graph, each with what it lacks here.
 std::vector<Reader> list_readers(const Diagnosis& diagnosis) {
   std::vector<Reader> readers;
   const auto add = [&](std::string_view name) {
-    Reader& reader = readers.emplace_back(Reader{name, {}});
+    Reader& reader = readers.emplace_back(Reader{name, {}, {}});
     for (std::string_view topic : topics_of(name))
       if (diagnosis.of(topic).health == Health::kLacks) reader.lacks.push_back(topic);
+    const auto idle = std::ranges::find(diagnosis.idle, name, &IdlePass::name);
+    if (idle != diagnosis.idle.end()) reader.idle = idle->why;
   };
   for (const PassInfo& pass : registry().passes) add(pass.name);
   add("partition");
@@ -62,7 +65,8 @@ Json doctor_report(const std::string& file, const Diagnosis& diagnosis, const st
                         {"needed_by", needed_by(finding.topic, readers)},
                         {"costs", text_or_null(finding.costs)},
                         {"add", finding.add}});
-  for (const Reader& reader : readers) passes.push_back({{"name", reader.name}, {"lacks", reader.lacks}});
+  for (const Reader& reader : readers)
+    passes.push_back({{"name", reader.name}, {"lacks", reader.lacks}, {"idle", text_or_null(reader.idle)}});
   return {{"file", file},
           {"complete", is_complete},
           {"findings", std::move(findings)},
@@ -82,11 +86,14 @@ std::string doctor_text(const Diagnosis& diagnosis, const std::vector<Reader>& r
       text += fmt::format("         {}         {}\n", i == 0 ? "add" : "or ", finding.add[i]);
   }
   for (const Reader& reader : readers)
-    if (reader.lacks.empty()) ready += fmt::format("{}{}", ready.empty() ? "" : ", ", reader.name);
+    if (reader.lacks.empty() && reader.idle.empty())
+      ready += fmt::format("{}{}", ready.empty() ? "" : ", ", reader.name);
   text += fmt::format("\nready for: {}\n", ready);
   for (const Reader& reader : readers)
     if (!reader.lacks.empty())
       text += fmt::format("{} lacks {}\n", reader.name, fmt::join(reader.lacks, ", "));
+    else if (!reader.idle.empty())
+      text += fmt::format("{} has nothing to do: {}\n", reader.name, reader.idle);
   if (is_complete) text += "nothing is missing\n";
   return text;
 }

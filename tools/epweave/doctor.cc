@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/collectives.h"
+#include "analysis/eager_chunks.h"
 #include "analysis/ep_regions.h"
 #include "analysis/module_path.h"
 #include "analysis/world.h"
@@ -36,7 +37,7 @@ const std::vector<TopicUse>& topic_uses() {
       {"recompute", {"directions"}},
       {"symbolize", {"roles"}},
       {"chunk", {"modules", "directions", "tokens", "operators"}},
-      {"choose-chunks", {"modules", "directions", "tokens", "operators"}},
+      {"choose-chunks", {"modules", "directions"}},
       {"mark-eager-chunks", {"modules", "directions"}},
       {"isolate-ep-pg", {"exchanges", "groups"}},
       {"reassign-pgs", {"groups"}},
@@ -57,6 +58,9 @@ struct Survey {
   std::vector<NodeId> exchanges;                      // all-to-alls
   std::vector<NodeId> launches;
   std::map<std::string_view, std::size_t> unknown;  // targets without a row in the op table
+  std::set<std::string_view> divided;               // modules in parts
+  bool has_divided_exchange = false;                // of tokens, with its label
+  bool has_unmarked_parts = false;                  // divided in eager mode
 };
 
 Survey survey(const Graph& graph) {
@@ -66,6 +70,12 @@ Survey survey(const Graph& graph) {
     if (node.kind != NodeKind::kCall) continue;
     ++(node.is_backward() ? found.backward : found.forward);
     if (node.module) ++(node.is_backward() ? found.named_backward : found.named_forward);
+    if (node.chunk.region) {
+      found.divided.insert(graph.text(node.chunk.region));
+      if (node.ep.token_exchange) found.has_divided_exchange = true;
+    } else if (find_eager_notes(*graph.context, node)) {
+      found.has_unmarked_parts = true;
+    }
     if (node.op == nullptr) {
       ++found.unknown[graph.text(node.target)];
       continue;
@@ -247,7 +257,12 @@ std::vector<std::string> print_symbols_to_add(const std::vector<TokenInput>& inp
                 "ahead of chunk{{dim=seq}}; of one row there are no parts, dimension {} counts tokens", dim);
   return {
       fmt::format("symbolize{{inputs=[{}]}}  # {}", fmt::join(for_pass, ","), where),
+      fmt::format("symbolize=[{}]{}  # of a preset", fmt::join(for_pass, ","), dim == 0 ? "" : ",dim=seq"),
       fmt::format("epweave.trace(.., tokens={{{}}})  # a symbol from the start", fmt::join(for_trace, ", "))};
+}
+
+bool is_divided(const Survey& seen) {
+  return !seen.divided.empty() || seen.has_unmarked_parts;
 }
 
 Finding check_tokens(const Graph& graph, const Survey& seen) {
@@ -266,13 +281,9 @@ Finding check_tokens(const Graph& graph, const Survey& seen) {
     finding.found = fmt::format("counted by {} along the sequence: chunk{{dim=seq}}", fmt::join(names, ", "));
     return finding;
   }
-  const bool is_divided = std::ranges::any_of(
-      graph.step().order, [&](NodeId id) { return graph.step().nodes[id].chunk.region.valid(); });
-  if (is_divided) {
-    finding.health = Health::kLacks;
+  if (is_divided(seen)) {
+    finding.health = Health::kNone;
     finding.found = "extents are numbers, and modules are divided already";
-    finding.costs = "chunk declines a graph that is divided";
-    finding.add = {"chunk{roots=[A,B]}  # of the graph that this one was made of: all patterns in one list"};
     return finding;
   }
   const std::vector<TokenInput> inputs = find_token_inputs(graph);
@@ -282,7 +293,7 @@ Finding check_tokens(const Graph& graph, const Survey& seen) {
   if (inputs.size() > kShownCases) finding.found += fmt::format(" and {} more", inputs.size() - kShownCases);
   finding.health = inputs.empty() && seen.exchanges.empty() ? Health::kNone : Health::kLacks;
   if (finding.health == Health::kNone) return finding;
-  finding.costs = "chunk finds no dimension to divide";
+  finding.costs = "chunk finds no dimension to divide, and choose-chunks divides nothing";
   finding.add = print_symbols_to_add(inputs);
   return finding;
 }
@@ -321,6 +332,34 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
       std::string(kAnnotate) + "; pairs dispatch and combine by their split sizes",
       R"(with torch.fx.traceback.annotate({"EP_token_exchange": "dispatch"}):  # or "combine", in the model)"};
   return finding;
+}
+
+Finding check_division(const Survey& seen) {
+  Finding finding{"division", Health::kNone, "no module is divided", {}, {}, {}};
+  if (!is_divided(seen)) return finding;
+  finding.health = Health::kHas;
+  finding.found = seen.divided.empty() ? "modules were divided in eager mode"
+                                       : count_of(seen.divided.size(), "module") + " divided into parts";
+  return finding;
+}
+
+std::vector<IdlePass> find_idle(const Survey& seen) {
+  std::vector<IdlePass> idle;
+  if (is_divided(seen))
+    idle.push_back(
+        {"chunk",
+         "modules are divided already; to divide them otherwise, chunk the graph that this one was "
+         "made of, with all patterns in one list (roots=[A,B])"});
+  if (seen.has_divided_exchange) return idle;
+  const char* why = "no divided module exchanges tokens";
+  if (seen.has_unmarked_parts)
+    why = "what was divided in eager mode is not marked (mark-eager-chunks comes first)";
+  else if (seen.exchanges.empty())
+    why = "no tokens are exchanged";
+  else if (seen.divided.empty())
+    why = "no module is divided (chunk comes first)";
+  idle.push_back({"overlap-ep", why});
+  return idle;
 }
 
 Finding check_groups(const Graph& graph, const Survey& seen) {
@@ -415,11 +454,13 @@ Diagnosis diagnose(const Graph& graph) {
   const Survey seen = survey(graph);
   Diagnosis diagnosis;
   diagnosis.roots = find_roots(graph, seen);
+  diagnosis.idle = find_idle(seen);
   diagnosis.findings = {check_modules(seen, diagnosis.roots),
                         check_directions(graph, seen),
                         check_roles(graph),
                         check_tokens(graph, seen),
                         check_exchanges(graph, seen),
+                        check_division(seen),
                         check_groups(graph, seen),
                         check_operators(seen),
                         check_inputs(graph)};

@@ -6,6 +6,7 @@
 //   roles       no input is a parameter, or no output a loss or gradient
 //   tokens      no extent of the user inputs is a symbol       chunk
 //   exchanges   an all-to-all has no label                     isolate-ep-pg, overlap-ep
+//   division    (never: said is what is divided)
 //   groups      a launch's group has no members, or not those of other ranks
 //   operators   the op table lacks a call's target             chunk, replay
 //   inputs      the replay has no recipe for an input          epweave-replay
@@ -31,9 +32,16 @@ struct Finding {
   std::vector<std::string> cases;  // the first few things that lack it
 };
 
+// A pass that this graph gives nothing to do, whatever it has: overlap-ep in front of chunk.
+struct IdlePass {
+  std::string_view name;
+  std::string why;
+};
+
 struct Diagnosis {
   std::vector<Finding> findings;   // in the order of the table above
   std::vector<std::string> roots;  // patterns of the modules that exchange tokens, for chunk
+  std::vector<IdlePass> idle;      // in the order of the registry
 
   const Finding& of(std::string_view topic) const;
 };
