@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train by torchtitan's own entry, `torchtitan.train`, on CPU ranks with gloo, once for each pipeline, and compare.
 
-    scripts/dev/train_entry_on_cpu.py --model deepseek_v3 --world 2 --ep 2 --compare none,epweave
+    scripts/dev/train_entry_on_cpu.py --model deepseek_v3 --ep 2 --rewrite 'ep-overlap{symbolize=yes}' --tolerance 1e-3
 
 Everything is torchtitan's: parsing of the command line, data loader, optimizer, checkpointer, metrics, the loop. What
 stops it on a CPU, each found by running it, gets a stand-in:
@@ -11,7 +11,7 @@ stops it on a CPU, each found by running it, gets a stand-in:
   - the debug models' tokenizer and texts are in torchtitan's repository, not in its package: both are made here;
   - FlexAttention has no backward on the CPU: the models attend by SDPA.
 
-EPWEAVE_PIPELINE says what `epweave` runs. Prints loss and gradient norm of each step as torchtitan logs them, and how
+Prints loss and gradient norm of each step as torchtitan logs them, and how
 far the pipelines are apart: a chunked gradient is a sum of parts, so that its last bits are others.
 Exit codes: 0 all pipelines within --tolerance of the first, 1 they are not or a run fails, 2 usage.
 """
@@ -115,7 +115,8 @@ def train(pipeline: str, folder: pathlib.Path, options) -> list[tuple[str, str, 
     for rank in range(options.world):
         logs.append(open(folder / f"{pipeline}.{rank}.log", "w+", encoding="utf-8"))
         environment = {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(options.world),
-                       "MASTER_ADDR": "localhost", "MASTER_PORT": port, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+                       "MASTER_ADDR": "localhost", "MASTER_PORT": port, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+                       "EPWEAVE_PIPELINE": options.rewrite}
         ranks.append(subprocess.Popen([sys.executable, __file__, "--rank-in", str(folder), *words], env=environment,
                                       stdout=logs[-1], stderr=subprocess.STDOUT, cwd=folder))
     codes = [rank.wait() for rank in ranks]
@@ -155,6 +156,7 @@ if __name__ == "__main__":
     parser.add_argument("--model", choices=MODELS, default="llama3")
     for option, default in (("world", 2), ("tp", 1), ("ep", 1), ("steps", 3), ("sequence", 64), ("batch", 2)):
         parser.add_argument(f"--{option}", type=int, default=default, metavar="N")
+    parser.add_argument("--rewrite", default="dce,canonicalize,dedup-unshard", metavar="PIPELINE", help="what epweave runs")
     parser.add_argument("--tolerance", type=float, default=0, metavar="X", help="relative, of losses and norms")
     parser.add_argument("--compare", default="none,epweave", metavar="LIST", help="pipelines of torchtitan's registry, or none")
     sys.exit(main(parser.parse_args()))

@@ -217,8 +217,8 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
   if (!report.devices_agree) text += "the device gives other bits than the CPU, where bounds are made\n";
   if (!report.step_is_finite)
     text +=
-        "A's loss or gradients are not finite: equal NaNs show nothing; give other inputs (--recipe, "
-        "--seed)\n";
+        "A's loss or gradients are not finite, or another result has NaN: equal NaNs show nothing; give "
+        "other inputs (--recipe, --seed)\n";
   text += fmt::format("outputs: {}{}\n", list_verdicts(counts),
                       report.outputs_not_finite == 0
                           ? ""

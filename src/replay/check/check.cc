@@ -265,7 +265,9 @@ class Checker {
     for (const NamedTensor& output : outputs) {
       if (!has_not_finite(output.tensor)) continue;
       ++report.outputs_not_finite;
-      if (output.name == "loss" || output.name.starts_with("grad")) report.step_is_finite = false;
+      // An infinity may be meant elsewhere, as in a mask.
+      const bool is_of_step = output.name == "loss" || output.name.starts_with("grad");
+      if (is_of_step || has_nan(output.tensor)) report.step_is_finite = false;
     }
   }
 

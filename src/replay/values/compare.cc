@@ -187,6 +187,14 @@ std::int64_t order_of(std::uint64_t bits, std::size_t bytes) {
   return (bits & sign) != 0 ? -static_cast<std::int64_t>(bits & (sign - 1)) : static_cast<std::int64_t>(bits);
 }
 
+template <class Predicate>
+bool has_number(const Tensor& tensor, const Predicate& is_sought) {
+  const auto numbers = numbers_of(tensor.dtype);
+  if (!numbers) return false;
+  const RowMajor bytes(tensor);
+  return !visit_numbers(bytes, numbers->dtype, [&](double value) { return !is_sought(value); });
+}
+
 }  // namespace
 
 std::uint64_t hash_tensor(const Tensor& tensor) {
@@ -228,10 +236,11 @@ bool has_only_finite(const Tensor& tensor) {
 }
 
 bool has_not_finite(const Tensor& tensor) {
-  const auto numbers = numbers_of(tensor.dtype);
-  if (!numbers) return false;
-  const RowMajor bytes(tensor);
-  return !visit_numbers(bytes, numbers->dtype, [](double value) { return std::isfinite(value); });
+  return has_number(tensor, [](double value) { return !std::isfinite(value); });
+}
+
+bool has_nan(const Tensor& tensor) {
+  return has_number(tensor, [](double value) { return std::isnan(value); });
 }
 
 TensorDifference compare_tensors(const Tensor& a, const Tensor& b) {

@@ -23,7 +23,9 @@ std::vector<std::uint64_t> hash_slices(const Tensor& tensor, std::size_t dim);
 // The Euclidean norm, summed in double in row-major order; none for dtypes without one.
 std::optional<double> find_norm(const Tensor& tensor);
 bool has_only_finite(const Tensor& tensor);
-bool has_not_finite(const Tensor& tensor);  // NaN or infinity: false for what holds no numbers
+// NaN or infinity, and NaN alone: false for what holds no numbers.
+bool has_not_finite(const Tensor& tensor);
+bool has_nan(const Tensor& tensor);
 
 struct TensorDifference {
   std::string problem;  // "dtype", "sizes": nothing else holds then
