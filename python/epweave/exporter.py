@@ -8,6 +8,7 @@ import os
 import re
 import sys
 
+from . import descriptors
 from .collector import held
 from .dump import INPUT_FIELDS, OPS, OUTPUT_FIELDS, DumpReader
 from .errors import GraphFileError
@@ -133,6 +134,8 @@ class Exporter:
         for key, x in node.meta.items():
             if key == MARK:
                 self.marks[node.name] = x
+                continue
+            if key == descriptors.KEY and descriptors.holds_descriptors(x):  # they are the roles of inputs and outputs
                 continue
             try:
                 self.meta(out, key, x, node.meta.get("val"))
@@ -465,8 +468,8 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
     (two expressions), "hint", "size_like", "unbacked", "deferred_asserts", "replaced_by".
     `info` is a dictionary of plain data.
 
-    What is not given comes from the program's signature, the file that the module was loaded from, else from
-    torch.distributed's groups and the ShapeEnv of the recorded values; inputs are then
+    What is not given comes from the program's signature, the file that the module was loaded from, AOTAutograd's
+    descriptors (`aot_export_joint_with_descriptors`), else from torch.distributed's groups and the ShapeEnv of the recorded values; inputs are then
     user inputs and outputs of role "other".
 
     Metadata that is not plain data is left out and named on stderr. Raises GraphFileError
@@ -479,6 +482,9 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
         outputs = facts["outputs"] if outputs is None else outputs
         graph_module = module_of(graph_module)
     require_graph(graph_module)
+    if FILE_FACTS not in graph_module.meta and (found := descriptors.roles_of(graph_module.graph)):
+        inputs = found[0] if inputs is None else inputs
+        outputs = found[1] if outputs is None else outputs
     with held():
         write_file(_message_of(graph_module, path, inputs, outputs, process_groups, symbols, info), path)
 

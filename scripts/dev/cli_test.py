@@ -299,6 +299,24 @@ class UsageTest(CommandLineTest):
         self.assert_fails(3, "none.json: cannot open: No such file or directory", "simulate", "small.txt", "--unpriced", "free",
                           "--trace", "trace.json", "--baseline", "none.json")
 
+    def test_the_critical_path_of_a_trace_is_whole(self):
+        graph = os.path.join(GRAPHS, "dsv3_debug_ep2.5_schedule.epw.gz")
+        for host_us in (0, 1, 30):
+            self.output_of("simulate", graph, "--set", f"host_us={host_us}", "--trace", "trace.json")
+            with open(os.path.join(self.folder, "trace.json"), encoding="utf-8") as f:
+                events = json.load(f)["traceEvents"]
+            slices = {(x["tid"], x["ts"]): x["dur"] for x in events if x["ph"] == "X"}
+            end = max(ts + duration for (_, ts), duration in slices.items())
+            arrows = {phase: [x for x in events if x.get("cat") == "critical path" and x["ph"] == phase] for phase in "sf"}
+            # Each arrow leaves the end of a slice and meets the start of the next, which is then there at once.
+            self.assertEqual([x["id"] for x in arrows["s"]], [x["id"] for x in arrows["f"]])
+            for start, finish in zip(arrows["s"], arrows["f"]):
+                self.assertAlmostEqual(start["ts"], finish["ts"], places=2)
+            last = arrows["f"][-1]
+            self.assertAlmostEqual(last["ts"] + slices[last["tid"], last["ts"]], end, places=2)
+            self.assertLess(arrows["s"][0]["ts"], 0.05 * end)
+            self.assertEqual("host" in {x["args"].get("name") for x in events if x["ph"] == "M"}, host_us != 0)
+
     def test_help_and_version(self):
         self.assertIn(b"Exit codes", self.output_of("--help"))
         self.assertIn(b"Usage: epweave rewrite", self.output_of("rewrite", "--help"))

@@ -4,6 +4,8 @@
 Tags are compared node by node with torchtitan's own passes on traces of Llama 3 and DeepSeek-V3, and so are the modules that
 torch's regional_inductor takes out. Halves are executed, each on its own, wired by their roles.
 """
+import contextlib
+import io
 import pathlib
 import sys
 import tempfile
@@ -52,6 +54,46 @@ def list_fused(module):
     return sorted(
         (str(node.target), repr([[name(item) for item in arg] if isinstance(arg, (list, tuple)) else name(arg) for arg in node.args]),
          repr(dict(node.kwargs))) for node in module.graph.nodes if str(node.target).startswith("symm_mem.fused"))
+
+
+class JointExport(unittest.TestCase):
+    """What AOTAutograd exports, split and run."""
+
+    def test_the_debug_model_by_its_descriptors(self):
+        from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+        from torchtitan.experiments.graph_trainer.llama3 import model_registry
+        model = model_registry("debugmodel", attn_backend="sdpa").model
+        model.layers = model.layers[:2]
+        torch.manual_seed(0)
+        model = model.build()
+        model.init_states(buffer_device=torch.device("cpu"))
+        tokens = torch.randint(2048, (2, 64))
+        logits = model(tokens)
+        seed = torch.randn_like(logits)
+        logits.backward(seed)
+        parameters = dict(model.named_parameters())
+        want = {name: parameter.grad for name, parameter in parameters.items()}
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/joint.epw"
+            said = io.StringIO()
+            with contextlib.ExitStack() as stack, contextlib.redirect_stderr(said):
+                epweave.export(aot_export_joint_with_descriptors(stack, model, (tokens,)).graph_module, path)
+            self.assertNotIn("desc", said.getvalue())
+            for policy, budget in (("min-cut", None), ("exact", None), ("exact", "0"), ("tags", None)):
+                halves = epweave.partition(path, policy, budget=budget)
+                self.assertTrue(halves.verify(path))
+                joined = halves.join()
+                roles = joined.meta["epweave"]
+                self.assertEqual({x["fqn"] for x in roles["inputs"] if x["role"] == "parameter"}, set(parameters))
+                values = [parameters[x["fqn"]].detach() if x["role"] == "parameter"
+                          else dict(model.named_buffers())[x["fqn"]] if x["role"] == "buffer"
+                          else seed if x["role"] == "tangent" else tokens for x in roles["inputs"]]
+                with torch.no_grad():
+                    results = torch.utils._pytree.tree_leaves(joined(*values))
+                found = {x["fqn"]: result for x, result in zip(roles["outputs"], results) if x["role"] == "grad"}
+                self.assertEqual(set(found), set(want))
+                for name, gradient in want.items():
+                    self.assertTrue(torch.equal(found[name], gradient), (policy, budget, name))
 
 
 class AsyncTp(unittest.TestCase):
