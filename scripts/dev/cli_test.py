@@ -308,7 +308,7 @@ class UsageTest(CommandLineTest):
             slices = {(x["tid"], x["ts"]): x["dur"] for x in events if x["ph"] == "X"}
             end = max(ts + duration for (_, ts), duration in slices.items())
             arrows = {phase: [x for x in events if x.get("cat") == "critical path" and x["ph"] == phase] for phase in "sf"}
-            # Each arrow leaves the end of a slice and meets the start of the next, which is then there at once.
+            # Each arrow leaves a slice at its end and meets the start of the next, which is then there at once.
             self.assertEqual([x["id"] for x in arrows["s"]], [x["id"] for x in arrows["f"]])
             for start, finish in zip(arrows["s"], arrows["f"]):
                 self.assertAlmostEqual(start["ts"], finish["ts"], places=2)

@@ -14,7 +14,6 @@
 #include "analysis/returned_values.h"
 #include "analysis/shard_bounds.h"
 #include "analysis/users.h"
-#include "analysis/value_numbers.h"
 #include "analysis/world.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -420,7 +419,7 @@ class LiteralFinder {
  private:
   void prove() {
     const Effects effects(context_, body_);
-    const ValueNumbers numbers(graph_, effects);
+    const IdNumbers numbers(graph_, effects);
     const NodeLists users = list_users(context_, body_);
     std::vector<BoundedLookup> shifted;
     for (const Lookup& lookup : lookups_.all()) {
@@ -447,7 +446,7 @@ class LiteralFinder {
 
   // Ids that this rank's bounds of the shard say to be of the whole table, and that choose its rows
   // as they are. On the first rank nothing shows it.
-  void prove_missing(const ValueNumbers& numbers, const NodeLists& users, const Lookup& lookup) {
+  void prove_missing(const IdNumbers& numbers, const NodeLists& users, const Lookup& lookup) {
     NodeId from = lookup.positions;
     while (const NodeId next = source_of(from)) from = next;
     const Place place{fitting_axes(lookup.shard), lookup.shard.local};
@@ -478,7 +477,7 @@ class LiteralFinder {
     return keeps_elements(*node.op) && from.is_node() && is_whole(from.as_node()) ? from.as_node() : NodeId();
   }
 
-  void prove_bounds(const ValueNumbers& numbers, const NodeLists& users, std::vector<BoundedLookup> lookups) {
+  void prove_bounds(const IdNumbers& numbers, const NodeLists& users, std::vector<BoundedLookup> lookups) {
     std::erase_if(lookups, [&](const BoundedLookup& lookup) { return places_[lookup.ids].size() != 1; });
     const auto is_right = [&](NodeId id, std::optional<BoundSide> side) {
       const Arg number = arg_of(context_, body_.nodes[id], 1);

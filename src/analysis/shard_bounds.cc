@@ -30,7 +30,7 @@ struct Group {
 
 class BoundFinder {
  public:
-  BoundFinder(const Graph& graph, const ValueNumbers& numbers, const NodeLists& users,
+  BoundFinder(const Graph& graph, const IdNumbers& numbers, const NodeLists& users,
               const IsRightBound& is_right)
       : context_(*graph.context),
         body_(graph.step()),
@@ -304,7 +304,7 @@ class BoundFinder {
 
   const Context& context_;
   const Body& body_;
-  const ValueNumbers& numbers_;
+  const IdNumbers& numbers_;
   const NodeLists& users_;
   const IsRightBound& is_right_;
   std::vector<Flow> flows_;
@@ -313,7 +313,38 @@ class BoundFinder {
 
 }  // namespace
 
-std::vector<ShardBound> find_shard_bounds(const Graph& graph, const ValueNumbers& numbers,
+NodeId IdNumbers::operator[](NodeId id) const {
+  // What is written after it was copied is other ids.
+  while (holds_ids_of_first(body_.nodes[id])) {
+    const NodeId from = arg_of(context_, body_.nodes[id], 0).as_node();
+    if (effects_.is_written(effects_.storage_of(from)) || effects_.is_written(effects_.storage_of(id))) break;
+    id = from;
+  }
+  return numbers_[id];
+}
+
+bool IdNumbers::holds_ids_of_first(const Node& node) const {
+  if (node.op == nullptr || !arg_of(context_, node, 0).is_node()) return false;
+  const NodeId from = arg_of(context_, node, 0).as_node();
+  switch (node.op->family) {
+    case OpFamily::kIdentity:
+    case OpFamily::kReshape:
+      return true;
+    case OpFamily::kCast: {
+      const TensorType* made = tensor_of(context_, node.type);
+      return made != nullptr && is_integral(made->dtype) && is_whole(from);
+    }
+    default:
+      return false;
+  }
+}
+
+bool IdNumbers::is_whole(NodeId id) const {
+  const TensorType* tensor = tensor_of(context_, body_.nodes[id].type);
+  return tensor != nullptr && is_integral(tensor->dtype);
+}
+
+std::vector<ShardBound> find_shard_bounds(const Graph& graph, const IdNumbers& numbers,
                                           const NodeLists& users, const std::vector<BoundedLookup>& lookups,
                                           const IsRightBound& is_right) {
   return BoundFinder(graph, numbers, users, is_right).find(lookups);

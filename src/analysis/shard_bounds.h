@@ -22,6 +22,23 @@
 
 namespace epweave {
 
+// Numbers of ids: copies, views, and casts between whole numbers hold the same ids.
+class IdNumbers {
+ public:
+  IdNumbers(const Graph& graph, const Effects& effects)
+      : context_(*graph.context), body_(graph.step()), effects_(effects), numbers_(graph, effects) {}
+  NodeId operator[](NodeId id) const;
+
+ private:
+  bool holds_ids_of_first(const Node& node) const;
+  bool is_whole(NodeId id) const;
+
+  const Context& context_;
+  const Body& body_;
+  const Effects& effects_;
+  ValueNumbers numbers_;
+};
+
 struct BoundedLookup {
   NodeId call, positions;
   NodeId shift;  // in front of the positions
@@ -42,7 +59,7 @@ struct ShardBound {
 using IsRightBound = std::function<bool(NodeId comparison, std::optional<BoundSide> side)>;
 
 // Of all comparisons of ids that are looked up, in the order of their nodes.
-std::vector<ShardBound> find_shard_bounds(const Graph& graph, const ValueNumbers& numbers,
+std::vector<ShardBound> find_shard_bounds(const Graph& graph, const IdNumbers& numbers,
                                           const NodeLists& users, const std::vector<BoundedLookup>& lookups,
                                           const IsRightBound& is_right);
 

@@ -71,6 +71,10 @@ class CostFileReader {
   MeasuredCosts run() {
     if (!file_.is_object() || !file_.contains("format") || file_["format"] != "epweave costs 1")
       fail("no file of costs: its \"format\" is not \"epweave costs 1\"");
+    static constexpr std::array<std::string_view, 8> kKnown = {
+        "format", "unit", "measured_on", "warm_up", "repeat", "ranks", "ops", "collectives"};
+    for (const auto& [key, value] : file_.items())
+      if (std::ranges::find(kKnown, key) == kKnown.end()) fail(fmt::format("no entry is called \"{}\"", key));
     if (!file_.contains("unit") || file_["unit"] != "microseconds") fail("\"unit\" is not \"microseconds\"");
     const Json& ranks = entry(file_, "ranks", "the file");
     if (!ranks.is_number_unsigned() || ranks.get<std::uint64_t>() == 0)
@@ -134,12 +138,13 @@ class CostFileReader {
     const std::string op = text(row, "op", "a row of \"ops\"");
     const std::string operands = text(row, "operands", op);
     const std::string what = fmt::format("{} of {}", op, operands.empty() ? "no tensor" : operands);
+    const auto kinds = read_operands(operands);
+    if (!kinds) fail(what + ": \"operands\" are no tensors; write them as bf16[1024, 256], f32[64]");
     const double seconds = seconds_of(row, what, {"op", "operands", "host_waits"});
     if (!costs_.exact_.emplace(key_of(op, operands), seconds).second) fail(what + " is given twice");
     if (row.contains("host_waits") && !row["host_waits"].is_boolean())
       fail(what + ": \"host_waits\" is neither true nor false");
-    if (const auto kinds = read_operands(operands))
-      costs_.curves_[key_of(op, kinds->kinds)][kinds->bytes].push_back(seconds);
+    costs_.curves_[key_of(op, kinds->kinds)][kinds->bytes].push_back(seconds);
     ++costs_.rows_;
   }
 

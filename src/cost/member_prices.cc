@@ -1,8 +1,9 @@
 #include "cost/member_prices.h"
 
 #include <algorithm>
-#include <map>
+#include <utility>
 
+#include "analysis/world.h"
 #include "cost/prices.h"
 #include "ops/op.h"
 
@@ -10,19 +11,55 @@ namespace epweave {
 
 namespace {
 
-// By group; takes the least number of members on a node as this rank's.
+// How a group's members lie on nodes.
+struct Placement {
+  std::uint32_t least = 0, nodes = 0;  // members on the node that has the fewest; nodes that have some
+
+  // By price: fewer on a node, then more nodes.
+  friend bool operator<(const Placement& a, const Placement& b) {
+    return std::pair(a.least, b.nodes) < std::pair(b.least, a.nodes);
+  }
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+struct Placements {
+  Placement dearest;
+  bool is_uneven = false;
+
+  void add(const std::vector<std::uint32_t>& ranks, const Cluster& cluster) {
+    const MemberCounts members = count_members(ranks, cluster);
+    const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto [least, most] = std::minmax_element(members.begin(), members.end(), less);
+    const Placement found{least->second, static_cast<std::uint32_t>(members.size())};
+    is_uneven |= least->second != most->second || (dearest.nodes != 0 && !(found == dearest));
+    if (dearest.nodes == 0 || found < dearest) dearest = found;
+  }
+};
+
+// Of all ranks' groups of the row's name, where a rule says which these are.
+Placements place_groups(const ProcessGroup& row, std::uint32_t world_size, const Cluster& cluster) {
+  Placements placements;
+  placements.add(row.ranks, cluster);
+  const auto rule = find_group_rule(row.ranks, world_size);
+  if (!rule) return placements;
+  for (std::uint32_t rank = 0; rank < world_size; ++rank)
+    if (rule->coordinate(rank) == 0) placements.add(rule->members(rank), cluster);
+  return placements;
+}
+
+// By group; takes the dearest placement as this rank's.
 std::vector<std::uint8_t> find_uneven(const Graph& graph, StepModel& model) {
   std::vector<std::uint8_t> is_uneven(model.step_groups.size(), 0);
+  const std::uint32_t world_size = read_world(graph).size;
   for (std::size_t i = 0; i < is_uneven.size(); ++i) {
     StepGroup& group = model.step_groups[i];
     const auto row = std::ranges::find(graph.groups, group.name,
                                        [&](const ProcessGroup& g) { return graph.text(g.name); });
     if (row == graph.groups.end() || row->ranks.empty()) continue;
-    const std::map<std::uint32_t, std::uint32_t> members = count_members(*row, model.cluster);
-    const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
-    const auto [least, most] = std::minmax_element(members.begin(), members.end(), less);
-    is_uneven[i] = least->second != most->second ? 1 : 0;
-    group.local_ranks = least->second;
+    const Placements placements = place_groups(*row, world_size, model.cluster);
+    is_uneven[i] = placements.is_uneven ? 1 : 0;
+    group.local_ranks = placements.dearest.least;
+    group.nodes = placements.dearest.nodes;
   }
   return is_uneven;
 }

@@ -67,9 +67,9 @@ bool is_copy(const OpInfo& op) {
 
 }  // namespace
 
-MemberCounts count_members(const ProcessGroup& group, const Cluster& cluster) {
+MemberCounts count_members(const std::vector<std::uint32_t>& ranks, const Cluster& cluster) {
   MemberCounts members;
-  for (const std::uint32_t rank : group.ranks) ++members[node_of(rank, cluster)];
+  for (const std::uint32_t rank : ranks) ++members[node_of(rank, cluster)];
   return members;
 }
 
@@ -455,7 +455,7 @@ StepGroup Pricer::group_of(Arg group) const {
   const ProcessGroup* row = graph_.find_group(name);
   if (row == nullptr) return found;
   found.name = context_.text(name);
-  const MemberCounts members = count_members(*row, cluster_);
+  const MemberCounts members = count_members(row->ranks, cluster_);
   found.ranks = static_cast<std::uint32_t>(row->ranks.size());
   found.nodes = static_cast<std::uint32_t>(members.size());
   const auto mine = members.find(node_of(rank_, cluster_));

@@ -106,9 +106,9 @@ class Pricer {
   Operands operands_;
 };
 
-// How many members of a group each node of the cluster has that has any.
+// How many of these ranks each node of the cluster has that has any.
 using MemberCounts = std::map<std::uint32_t, std::uint32_t>;
-MemberCounts count_members(const ProcessGroup& group, const Cluster& cluster);
+MemberCounts count_members(const std::vector<std::uint32_t>& ranks, const Cluster& cluster);
 
 // Of a collective of a group of more than one: `bytes` are those of its message (Price::bytes).
 double collective_seconds(const Cluster& cluster, OpFamily family, std::int64_t bytes,

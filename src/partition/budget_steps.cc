@@ -31,6 +31,20 @@ BudgetStep walk_budgets(ExactCuts& cuts, const MeasurePeak& measure,
   return held;
 }
 
+BudgetStep walk_between(ExactCuts& cuts, const BudgetStep& from, const BudgetStep& to,
+                        const MeasurePeak& measure, const std::function<bool(const BudgetStep&)>& is_enough) {
+  BudgetStep held = from;
+  const std::int64_t most = from.cut.totals.bytes, least = to.cut.totals.bytes;
+  for (int step = 1; step < kFineSteps && !is_enough(held); ++step) {
+    const std::int64_t bytes = most - (most - least) * step / kFineSteps;
+    if (held.cut.totals.bytes <= bytes) continue;
+    BudgetStep next{.cut = cuts.cut_within(bytes)};
+    next.peak_bytes = measure(next.cut);
+    if (is_further(held, next) && is_further(next, to)) held = std::move(next);
+  }
+  return held;
+}
+
 BudgetStep cut_for_share(ExactCuts& cuts, double share, const MeasurePeak& measure) {
   const int steps = static_cast<int>(std::ceil((1 - share) * kBudgetSteps - kNearlyAStep));
   return walk_budgets(cuts, measure, [&](int step, const BudgetStep&) { return step >= steps; });

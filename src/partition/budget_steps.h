@@ -30,6 +30,12 @@ struct BudgetStep {
 BudgetStep walk_budgets(ExactCuts& cuts, const MeasurePeak& measure,
                         const std::function<bool(int, const BudgetStep&)>& is_enough);
 
+// The same in finer steps between two that it held, one after the other, until `is_enough`. None of
+// these steps leaves the order that the two have.
+inline constexpr int kFineSteps = 16;
+BudgetStep walk_between(ExactCuts& cuts, const BudgetStep& from, const BudgetStep& to,
+                        const MeasurePeak& measure, const std::function<bool(const BudgetStep&)>& is_enough);
+
 // The cut for a share from 0 to 1 of the bytes of the fastest; shares count in steps of 1/20,
 // downwards.
 BudgetStep cut_for_share(ExactCuts& cuts, double share, const MeasurePeak& measure);

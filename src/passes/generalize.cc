@@ -89,6 +89,11 @@ class Axes {
         add(mesh.axes[d], stride, mesh.shape[d]);
       }
     }
+    // A group that names its axis, where no mesh is recorded.
+    for (const ProcessGroup& group : graph.groups)
+      if (const auto rule = find_group_rule(group.ranks, world.size);
+          rule && group.axes && group.axes->size() == 1)
+        add(std::string(graph.text(group.axes->front())), rule->stride, rule->extent);
     for (GeneralizeAxis& axis : all_) observe(axis);
   }
 
@@ -361,12 +366,53 @@ class Merger {
       if (graphs_[g].inputs.size() != graphs_[0].inputs.size() ||
           graphs_[g].outputs.size() != graphs_[0].outputs.size())
         return differ(g, "has another number of inputs or outputs");
+      if (auto what = find_other_role(g)) return differ(g, *what);
+      if (auto what = find_other_symbol(g)) return differ(g, *what);
     }
     for (std::size_t b = 0; b < graphs_[0].bodies.size() && !result_.structure; ++b) compare_body(b);
   }
 
   void differ(std::size_t graph, std::string_view what) {
     result_.structure = fmt::format("rank {}'s graph {}", ranks_[graph], what);
+  }
+
+  // Stages of a pipeline may be one program of other parameters.
+  std::optional<std::string> find_other_role(std::size_t g) const {
+    const Graph &base = graphs_[0], &other = graphs_[g];
+    for (std::size_t i = 0; i < base.inputs.size(); ++i) {
+      const InputRole &x = base.inputs[i], &y = other.inputs[i];
+      if (x.role != y.role || x.fqn != y.fqn || x.which != y.which || !is_same_data(x.more, y.more))
+        return fmt::format("has {} as input {}, rank {}'s {}", print_role(y.role, y.fqn ? y.fqn : y.which), i,
+                           ranks_[0], print_role(x.role, x.fqn ? x.fqn : x.which));
+    }
+    for (std::size_t i = 0; i < base.outputs.size(); ++i) {
+      const OutputRole &x = base.outputs[i], &y = other.outputs[i];
+      if (x.role != y.role || x.fqn != y.fqn)
+        return fmt::format("returns {} as output {}, rank {}'s {}", print_role(y.role, y.fqn), i, ranks_[0],
+                           print_role(x.role, x.fqn));
+    }
+    return std::nullopt;
+  }
+  std::string print_role(StringId role, StringId name) const {
+    return fmt::format("{} {}", role ? context_.text(role) : "a value", name ? context_.text(name) : "");
+  }
+  bool is_same_data(ArgRange x, ArgRange y) const {
+    return std::ranges::equal(context_.args[x], context_.args[y],
+                              [&](Arg p, Arg q) { return context_.args.equal(p, q); });
+  }
+
+  std::optional<std::string> find_other_symbol(std::size_t g) const {
+    const Graph &base = graphs_[0], &other = graphs_[g];
+    if (base.symbols.size() != other.symbols.size()) return "has another number of symbols";
+    for (std::size_t i = 0; i < base.symbols.size(); ++i) {
+      const Symbol &x = base.symbols[i], &y = other.symbols[i];
+      if (x.name != y.name)
+        return fmt::format("has symbol {} where rank {}'s has {}", context_.text(y.name), ranks_[0],
+                           context_.text(x.name));
+      if (x.lower != y.lower || x.upper != y.upper || x.replaced_by != y.replaced_by)
+        return fmt::format("has another range of symbol {} than rank {}'s", context_.text(x.name), ranks_[0]);
+    }
+    return std::nullopt;
   }
 
   void compare_body(std::size_t b) {
@@ -378,11 +424,12 @@ class Merger {
         const Node& x = base.nodes[base.order[i]];
         const Node& y = body.nodes[body.order[i]];
         if (x.kind != y.kind || x.target != y.target || x.args.count != y.args.count ||
-            x.kwargs.count != y.kwargs.count)
+            x.kwargs.count != y.kwargs.count || x.module != y.module)
           return differ(
-              g, fmt::format("has %{} ({}) where rank {}'s has %{} ({}{}{})", graphs_[g].text(y.name),
-                             graphs_[g].text(y.target), ranks_[0], graphs_[0].text(x.name),
-                             graphs_[0].text(x.target), x.module ? ", " : "", graphs_[0].text(x.module)));
+              g, fmt::format("has %{} ({}{}{}) where rank {}'s has %{} ({}{}{})", context_.text(y.name),
+                             context_.text(y.target), y.module ? ", " : "", context_.text(y.module),
+                             ranks_[0], context_.text(x.name), context_.text(x.target), x.module ? ", " : "",
+                             context_.text(x.module)));
       }
       if (body.order.size() != base.order.size())
         return differ(g, fmt::format("has {} nodes where rank {}'s has {}", body.order.size(), ranks_[0],
@@ -422,8 +469,19 @@ class Merger {
     const ArgRange merged_keywords = merge_keywords(id, kwargs);
     made_.bodies[body_].nodes[id].args = merged;
     made_.bodies[body_].nodes[id].kwargs = merged_keywords;
-    merge(attributes, {id, "value", false});
+    compare_attributes(attributes, {id, "value", false});
     compare_types(id, nodes);
+  }
+
+  // A constant of the graph: no coordinate can stand in it.
+  void compare_attributes(const Leaves& attributes, const Place& place) {
+    if (attributes[0].is(ArgKind::kMesh) || attributes[0].is(ArgKind::kProcessGroup)) {
+      merge(attributes, place);
+      return;
+    }
+    for (Arg attribute : attributes)
+      if (!context_.args.equal(attribute, attributes[0]))
+        return refuse(place, attributes, "a constant of the graph differs, in which no coordinate can stand");
   }
 
   ArgRange merge_positional(NodeId id, const Node& node, const std::vector<ArgRange>& ranges,
@@ -606,8 +664,14 @@ class Merger {
     for (Arg leaf : leaves) values.push_back(leaf.as_int());
     if (body_ != 0)
       return refuse(place, leaves, "it is in a nested graph, which has no coordinates"), leaves[0];
-    const AffineSolver::Answer answer = solver_.solve(values);
-    if (!answer.function) return refuse(place, leaves, answer.why, answer.next), leaves[0];
+    AffineSolver::Answer answer = solver_.solve(values);
+    if (!answer.function) {
+      if (answer.next)
+        undecided_.push_back({place, leaves, std::move(answer)});
+      else
+        refuse(place, leaves, answer.why);
+      return leaves[0];
+    }
     count(*answer.function);
     explain(place, "coordinate", answer.function->print(axes_));
     return Arg::node(writer_.write(*answer.function));
@@ -742,9 +806,33 @@ class Merger {
       merge_mesh(values, place);
     } else if (values.size() == nodes.size() && values[0].is(ArgKind::kProcessGroup)) {
       merge_group(values, place);
-    } else {
+    } else if (body_ != 0 || !merge_offsets(id, nodes)) {
       refuse_with(place, std::move(texts), "its size or type differs, for which no symbol stands", {});
     }
+  }
+
+  // Views of the same form that begin at a place of the rank's: whether a function of the
+  // coordinates says where.
+  bool merge_offsets(NodeId id, const std::vector<const Node*>& nodes) {
+    Numbers offsets;
+    Type type = context_.types[nodes[0]->type];
+    const ExprId none = type.tensor.offset;
+    for (const Node* node : nodes) {
+      const TensorType* tensor = tensor_of(context_, node->type);
+      if (tensor == nullptr) return false;
+      const Count offset = tensor->offset ? context_.exprs.constant(tensor->offset) : Count(0);
+      if (!offset) return false;
+      offsets.push_back(*offset);
+      Type other = context_.types[node->type];
+      other.tensor.offset = none;
+      if (context_.types.intern(std::move(other)) != nodes[0]->type) return false;
+    }
+    const AffineSolver::Answer answer = solver_.solve(offsets);
+    if (!answer.function) return false;
+    const NodeId place = writer_.write(*answer.function);
+    type.tensor.offset = context_.types[made_.step().nodes[place].type].expr;
+    made_.step().nodes[id].type = context_.types.intern(std::move(type));
+    return true;
   }
 
   // Numbers that the ranks given do not show to differ, and that must.
@@ -753,12 +841,42 @@ class Merger {
     const RankLiterals literals = find_rank_literals(made_, ranks_[0]);
     bool is_changed = false;
     for (const RankLiteral& literal : literals.proved)
-      if (literal.value.is_int() && !refused_.contains(literal.node)) is_changed |= repair_number(literal);
+      if (literal.value.is_int() && !refused_.contains(literal.node))
+        is_changed |= is_undecided(literal) ? decide(literal) : repair_number(literal);
+    for (const Undecided& number : undecided_)
+      refuse(number.place, number.leaves, number.answer.why, number.answer.next);
     for (const RankLiteral& literal : literals.similar)
       result_.unproved.push_back(fmt::format("%{}: {} looks like {}",
                                              made_.text(made_.step().nodes[literal.node].name),
                                              literal.value.as_int(), print_expression(made_, literal)));
     if (is_changed) write_repairs();
+  }
+
+  auto find_undecided(const RankLiteral& literal) const {
+    return std::ranges::find_if(undecided_, [&](const Undecided& number) {
+      return number.place.node == literal.node && number.leaves[0] == literal.value;
+    });
+  }
+  bool is_undecided(const RankLiteral& literal) const { return find_undecided(literal) != undecided_.end(); }
+  // Of a number that follows one of several axes, as far as the given ranks show: the proof says
+  // which.
+  bool decide(const RankLiteral& literal) {
+    const auto known = find_undecided(literal);
+    RankLiteral decided = literal;
+    std::erase_if(decided.axes, [&](const RankAxis& axis) { return !fits(literal, axis, known->leaves); });
+    if (repair_ == Repair::kNo || decided.axes.size() != 1 || decided.is_shared) return false;
+    const auto axis = find_axis(decided);
+    if (!axis) return false;
+    const Affine function{decided.offset, {{*axis, decided.scale}}};
+    explain(known->place, "coordinate", function.print(axes_));
+    repaired_.emplace_back(std::move(decided), function);
+    undecided_.erase(known);
+    return true;
+  }
+  bool fits(const RankLiteral& literal, const RankAxis& axis, const Leaves& leaves) const {
+    for (std::size_t g = 0; g < leaves.size(); ++g)
+      if (literal.offset + literal.scale * axis.coordinate(ranks_[g]) != leaves[g].as_int()) return false;
+    return true;
   }
 
   // Whether the number is to be replaced.
@@ -910,6 +1028,12 @@ class Merger {
   std::map<std::pair<std::size_t, StringId>, StringId> first_names_;  // on the first rank, of another's
   std::map<std::tuple<NodeId, std::int64_t, NodeId, NodeId>, NodeId> slices_;  // by whole, dimension, bounds
   std::vector<std::pair<NodeId, NodeId>> inserted_;                            // element, slice
+  struct Undecided {
+    Place place;
+    Leaves leaves;
+    AffineSolver::Answer answer;
+  };
+  std::vector<Undecided> undecided_;  // numbers that follow one of several axes
   std::vector<std::pair<RankLiteral, Affine>> repaired_;
   IdSet<NodeId> refused_;  // of the step: nodes with something unexplained
 };

@@ -11,9 +11,11 @@
 // coordinates along one or two mesh axes, an element of a split into equal pieces whose index is a
 // coordinate. What is not explained is named, and then nothing is made. Numbers that must follow a
 // coordinate though they do not differ between the given ranks (analysis/rank_literals.h) are
-// unexplained, too; with `repair` they are replaced. Where the given ranks have some places of an
-// axis, a number that follows it is a guess at the others: the axis counts such numbers, and names
-// the rank that would show the last of them (where a ring wraps around, and an edge is).
+// unexplained, too; with `repair` they are replaced, and where the given ranks do not tell which
+// axis a number follows, that proof does. A view that begins at a place of the rank's has an offset
+// that follows the coordinate. Where the given ranks have some places of an axis, a number that
+// follows it is a guess at the others: the axis counts such numbers, and names the rank that would
+// show the last of them (where a ring wraps around, and an edge is).
 //
 // specialize of the result gives each of the graphs back.
 #pragma once

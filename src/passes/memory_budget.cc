@@ -105,24 +105,41 @@ class BudgetSearch {
 
   // Steps compute more again from one to the next: the first that fits computes least.
   void fit_peak(ExactCuts& cuts) {
-    const auto fits = [&](int, const BudgetStep& held) {
-      return static_cast<double>(held.peak_bytes) <= *budget_.peak_mib * kMiB;
+    const auto fits = [&](const BudgetStep& step) {
+      return static_cast<double>(step.peak_bytes) <= *budget_.peak_mib * kMiB;
     };
-    const BudgetStep found = walk_budgets(
-        cuts, [&](const BudgetCut& cut) { return measure(cut); }, fits);
-    if (fits(0, found)) consider(found);
+    const auto measure_cut = [&](const BudgetCut& cut) { return measure(cut); };
+    std::optional<BudgetStep> before;  // the last that did not fit
+    const BudgetStep found = walk_budgets(cuts, measure_cut, [&](int, const BudgetStep& held) {
+      if (!fits(held)) before = held;
+      return fits(held);
+    });
+    if (fits(found)) {
+      consider(found);
+      if (before) {
+        const BudgetStep finer = walk_between(cuts, *before, found, measure_cut, fits);
+        if (fits(finer)) consider(finer);
+      }
+    }
     if (!nearest_ || is_better(found, *nearest_, false)) nearest_ = found;
   }
 
   void fit_seconds(ExactCuts& cuts) {
     const double seconds = budget_.recompute_ms.value_or(0) * 1e-3;
-    walk_budgets(
-        cuts, [&](const BudgetCut& cut) { return measure(cut); },
-        [&](int, const BudgetStep& held) {
-          const bool fits = held.cut.totals.seconds <= seconds;
-          if (fits) consider(held);
-          return !fits;
-        });
+    const auto measure_cut = [&](const BudgetCut& cut) { return measure(cut); };
+    const auto fits = [&](const BudgetStep& step) { return step.cut.totals.seconds <= seconds; };
+    std::optional<BudgetStep> last;  // that fits
+    const BudgetStep beyond = walk_budgets(cuts, measure_cut, [&](int, const BudgetStep& held) {
+      if (fits(held)) last = held;
+      return !fits(held);
+    });
+    if (!last) return;
+    consider(*last);
+    if (fits(beyond)) return;
+    walk_between(cuts, *last, beyond, measure_cut, [&](const BudgetStep& held) {
+      if (fits(held)) consider(held);
+      return !fits(held);
+    });
   }
 
   void consider(const BudgetStep& step) {

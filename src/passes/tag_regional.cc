@@ -143,7 +143,7 @@ class RegionalTagger {
 
   std::string note() const {
     const std::string_view what = op_ == RegionalOp::kFlexAttention ? "FlexAttention" : "RMS norm";
-    if (calls_ == 0) return fmt::format("no call of {} in the step: nothing is tagged", what);
+    if (calls_ == 0) return fmt::format("unused: the step has no call of {}", what);
     std::string note = fmt::format("{} calls of {}: {} nodes tagged", calls_, what, tagged_);
     if (op_ == RegionalOp::kFlexAttention)
       note += fmt::format(", and {} in {} nested graphs", inner_, nested_);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
+#include <vector>
 
 #include "common/report.h"
 #include "cost/live_bytes.h"
@@ -10,7 +10,8 @@
 namespace epweave::cli {
 namespace {
 
-constexpr int kProcess = 1, kCompute = 1, kFirstGroup = 2;
+constexpr double kInside = 1e-9;  // seconds
+constexpr int kProcess = 1, kHost = 0, kCompute = 1, kFirstGroup = 2;
 
 double us(double seconds) {
   return std::round(seconds * 1e9) / 1e3;
@@ -30,6 +31,8 @@ class ClockTracer {
     for (const Place place : simulator_.kernels()) add_slice(place);
     for (const Place place : simulator_.collectives()) add_slice(place);
     add_live_bytes();
+    find_causes();
+    add_host();
     add_critical_path();
     const Json other = {{"assumptions", assumptions}, {"cluster", model_.cluster.name}};
     return text_ + "],\n\"displayTimeUnit\": \"ms\",\n\"otherData\": " + report_line(other) + "}\n";
@@ -84,32 +87,111 @@ class ClockTracer {
     }
   }
 
-  // Back from the last end: whatever ended when a slice started is what it waited for.
-  void add_critical_path() {
-    std::unordered_map<double, Place> ended;
-    Place last = kNoPlace;
-    for (const auto places : {simulator_.kernels(), simulator_.collectives()})
-      for (const Place place : places) {
-        ended.emplace(simulator_.end(place), place);
-        if (last == kNoPlace || simulator_.end(place) > simulator_.end(last)) last = place;
+  // ------------------------------------------------------------------ the critical path
+
+  // A stretch of a track: a kernel, a collective, or the host's launch of one.
+  struct Slice {
+    Place place = kNoPlace;
+    bool is_host = false;
+  };
+  // When something is free or done, and the slice that it is for.
+  struct Moment {
+    double time = 0;
+    Slice by;
+  };
+  static Moment later(Moment a, const Moment& b) { return b.time > a.time ? b : a; }
+
+  // What each slice waited for, by the rules of the simulation (cost/simulate.h).
+  void find_causes() {
+    const std::size_t size = model_.size();
+    cause_.assign(size, {});
+    host_cause_.assign(size, {});
+    launched_.assign(size, 0);
+    done_.assign(size, {});
+    std::vector<Moment> groups(model_.step_groups.size());
+    const double issue = model_.cluster.host_us * 1e-6;
+    const bool host_sync = model_.cluster.host_sync != 0;
+    Moment host, compute;
+    for (const Place place : order_) {
+      Moment ready;
+      for (const Place input : model_.inputs[place]) ready = later(ready, done_[input]);
+      const StepKind kind = model_.kinds[place];
+      if (issue > 0 && (kind == StepKind::kKernel || kind == StepKind::kLaunch)) {
+        host_cause_[place] = host.by;
+        launched_[place] = host.time;
+        host = {host.time + issue, {place, true}};
       }
-    std::vector<Place> path;
-    while (last != kNoPlace) {
-      path.push_back(last);
-      const auto before = ended.find(simulator_.start(last));
-      last = before == ended.end() || simulator_.end(before->second) <= simulator_.start(before->second)
-                 ? kNoPlace
-                 : before->second;
-    }
-    std::ranges::reverse(path);
-    for (std::size_t i = 0; i + 1 < path.size(); ++i) {
-      add_arrow(i, "s", path[i], simulator_.end(path[i]));
-      add_arrow(i, "f", path[i + 1], simulator_.start(path[i + 1]));
+      const Moment own{simulator_.end(place), {place, false}};
+      done_[place] = ready;
+      if (kind == StepKind::kKernel) {
+        cause_[place] = later(later(compute, ready), host).by;
+        done_[place] = compute = own;
+        if (model_.stops_host[place] != 0 && host_sync) host = later(host, own);
+      } else if (kind == StepKind::kLaunch && model_.seconds[place] == 0) {
+        done_[place] = later(ready, host);
+      } else if (kind == StepKind::kLaunch) {
+        Moment& group = groups[model_.groups[place]];
+        const Moment joined = model_.cluster.launch_joins != 0 ? later(group, compute) : group;
+        cause_[place] = later(later(joined, ready), host).by;
+        done_[place] = group = own;
+      } else if (kind == StepKind::kWait) {
+        const Moment& launch = done_[model_.launches[place]];
+        compute = later(compute, launch);
+        done_[place] = later(launch, ready);
+      } else if (kind == StepKind::kItem && host_sync) {
+        host = later(host, ready);
+      }
     }
   }
-  void add_arrow(std::size_t id, const char* phase, Place place, double time) {
-    Json arrow = {{"name", "critical path"}, {"cat", "critical path"}, {"ph", phase},           {"id", id},
-                  {"ts", us(time)},          {"pid", kProcess},        {"tid", track_of(place)}};
+
+  // The host's launches, where they take time.
+  void add_host() {
+    if (model_.cluster.host_us == 0) return;
+    name_track("thread_name", kHost, "host");
+    for (const Place place : order_) {
+      if (model_.kinds[place] != StepKind::kKernel && model_.kinds[place] != StepKind::kLaunch) continue;
+      event({{"name", graph_.text(graph_.step().nodes[model_.nodes[place]].name)},
+             {"cat", "launch by the host"},
+             {"ph", "X"},
+             {"ts", us(launched_[place])},
+             {"dur", us(model_.cluster.host_us * 1e-6)},
+             {"pid", kProcess},
+             {"tid", kHost}});
+    }
+  }
+
+  // Back from the last end.
+  void add_critical_path() {
+    Slice last;
+    for (const auto places : {simulator_.kernels(), simulator_.collectives()})
+      for (const Place place : places)
+        if (last.place == kNoPlace || simulator_.end(place) > simulator_.end(last.place))
+          last = {place, false};
+    std::vector<Slice> path;
+    for (; last.place != kNoPlace; last = last.is_host ? host_cause_[last.place] : cause_[last.place])
+      path.push_back(last);
+    std::ranges::reverse(path);
+    for (std::size_t i = 0; i + 1 < path.size(); ++i) {
+      // An arrow belongs to the slice that is open at its time: at its end, that is the next.
+      add_arrow(i, "s", path[i], std::max(start_of(path[i]), end_of(path[i]) - kInside));
+      add_arrow(i, "f", path[i + 1], start_of(path[i + 1]));
+    }
+  }
+  double start_of(Slice slice) const {
+    return slice.is_host ? launched_[slice.place] : simulator_.start(slice.place);
+  }
+  double end_of(Slice slice) const {
+    return slice.is_host ? launched_[slice.place] + model_.cluster.host_us * 1e-6
+                         : simulator_.end(slice.place);
+  }
+  void add_arrow(std::size_t id, const char* phase, Slice slice, double time) {
+    Json arrow = {{"name", "critical path"},
+                  {"cat", "critical path"},
+                  {"ph", phase},
+                  {"id", id},
+                  {"ts", us(time)},
+                  {"pid", kProcess},
+                  {"tid", slice.is_host ? kHost : track_of(slice.place)}};
     if (phase[0] == 'f') arrow["bp"] = "e";
     event(arrow);
   }
@@ -118,6 +200,9 @@ class ClockTracer {
   const StepModel& model_;
   std::span<const Place> order_;
   const Simulator& simulator_;
+  std::vector<Slice> cause_, host_cause_;  // by place: of what runs, of its launch by the host
+  std::vector<double> launched_;           // when the host begins to launch it
+  std::vector<Moment> done_;
   std::string text_ = "{\"traceEvents\": [\n";
 };
 

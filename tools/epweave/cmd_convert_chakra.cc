@@ -11,6 +11,7 @@
 #include "cost/chakra.h"
 #include "cost/simulate.h"
 #include "io/file.h"
+#include "step_clock.h"
 
 namespace epweave::cli {
 namespace {
@@ -68,8 +69,7 @@ int convert_to_chakra(const ConvertOptions& options, Console& console) {
         "execution traces have no place for launch_joins=0, host_us or contention: leave them out of "
         "--cluster");
   const Graph graph = read_sound_input(options.input);
-  const StepModel model = model_step(graph, cluster);
-  require_prices(graph, model);
+  const StepModel model = price_step(graph, cluster, options.pricing);
   const ChakraTraces traces(graph, model);
   NewFolder folder(options.folder);
   for (std::uint32_t rank = 0; rank < traces.ranks(); ++rank)
@@ -85,6 +85,8 @@ int convert_to_chakra(const ConvertOptions& options, Console& console) {
                                {"folder", options.folder},
                                {"cluster", cluster.name},
                                {"changed", changed_parameters(cluster)},
+                               {"costs", text_or_null(options.pricing.costs)},
+                               {"unpriced", model.unpriced.size()},
                                {"ranks", traces.ranks()},
                                {"nodes", traces.nodes()},
                                {"collectives", traces.collectives()},

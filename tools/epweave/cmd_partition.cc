@@ -151,12 +151,31 @@ class Partition {
       case Budget::Kind::kBytes:
         is_within_ = true;
         budget_bytes_ = static_cast<std::int64_t>(budget_.value);
-        return cuts_.cut_within(*budget_bytes_);
+        return within_bytes();
       case Budget::Kind::kSeconds:
         is_within_ = true;
         return cuts_.cut_within_seconds(budget_.value);
     }
     return {};
+  }
+
+  // Bytes are kept to the letter. What backward computes again is alive there, so that fewer bytes
+  // may be a larger peak.
+  BudgetCut within_bytes() {
+    const auto measure = [&](const BudgetCut& cut) {
+      return find_peak_of(split_joint(graph_, joint_, cut.cut), cut.totals);
+    };
+    BudgetCut chosen = cuts_.cut_within(*budget_bytes_);
+    const std::int64_t peak = measure(chosen), most = cuts_.fastest().totals.bytes;
+    const double share = most == 0 ? 0 : static_cast<double>(*budget_bytes_) / static_cast<double>(most);
+    const BudgetStep held = cut_for_share(cuts_, std::clamp(share, 0.0, 1.0), measure);
+    if (peak <= held.peak_bytes) return chosen;
+    console_.warn(fmt::format(
+        "what is computed again is alive in backward, so that the peak is {:.2f} MiB; with {:.2f} "
+        "MiB saved it is {:.2f} MiB",
+        static_cast<double>(peak) / kMiB, static_cast<double>(held.cut.totals.bytes) / kMiB,
+        static_cast<double>(held.peak_bytes) / kMiB));
+    return chosen;
   }
 
   // A share asks for so few bytes or as few as may be, as PyTorch's does: what is above it is said.

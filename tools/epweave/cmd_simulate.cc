@@ -5,10 +5,10 @@
 #include "clock_trace.h"
 #include "commands.h"
 #include "common/graphs.h"
-#include "cost/measured_costs.h"
 #include "cost/unique_json.h"
 #include "io/file.h"
 #include "simulate_report.h"
+#include "step_clock.h"
 
 namespace epweave::cli {
 namespace {
@@ -41,9 +41,9 @@ int report_regressions(const SimulateOptions& options, Json& report, Console& co
   if (before.contains("cluster") && before.at("cluster") != report.at("cluster"))
     console.warn(fmt::format("{} was predicted for another cluster", options.baseline));
   if (before.contains("costs") && before.at("costs").is_object() && before.at("costs").contains("file") &&
-      before.at("costs").at("file").is_null() != options.costs.empty())
+      before.at("costs").at("file").is_null() != options.pricing.costs.empty())
     console.warn(fmt::format("{} was predicted {} measured costs", options.baseline,
-                             options.costs.empty() ? "by" : "without"));
+                             options.pricing.costs.empty() ? "by" : "without"));
   for (const std::string& line : worse) console.requested("worse than the baseline: " + line);
   report["regressions"] = worse;
   return worse.empty() ? kFine : kDifferent;
@@ -58,14 +58,10 @@ int simulate(const SimulateOptions& options, Console& console) {
     throw UsageError("--tolerance is for a comparison: give --baseline REPORT, too");
   const Cluster cluster = cluster_of(options);
   const Graph graph = read_sound_input(options.input, nullptr, Soundness::kStructure);
-  std::optional<MeasuredCosts> costs;
-  if (!options.costs.empty()) costs = MeasuredCosts::parse(read_bytes(options.costs), options.costs);
   Simulation simulation{.file = options.input.path,
                         .graph = display_name(options.input),
-                        .costs = options.costs,
-                        .model = model_step(graph, cluster, costs ? &*costs : nullptr)};
-  if (costs) require_measured(simulation.model, *costs, options.costs);
-  if (options.unpriced != "free") require_prices(graph, simulation.model);
+                        .costs = options.pricing.costs,
+                        .model = price_step(graph, cluster, options.pricing)};
   Simulator simulator(simulation.model);
   const std::vector<Place> order = given_order(simulation.model);
   simulator.run(order);

@@ -60,6 +60,16 @@ void add_input(CLI::App& command, InputOptions& input, const char* help) {
   add_input_form(command, input.from);
 }
 
+void add_pricing(CLI::App& command, Pricing& pricing) {
+  command.add_option("--costs", pricing.costs, "Measured costs, as epweave-replay run --costs writes them")
+      ->type_name("FILE");
+  choose(command
+             .add_option("--unpriced", pricing.unpriced,
+                         "What a call costs that nothing prices: refuse (default), or free")
+             ->type_name("HOW"),
+         {"refuse", "free"});
+}
+
 void add_convert_options(CLI::App& command, Choices& choices) {
   add_input(command, choices.input, "Graph to convert, - for standard input");
   command.add_option("OUT", choices.convert.output.path, "File to write, - for standard output")
@@ -83,6 +93,7 @@ void add_convert_options(CLI::App& command, Choices& choices) {
           "Of chakra: the machine that it is priced for, a built-in shape or a file, and changes of it: "
           "h100-2x4+nic=400e9 (default: h100)")
       ->type_name("NAME|FILE");
+  add_pricing(command, choices.convert.pricing);
 }
 
 void add_output_form(CLI::App& command, OutputOptions& output) {
@@ -301,13 +312,7 @@ void add_simulate_options(CLI::App& command, Choices& choices) {
       ->type_name("KEY=VALUE")
       ->take_all()
       ->expected(1);
-  command.add_option("--costs", options.costs, "Measured costs, as epweave-replay run --costs writes them")
-      ->type_name("FILE");
-  choose(command
-             .add_option("--unpriced", options.unpriced,
-                         "What a call costs that nothing prices: refuse (default), or free")
-             ->type_name("HOW"),
-         {"refuse", "free"});
+  add_pricing(command, options.pricing);
   command
       .add_option("--trace", options.trace,
                   "Write streams, live bytes and the critical path for ui.perfetto.dev")
@@ -708,10 +713,11 @@ CommandFiles files_of(const Choices& choices) {
                  {"--trace", choices.overlap.trace + choices.simulate.trace},
                  {"--html", choices.diff.html},
                  {"--log-file", choices.console.log_file}}};
-  for (const std::string& path : {choices.input.path, choices.rewrite.reproducer.value_or(""),
-                                  choices.overlap.before.path, choices.diff.b.path, choices.report.b.path,
-                                  choices.report.costs, choices.simulate.costs, choices.simulate.baseline,
-                                  choices.artifact.against.path, choices.forward.path, choices.backward.path})
+  for (const std::string& path :
+       {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
+        choices.diff.b.path, choices.report.b.path, choices.report.costs, choices.simulate.pricing.costs,
+        choices.convert.pricing.costs, choices.simulate.baseline, choices.artifact.against.path,
+        choices.forward.path, choices.backward.path})
     files.inputs.push_back(path);
   for (const std::string& path : choices.report.outputs) files.beside.push_back({"--output", path});
   return files;
@@ -760,8 +766,10 @@ std::function<int(Console&)> bind_convert(const Choices& choices) {
     throw UsageError(
         "epweave convert takes '-o DIR' with --to chakra only: the file to write is its second argument: "
         "epweave convert IN OUT");
-  if (!to_chakra && options.cluster != ConvertOptions().cluster)
-    throw UsageError("convert --cluster is for --to chakra");
+  const bool is_priced = options.cluster != ConvertOptions().cluster || !options.pricing.costs.empty() ||
+                         options.pricing.unpriced == "free";
+  if (!to_chakra && is_priced)
+    throw UsageError("convert takes --cluster, --costs and --unpriced with --to chakra only");
   if (!to_chakra && !has_out)
     throw UsageError("epweave convert needs OUT: file to write, - for standard output");
   if (to_chakra) return [options](Console& console) { return convert_to_chakra(options, console); };

@@ -85,12 +85,17 @@ struct ReportCommand {
   std::string costs;                 // file of measured costs; empty: none
 };
 
-struct SimulateOptions {
-  InputOptions input;
-  std::string cluster = "h100";     // a shape, with changes: "h100+nic=4e11"
-  std::vector<std::string> set;     // "nic=4e11"
+// Where the prices of calls are from that the cluster does not say.
+struct Pricing {
   std::string costs;                // file of measured costs; empty: none
   std::string unpriced = "refuse";  // or "free"
+};
+
+struct SimulateOptions {
+  InputOptions input;
+  std::string cluster = "h100";  // a shape, with changes: "h100+nic=4e11"
+  std::vector<std::string> set;  // "nic=4e11"
+  Pricing pricing;
   std::string trace;                // file for the trace; empty: none
   std::string baseline;             // an earlier report; empty: none
   std::optional<double> tolerance;  // share by which makespan and peak may grow: 0.01 where not given
@@ -101,6 +106,7 @@ struct ConvertOptions {
   OutputOptions output;
   std::string folder;            // of execution traces
   std::string cluster = "h100";  // that they are priced for
+  Pricing pricing;
 };
 
 struct ReduceOptions {

@@ -5,10 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "commands.h"
 #include "cost/exposure.h"
 #include "cost/simulate.h"
 
 namespace epweave::cli {
+
+// The step with its prices. Throws PassError simulate.unpriced, unless such calls are free, and
+// InputError for a file of costs that is no such file, or of another graph.
+StepModel price_step(const Graph& graph, const Cluster& cluster, const Pricing& pricing);
 
 // A simulated step; calls without a price are free. The graph must outlive it.
 class StepClock {

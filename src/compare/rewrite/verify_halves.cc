@@ -82,8 +82,9 @@ class HalfJoiner {
       const bool is_known =
           std::ranges::all_of(last.origins, [&](StringId name) { return names_[name].valid(); });
       if (is_known && !last.origins.empty()) record.origins = last.origins;
+      if (is_known && is_of_pass(last)) record = last;
     }
-    if (is_in_forward) return record;
+    if (is_in_forward || is_of_pass(record)) return record;
     for (StringId origin : record.origins)
       if (claimed_.contains(origin)) {
         record.role = ProvenanceRole::kBody;
@@ -94,6 +95,12 @@ class HalfJoiner {
     return record;
   }
 
+  // What a pass over the half made to hold its values, as a bucket and what is cut out of it:
+  // repeats.h says which are made twice.
+  static bool is_of_pass(const Provenance& record) {
+    return record.role == ProvenanceRole::kAdded || record.role == ProvenanceRole::kMaterialize;
+  }
+
   void add(const Graph& half, NodeId id, SideTable<NodeId, NodeId>& made) {
     Node node = half.step().nodes[id];
     const bool is_in_forward = &half == &forward_;
@@ -101,7 +108,7 @@ class HalfJoiner {
     if (record.role == ProvenanceRole::kKept && record.origins.size() > 1)
       record.role = ProvenanceRole::kMerged;
     for (StringId origin : record.origins)
-      if (is_in_forward) claimed_.insert(origin);
+      if (is_in_forward && !is_of_pass(record)) claimed_.insert(origin);
     const auto redirect = [&](Arg arg) {
       if (!arg.is_node()) return arg;
       const NodeId value = made[arg.as_node()];

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "analysis/uneven_shard.h"
 #include "cost/live_bytes.h"
 #include "cost/member_prices.h"
 #include "cost/simulate.h"
@@ -78,6 +79,7 @@ DecisionModel model_rewritten(const Graph& graph, const PriceOptions& options) {
   DecisionModel model{.step = model_step(graph, options.cluster, measured)};
   if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
   model.uneven_groups = price_for_all_members(graph, model.step);
+  model.uneven_shard = find_uneven_shard(graph);
   return model;
 }
 
@@ -110,8 +112,16 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
                 ? "; 1 call without a price is taken to be free"
                 : fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
   if (decision.uneven_groups > 0)
-    text += fmt::format("; {} groups have more members on some nodes than on others: priced as on the fewest",
-                        decision.uneven_groups);
+    text += fmt::format(
+        "; {} lie{} unevenly on nodes: priced as where the fewest members share one",
+        decision.uneven_groups == 1 ? "1 group" : fmt::format("{} groups", decision.uneven_groups),
+        decision.uneven_groups == 1 ? "s" : "");
+  if (decision.uneven_shard)
+    text += fmt::format(
+        "; {} is cut unevenly, and ranks with other shards may get another order: `epweave verify --ranks` "
+        "of "
+        "all ranks' results says whether they agree",
+        *decision.uneven_shard);
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;
 }

@@ -52,6 +52,7 @@ struct PriceOptions {
 struct DecisionModel {
   StepModel step;
   std::size_t uneven_groups = 0;
+  std::optional<std::string> uneven_shard;  // an input (analysis/uneven_shard.h)
 };
 // Throws PassError simulate.unpriced, and InputError where the measured costs are of another graph.
 DecisionModel model_decision(const Graph& graph, const PriceOptions& options);

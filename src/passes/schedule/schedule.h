@@ -22,9 +22,9 @@
 // what comes out then.
 //
 // Else the result is never slower than its input and, where the input is within the budget, never
-// above it. Ranks that run the same program get the same order, so launches pair up, where groups
-// of one name have as many members and least as many on a node; the members of a group may lie
-// unevenly.
+// above it. Ranks that run the same program get the same order, so that launches pair up: a group
+// has one price on all ranks, however its members lie on nodes. Ranks whose shards differ in size
+// run other programs, for which nothing makes the orders agree; the notes name such a shard.
 //
 // Numerics: reorder (bitwise by construction).
 //

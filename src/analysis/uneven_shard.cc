@@ -1,0 +1,46 @@
+#include "analysis/uneven_shard.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace epweave {
+namespace {
+
+const Arg* find_global_shape(const Context& context, const InputRole& input) {
+  const auto items = context.args[input.more];
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2)
+    if (items[i].is(ArgKind::kText) && context.text(items[i].as_name()) == "global_shape" &&
+        items[i + 1].is_list())
+      return &items[i + 1];
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<std::string> find_uneven_shard(const Graph& graph) {
+  const Context& context = *graph.context;
+  const Body& step = graph.step();
+  std::map<StringId, const Node*> placeholders;
+  for (NodeId id : step.order) {
+    if (step.nodes[id].kind != NodeKind::kPlaceholder) break;
+    placeholders.emplace(step.nodes[id].name, &step.nodes[id]);
+  }
+  for (const InputRole& input : graph.inputs) {
+    const auto at = placeholders.find(input.name);
+    const Arg* global = find_global_shape(context, input);
+    const TensorType* tensor = at == placeholders.end() ? nullptr : tensor_of(context, at->second->type);
+    if (global == nullptr || tensor == nullptr) continue;
+    const auto extents = context.args.children(*global);
+    for (std::size_t d = 0; d < tensor->rank() && extents.size() == tensor->rank(); ++d) {
+      const auto local = context.exprs.constant(tensor->sizes[d]);
+      if (!local || !extents[d].is_int() || extents[d].as_int() == *local) continue;
+      if (*local > 0 && extents[d].as_int() % *local == 0) continue;
+      return fmt::format("%{} ({}, {} of {})", graph.text(input.name), graph.text(input.fqn), *local,
+                         extents[d].as_int());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace epweave
