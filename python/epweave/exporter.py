@@ -444,6 +444,12 @@ def live_process_groups() -> list[dict]:
     return out
 
 
+def _added_groups(known: dict, groups: list[dict]) -> list[dict]:
+    """The rows of a loaded file's group table that passes added and `groups` lacks: its graph names them."""
+    names = {row["name"] for row in groups}
+    return [row for row in known.get("process_groups", ()) if "split_from" in row and row["name"] not in names]
+
+
 def _same_count(roles: list[dict], parts, what: str) -> None:
     if len(roles) != len(parts):
         raise GraphFileError(f"{len(roles)} {what} are described, but the graph has {len(parts)};"
@@ -464,7 +470,8 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
     `inputs` has one dictionary per placeholder, `outputs` one per returned value, in order:
     "role" (parameter, buffer, user; loss, grad, mutation, other), "fqn", "which", and any
     other plain data. `process_groups` has one per group: "name", "ranks", "desc" and maybe
-    "axes", "priority", "split_from", "backend". `symbols` maps a symbol's name to "range"
+    "axes", "priority", "split_from", "backend"; those that passes added to the file that the
+    module was loaded from stay. `symbols` maps a symbol's name to "range"
     (two expressions), "hint", "size_like", "unbacked", "deferred_asserts", "replaced_by".
     `info` is a dictionary of plain data.
 
@@ -528,6 +535,7 @@ def _message_of(graph_module, path, inputs, outputs, process_groups, symbols, in
     else:
         groups = live_process_groups() if process_groups is None else process_groups
         message["process_groups"] = [reader.process_group(x) for x in groups]
+        message["process_groups"] += _added_groups(known, message["process_groups"])
     if symbols is not None:
         message["symbols"] = [reader.symbol(name, x) for name, x in symbols.items()]
     else:

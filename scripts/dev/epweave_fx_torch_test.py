@@ -252,6 +252,17 @@ class RoundTrip(GraphTest):
         self.assertEqual((dump["outputs"], dump["process_groups"], dump["meta"]),
                          ([{"role": "loss"}], groups, {"model": "toy", "layers": 2}))
 
+    def test_groups_that_passes_added_stay_beside_the_groups_that_a_caller_gives(self):
+        module = make_fx(torch.neg)(torch.ones(2))
+        live = {"name": "0", "ranks": [0, 1], "desc": None}
+        added = {"name": "0_ep_extra", "ranks": [0, 1], "desc": "extra", "split_from": "0"}
+        gone = {"name": "1", "ranks": [0], "desc": None}
+        self.export(module, process_groups=[live, added, gone])
+        loaded = epweave_fx.load(self.path)
+        for given, expected in (([live], [live, added]), ([live, added], [live, added]), (None, [live, added, gone])):
+            self.export(loaded, process_groups=given)
+            self.assertEqual(epweave_fx.dump_from_file(epweave_fx.read_file(self.path))["process_groups"], expected)
+
     def test_provenance_goes_with_the_nodes_it_is_about(self):
         module = make_fx(lambda x, y: (x + y) * y)(torch.ones(2), torch.ones(2))
         self.export(module)

@@ -48,6 +48,13 @@ class Training(unittest.TestCase):
         for a, b in zip(chunked["losses"], none["losses"]):
             self.assertAlmostEqual(a / b, 1, delta=1e-4)
 
+    def test_a_second_pipeline_behind_torchtitans_bucketing_knows_the_groups_that_the_first_added(self):
+        code, rows, said = train("--model", "deepseek_v3", "--tokens", "128", "--compare", "epweave",
+                                 EPWEAVE_AFTER="joint_transformer_block_bucketing_reordering_pass",
+                                 EPWEAVE_THEN="schedule", EPWEAVE_VERIFY="1")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(len(rows["epweave"]["losses"]), 2)
+
     def test_one_artifact_for_all_ranks_has_the_bits_of_traces_and_nothing_is_traced(self):
         words = ("--model", "llama3", "--tokens", "64", "--tp", "2", "--layers", "1")
         with tempfile.TemporaryDirectory() as folder:
