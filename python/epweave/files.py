@@ -88,6 +88,8 @@ def check_output(path: str) -> None:
         folder = os.path.dirname(os.path.realpath(path))
         if path != "-" and not os.path.isdir(folder):
             raise GraphFileError(f"cannot be written: there is no folder {folder}")
+        if os.path.isdir(path):
+            raise GraphFileError("cannot be written: is a folder")
         if path != "-" and not os.access(path if os.path.exists(path) else folder, os.W_OK):
             raise GraphFileError("cannot be written: permission denied")
     except GraphFileError as error:

@@ -555,7 +555,8 @@ class TraceCommand(unittest.TestCase):
                               " graph_trainer_llama3_.*\n$")
         for output, message in (("x.txt", "x.txt: has the ending of another form, but only the binary form is written"
                                           " here; choose another ending and use `epweave convert`"),
-                                ("/none/x.epw", "/none/x.epw: cannot be written: there is no folder /none")):
+                                ("/none/x.epw", "/none/x.epw: cannot be written: there is no folder /none"),
+                                ("/tmp", "/tmp: cannot be written: is a folder")):
             done = subprocess.run([sys.executable, os.path.join(SCRIPTS, "trace_torchtitan.py"), "-o", output],
                                   capture_output=True, text=True, timeout=60)
             self.assertEqual((done.returncode, done.stderr), (3, f"trace_torchtitan: {message}\n"))
