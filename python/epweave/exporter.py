@@ -10,6 +10,7 @@ import sys
 
 from . import descriptors
 from .collector import held
+from .collectives import require_functional_collectives
 from .dump import INPUT_FIELDS, OPS, OUTPUT_FIELDS, DumpReader
 from .errors import GraphFileError
 from .exported_program import facts_of, is_exported_program, module_of
@@ -489,6 +490,7 @@ def export(graph_module, path: str, *, inputs: list[dict] | None = None,
         outputs = facts["outputs"] if outputs is None else outputs
         graph_module = module_of(graph_module)
     require_graph(graph_module)
+    require_functional_collectives(graph_module)
     if FILE_FACTS not in graph_module.meta and (found := descriptors.roles_of(graph_module.graph)):
         inputs = found[0] if inputs is None else inputs
         outputs = found[1] if outputs is None else outputs

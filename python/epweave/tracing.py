@@ -13,6 +13,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 
+from .collectives import collective_error, require_functional_collectives
 from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
@@ -339,7 +340,13 @@ def trace(step: Callable, model, inputs, *, tokens: Mapping[str, int] | None = N
     with (mode, tracing(TracingContext(mode)), preserve_node_meta(), _named_modules(model), _no_nested_compile(),
           torch.autograd.set_multithreading_enabled(False), torch.compiler._non_strict_tracing_context(),
           torch.compiler._patch_engine_backward()):
-        graph = make_fx(tracer.run, decomposition_table=dict(decompositions or {}), record_stack_traces=True)(*fakes)
+        try:
+            graph = make_fx(tracer.run, decomposition_table=dict(decompositions or {}), record_stack_traces=True)(*fakes)
+        except Exception as error:
+            if said := collective_error(error):
+                raise said from error
+            raise
+    require_functional_collectives(graph)
     for node in graph.graph.nodes:
         node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
     annotate(graph, label_exchanges=label_exchanges)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "scripts/examples")]
@@ -228,6 +229,58 @@ class Checkpointed(unittest.TestCase):
             traced.export(path)
             divided = epweave.rewrite(path, "chunk{roots=blocks.*.moe}")
             self.assertTrue(epweave.verify(path, divided.path))
+
+
+class Collectives(unittest.TestCase):
+    """Exchanges that write into a tensor, as an autograd.Function around torch.distributed's does."""
+
+    def setUp(self):
+        import torch
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        self.group = torch.distributed.group.WORLD
+
+    @staticmethod
+    def exchange():
+        import torch
+        import torch.distributed as dist
+
+        class Exchange(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, out, given, group):
+                ctx.sizes, ctx.group = (out, given), group
+                y = torch.empty_like(x) if out is None else x.new_empty(sum(out), x.shape[1])
+                dist.all_to_all_single(y, x.contiguous(), out, given, group=group)
+                return y
+
+            @staticmethod
+            def backward(ctx, g):
+                out, given = ctx.sizes
+                y = torch.empty_like(g) if out is None else g.new_empty(sum(given), g.shape[1])
+                dist.all_to_all_single(y, g.contiguous(), given, out, group=ctx.group)
+                return y, None, None, None
+        return Exchange.apply
+
+    def check(self, error):
+        self.assertIn("all_to_all_single_autograd", error.remedy)
+        self.assertIn("own_model_torch_test.py", error.source)
+
+    def test_with_sizes_that_are_data(self):
+        import own_moe
+        import torch
+        model, step, inputs = make_own(torch, self.group)
+        with mock.patch.object(own_moe, "all_to_all_single_autograd", self.exchange()), \
+                self.assertRaisesRegex(epweave.UsageError, "dist.all_to_all_single cannot be traced") as caught:
+            epweave.trace(step, model, inputs, groups={"ep": self.group})
+        self.check(caught.exception)
+
+    def test_of_equal_parts(self):
+        import torch
+        model, exchange = torch.nn.Linear(4, 4), self.exchange()
+        with self.assertRaisesRegex(epweave.UsageError, "a process group that no graph can hold") as caught:
+            epweave.trace(lambda m, x: exchange(m(x), None, None, self.group).sum(), model, [torch.ones(2, 4)])
+        self.check(caught.exception)
 
 
 class Exported(unittest.TestCase):

@@ -30,6 +30,14 @@ Placement all_to_all(PlacementCall& call) {
     call.assume("exchanges the part's own rows");
     return Placement::local(0);
   }
+  if (p.is_rows())
+    call.refuse(
+        "chunk.combination",
+        fmt::format(
+            "it exchanges what has its tokens in dimension {}, and dimension 0 is what ranks exchange",
+            p.dim),
+        "exchange rows of tokens ([tokens, width], with split sizes); an exchange of [experts, tokens, "
+        "width] is not divided");
   call.refuse("chunk.combination", fmt::format("it exchanges a value placed {}", print_placement(p)));
 }
 
