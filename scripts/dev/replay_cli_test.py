@@ -155,7 +155,7 @@ class ReplayCommandLineTest(unittest.TestCase):
     def test_a_large_graph_is_refused_with_the_bytes_it_needs(self):
         message = self.fails(4, "run", LARGE, "--memory", "64")
         self.assertRegex(message, r"256 ranks need \d+\.\d TiB of the host's memory \(\d+\.\d TiB of inputs, \d+\.\d TiB of values\), "
-                                  r"64\.0 GiB are allowed; each rank needs most at %")
+                                  r"64\.00 GiB are allowed; each rank needs most at %")
         self.assertIn("remedy: run one module (epweave extract", message)
         self.assertIn("[replay.memory]", message)
         self.assertIn("2 ranks need", self.fails(4, "run", "small.txt", "--memory", "1e-9"))

@@ -96,7 +96,7 @@ class FitTest(unittest.TestCase):
         refused = self.run_tool("run", LARGE, "--dry-run", "--device", "cuda:99", "--memory", "80")
         self.assertEqual(refused.returncode, 4)
         self.assertIn(" of the device's memory (", refused.stderr)
-        self.assertIn("80.0 GiB are allowed", refused.stderr)
+        self.assertIn("80.00 GiB are allowed", refused.stderr)
         # --memory is the device's: the host of another machine is compared with nothing.
         allowed = self.report("run", DEBUG, "--dry-run", "--device", "cuda:99", "--memory", "80")["memory"]
         self.assertEqual((allowed["device"]["limit"], allowed["host"]["limit"]), (80 * GIB, None))
@@ -108,9 +108,9 @@ class FitTest(unittest.TestCase):
             error = json.loads(result.stdout)["error"]
             self.assertEqual((error["id"], error["node"], error["module"]),
                              ("replay.memory", "_log_softmax_backward_data_1", "loss"))
-            self.assertRegex(error["problem"], r"8 ranks need \d+\.\d [GT]iB of the host's memory \(\d+\.\d GiB of inputs, "
-                                               r"\d+\.\d [GT]iB of values\), 64\.0 GiB are allowed; each rank needs most at "
-                                               r"%_log_softmax_backward_data_1 = .*; the largest values there: 800\.0 MiB %")
+            self.assertRegex(error["problem"], r"8 ranks need \d+\.\d\d [GT]iB of the host's memory \(\d+\.\d\d GiB of inputs, "
+                                               r"\d+\.\d\d [GT]iB of values\), 64\.00 GiB are allowed; each rank needs most at "
+                                               r"%_log_softmax_backward_data_1 = .*; the largest values there: 800\.00 MiB %")
             self.assertRegex(error["remedy"], r"^run one module \(epweave extract \S+ --module layers\.\d+\.moe -o PART\.epw\); "
                                               r"take fewer tokens \(epweave resize \S+ --set tokens=N -o SMALL\.epw\)")
 

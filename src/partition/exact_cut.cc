@@ -9,6 +9,7 @@
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/layers.h"
+#include "base/memory_text.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -359,11 +360,13 @@ BudgetCut ExactCuts::mix_further(std::int64_t bytes, BudgetCut found) {
 
 BudgetCut ExactCuts::cut_within(std::int64_t bytes) {
   if (smallest().totals.bytes > bytes)
-    throw PassError("partition.budget",
-                    fmt::format("the budget is {:.2f} MiB; backward needs {:.2f} MiB at least",
-                                static_cast<double>(bytes) / (1 << 20),
-                                static_cast<double>(smallest().totals.bytes) / (1 << 20)),
-                    {}, "give a larger budget");
+    throw PassError(
+        "partition.budget",
+        fmt::format("the budget is {}; backward needs {} at least", memory_text(bytes),
+                    memory_text(smallest().totals.bytes)),
+        {},
+        fmt::format("give a larger budget: {:.2f}MiB",
+                    std::ceil(static_cast<double>(smallest().totals.bytes) / (1 << 20) * 100) / 100));
   BudgetCut result;
   if (fastest().totals.bytes <= bytes) {
     result = fastest();

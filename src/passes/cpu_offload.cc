@@ -11,6 +11,7 @@
 #include "analysis/recompute_tags.h"
 #include "analysis/users.h"
 #include "analysis/write_places.h"
+#include "base/memory_text.h"
 #include "ir/facts.h"
 #include "ir/types/layout.h"
 #include "ops/memory_traits.h"
@@ -137,8 +138,8 @@ class OffloadTagger {
       node.recompute = tags_.must_offload;
       record_specialized(context_, node, pass, why);
     }
-    return fmt::format("{} of {} values that could be are kept on the host, {:.2f} MiB", count,
-                       candidates.size(), static_cast<double>(total) / (1 << 20));
+    return fmt::format("{} of {} values that could be are kept on the host, {}", count, candidates.size(),
+                       memory_text(total));
   }
 
   Graph& graph_;

@@ -7,6 +7,7 @@
 
 #include "analysis/layers.h"
 #include "analysis/recompute_tags.h"
+#include "base/memory_text.h"
 #include "cost/memory.h"
 #include "partition/budget_steps.h"
 #include "passes/recompute.h"
@@ -60,10 +61,10 @@ std::string state(const BudgetStep& step) {
   const CutTotals& totals = step.cut.totals;
   const double bound = step.cut.bound_seconds;
   return fmt::format(
-      "{:.2f} MiB are saved, peak {:.2f} MiB; {:.4f} ms computed again, {:.4f} at least for as few bytes "
+      "{} are saved, peak {}; {:.4f} ms computed again, {:.4f} at least for as few bytes "
       "(gap {:.1f} %)",
-      static_cast<double>(totals.bytes) / kMiB, static_cast<double>(step.peak_bytes) / kMiB,
-      totals.seconds * 1e3, bound * 1e3, bound > 0 ? (totals.seconds / bound - 1) * 100 : 0);
+      memory_text(totals.bytes), memory_text(step.peak_bytes), totals.seconds * 1e3, bound * 1e3,
+      bound > 0 ? (totals.seconds / bound - 1) * 100 : 0);
 }
 
 // Whether the first is what to take, given that both are within the budget.
@@ -150,13 +151,17 @@ class BudgetSearch {
     const std::string problem =
         budget_.peak_mib
             ? fmt::format(
-                  "the budget is a peak of {:.2f} MiB; the least found is {:.2f} MiB, which computes {:.4f} "
+                  "the budget is a peak of {}; the least found is {}, which computes {:.4f} "
                   "ms again",
-                  *budget_.peak_mib, std::ceil(static_cast<double>(nearest_->peak_bytes) / kMiB * 100) / 100,
+                  memory_text(*budget_.peak_mib * kMiB), memory_text(nearest_->peak_bytes),
                   nearest_->cut.totals.seconds * 1e3)
             : fmt::format("the budget is {:.4f} ms of recomputation; values that cannot be saved take more",
                           budget_.recompute_ms.value_or(0));
-    throw PassError("memory-policy.budget", problem, {}, "give a larger budget");
+    throw PassError("memory-policy.budget", problem, {},
+                    budget_.peak_mib
+                        ? fmt::format("give a larger budget: peak-mib={:.2f}",
+                                      std::ceil(static_cast<double>(nearest_->peak_bytes) / kMiB * 100) / 100)
+                        : "give a larger budget");
   }
 
   const Graph& graph_;

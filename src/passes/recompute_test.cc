@@ -336,7 +336,7 @@ graph
 TEST_CASE("the largest values go to the host, but no views, nothing small, nothing of the last layer",
           "[J29][J30]") {
   Graph graph = parse_test_graph(kHostGraph);
-  CHECK(tag_for_offload(graph, 0) == "3 of 3 values that could be are kept on the host, 0.06 MiB");
+  CHECK(tag_for_offload(graph, 0) == "3 of 3 values that could be are kept on the host, 64.00 KiB");
   CHECK(print_tags(graph) == "mm MUST_CPU_OFFLOAD\nbig MUST_CPU_OFFLOAD\nexp MUST_CPU_OFFLOAD\n");
 
   std::string large(kHostGraph);

@@ -5,6 +5,7 @@
 
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
+#include "base/memory_text.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -102,10 +103,9 @@ class Partition {
     if (console_.json()) console_.print(report_text(report));
     if (!console_.json())
       console_.info(fmt::format(
-          "{:.2f} MiB saved ({:.2f} gathered), {:.4f} ms computed again (at least {:.4f} for as few "
-          "bytes), peak {:.2f} MiB",
-          static_cast<double>(chosen.totals.bytes) / kMiB, static_cast<double>(chosen.totals.gathered) / kMiB,
-          chosen.totals.seconds * 1e3, chosen.bound_seconds * 1e3, static_cast<double>(peak) / kMiB));
+          "{} saved ({} gathered), {:.4f} ms computed again (at least {:.4f} for as few bytes), peak {}",
+          memory_text(chosen.totals.bytes), memory_text(chosen.totals.gathered), chosen.totals.seconds * 1e3,
+          chosen.bound_seconds * 1e3, memory_text(peak)));
     return kFine;
   }
 
@@ -180,17 +180,16 @@ class Partition {
 
   // A share asks for so few bytes or as few as may be, as PyTorch's does: what is above it is said.
   void explain_excess(const BudgetStep& step) {
-    const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; };
     const std::int64_t held = step.cut.totals.bytes, least = cuts_.smallest().totals.bytes;
     if (step.is_held)
-      refused_.push_back(fmt::format(
-          "to save less than {:.2f} MiB: the peak would be larger, or as many seconds", mib(held)));
+      refused_.push_back(fmt::format("to save less than {}: the peak would be larger, or as many seconds",
+                                     memory_text(held)));
     if (least > *budget_bytes_)
-      refused_.push_back(fmt::format("to save less than {:.2f} MiB: backward needs as much", mib(least)));
+      refused_.push_back(fmt::format("to save less than {}: backward needs as much", memory_text(least)));
     is_within_ = held <= *budget_bytes_;
     if (!*is_within_)
-      console_.warn(fmt::format("--budget {}, {:.2f} MiB, is missed: {:.2f} MiB are saved. Refused: {}",
-                                options_.budget, mib(*budget_bytes_), mib(held), fmt::join(refused_, "; ")));
+      console_.warn(fmt::format("--budget {}, {}, is missed: {} are saved. Refused: {}", options_.budget,
+                                memory_text(*budget_bytes_), memory_text(held), fmt::join(refused_, "; ")));
   }
 
   // Nothing is written that is not proved to compute what the joint graph does.

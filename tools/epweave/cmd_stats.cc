@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/memory_text.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"

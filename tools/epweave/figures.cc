@@ -17,12 +17,6 @@ std::string metric(std::int64_t number, std::string_view unit, std::optional<std
                      kPrefixes[prefix], unit);
 }
 
-std::string memory_text(std::int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes >= 1 << 20) return fmt::format("{:.2f} MiB", value / (1 << 20));
-  return bytes >= 1 << 10 ? fmt::format("{:.1f} KiB", value / (1 << 10)) : fmt::format("{} B", bytes);
-}
-
 std::string assumed_text(std::size_t symbols) {
   if (symbols == 0) return "";
   return fmt::format("{} symbol{} without a number: rows that experts get are taken to be balanced\n",

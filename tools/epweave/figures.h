@@ -13,9 +13,6 @@ namespace epweave::cli {
 // `largest`, where figures stand in one row.
 std::string metric(std::int64_t value, std::string_view unit, std::optional<std::int64_t> largest = {});
 
-// Memory, in the unit of budgets: "206.36 MiB", of less than one "12.5 KiB" or "96 B".
-std::string memory_text(std::int64_t bytes);
-
 // Symbols whose number cost/extents.h assumes: one line, none for none.
 std::string assumed_text(std::size_t symbols);
 

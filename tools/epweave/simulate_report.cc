@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/memory_text.h"
 #include "cost/prices.h"
 #include "figures.h"
 
@@ -15,10 +16,6 @@ namespace {
 // Milliseconds to the nanosecond: what is behind that is rounding of sums.
 double ms(double seconds) {
   return std::round(seconds * 1e9) / 1e6 + 0.0;
-}
-
-double gib(std::int64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 30);
 }
 
 const Node& node_at(const Graph& graph, const StepModel& model, Place place) {
@@ -141,8 +138,8 @@ std::string head_text(const Graph& graph, const Simulation& simulation) {
                   sums.part, sums.none));
   row("exposed", sums.exposed, "compute waits while something communicates");
   row("idle", sums.idle, "nothing runs");
-  text += fmt::format("  {:<12}{:>12.2f} GiB  {:.2f} of it inputs{}\n\n", "peak", gib(simulation.peak.bytes),
-                      gib(model.input_bytes),
+  text += fmt::format("  {:<12}{:>16}  {} of it inputs{}\n\n", "peak", memory_text(simulation.peak.bytes),
+                      memory_text(model.input_bytes),
                       simulation.peak.at == kNoPlace
                           ? ""
                           : fmt::format("; while %{} runs", name_at(graph, model, simulation.peak.at)));

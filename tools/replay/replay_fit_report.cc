@@ -3,23 +3,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 
+#include "base/memory_text.h"
 #include "common/graphs.h"
 #include "replay_fit.h"
 
 namespace epweave::cli {
 namespace {
-
-// "51.4 TiB": the largest unit of which there is at least one.
-std::string format_bytes(double bytes) {
-  constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return fmt::format("{:.0f} bytes", bytes);
-  std::size_t unit = 0;
-  for (bytes /= 1024; bytes >= 1024 && unit + 1 < kUnits.size(); bytes /= 1024) ++unit;
-  return fmt::format("{:.1f} {}", bytes, kUnits[unit]);
-}
 
 std::string format_seconds(double seconds) {
   if (seconds < 120) return fmt::format("{:.3g} s", seconds);
@@ -72,7 +63,7 @@ std::string Fit::describe_live(const Graph& graph, const replay::LiveValue& valu
     text += fmt::format(" = {}", graph.text(node.target));
     if (node.module) text += fmt::format(" in {}", graph.text(node.module));
   }
-  return fmt::format("{} {}", format_bytes(static_cast<double>(value.bytes)), text);
+  return fmt::format("{} {}", memory_text(static_cast<double>(value.bytes)), text);
 }
 
 std::string Fit::describe_peak(const GraphNeed& entry) const {
@@ -103,7 +94,7 @@ void Fit::refuse(const Memory& memory) const {
   const GraphNeed& most = largest();
   std::vector<std::string> parts, live;
   for (const Line& line : memory.lines)
-    if (line.least >= 1) parts.push_back(fmt::format("{} of {}", format_bytes(line.least), line.name));
+    if (line.least >= 1) parts.push_back(fmt::format("{} of {}", memory_text(line.least), line.name));
   for (std::size_t i = 0; i < std::min<std::size_t>(most.need.largest.size(), 4); ++i)
     live.push_back(describe_live(most.run->graph, most.need.largest[i]));
   const Site site =
@@ -113,8 +104,8 @@ void Fit::refuse(const Memory& memory) const {
       fmt::format("{}: {} rank{} need{} {} of the {}'s memory ({}), {} are {}; each rank needs most at {}; "
                   "the largest values there: {}",
                   display_name(most.run->input), command_.ranks, command_.ranks == 1 ? "" : "s",
-                  command_.ranks == 1 ? "s" : "", format_bytes(memory.least()), memory.of,
-                  fmt::join(parts, ", "), format_bytes(memory.there.value_or(0)),
+                  command_.ranks == 1 ? "s" : "", memory_text(memory.least()), memory.of,
+                  fmt::join(parts, ", "), memory_text(memory.there.value_or(0)),
                   memory.is_allowed ? "allowed" : "free", describe_peak(most), fmt::join(live, ", ")),
       site, find_remedy(memory));
 }
@@ -131,8 +122,8 @@ void Fit::warn(Console& console) const {
           fmt::format("this may need up to {} of the {}'s memory, of which {} are {}: {} for inputs and "
                       "values, the rest at "
                       "most; --dry-run lists it{}",
-                      format_bytes(memory.sum()), memory.of, format_bytes(*memory.there),
-                      memory.is_allowed ? "allowed" : "free", format_bytes(memory.least()),
+                      memory_text(memory.sum()), memory.of, memory_text(*memory.there),
+                      memory.is_allowed ? "allowed" : "free", memory_text(memory.least()),
                       std::any_of(needs_.begin(), needs_.end(),
                                   [](const GraphNeed& entry) { return entry.run->bounded != 0; })
                           ? ", and --bounds none needs less"
@@ -142,9 +133,9 @@ void Fit::warn(Console& console) const {
 std::string Fit::text() const {
   std::string text;
   for (const Memory& memory : memories_) {
-    text += fmt::format("memory of the {:<7} {:>12}", memory.of, format_bytes(memory.sum()));
+    text += fmt::format("memory of the {:<7} {:>12}", memory.of, memory_text(memory.sum()));
     if (memory.there)
-      text += fmt::format(" at most, of {} {}: it {}", format_bytes(*memory.there),
+      text += fmt::format(" at most, of {} {}: it {}", memory_text(*memory.there),
                           memory.is_allowed ? "allowed" : "free", memory.fits() ? "fits" : "may not fit");
     else if (memory.of == "device")
       text += command_.graphs[0].place.is_absent
@@ -154,7 +145,7 @@ std::string Fit::text() const {
       text += " at most";
     text += '\n';
     for (const Line& line : memory.lines)
-      text += fmt::format("  {:<17} {:>12}\n", line.name, format_bytes(line.bytes));
+      text += fmt::format("  {:<17} {:>12}\n", line.name, memory_text(line.bytes));
   }
   double copied = 0, flops = 0, seconds = 0;
   std::size_t kernels = 0, measured = 0, assumed = 0;
@@ -162,7 +153,7 @@ std::string Fit::text() const {
     copied += entry.copied, flops += entry.flops, seconds += entry.seconds;
     kernels += entry.kernels, measured += entry.measured, assumed += entry.need.assumed;
   }
-  text += fmt::format("copied between host and device {}\n", format_bytes(copied));
+  text += fmt::format("copied between host and device {}\n", memory_text(copied));
   text += fmt::format("flops               {:.3g}\n", flops);
   text += fmt::format(
       "time                about {}, {}\n", format_seconds(seconds),

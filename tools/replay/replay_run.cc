@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "base/memory_text.h"
 #include "common/graphs.h"
 #include "io/file.h"
 #include "replay/check/output_check.h"
@@ -248,7 +249,7 @@ class MergedReport {
     if (!is_finite) console.warn("the loss is not finite");
     warn_of_contradictions(contradictions, console);
     console.info(
-        fmt::format("{} ranks, {:.2f} s, {:.1f} MiB at most", prepared_.world.size, seconds, peak / 1048576));
+        fmt::format("{} ranks, {:.2f} s, {} at most", prepared_.world.size, seconds, memory_text(peak)));
     say_how_long_a_step_took(console);
     say_what_graphs_did(console);
     say_who_multiplied(console);
@@ -279,6 +280,7 @@ class MergedReport {
     }
     if (steps.empty()) return;
     std::sort(steps.begin(), steps.end());
+    if (steps.size() == 1) return console.info(fmt::format("a step: {:.3f} ms, of 1 run", steps[0] * 1e3));
     console.info(fmt::format("a step: {:.3f} ms at least, {:.3f} ms median, {} runs", steps.front() * 1e3,
                              steps[(steps.size() - 1) / 2] * 1e3, steps.size()));
   }

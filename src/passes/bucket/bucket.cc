@@ -7,6 +7,7 @@
 
 #include "analysis/order.h"
 #include "analysis/rank_view.h"
+#include "base/memory_text.h"
 #include "cost/simulate.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -111,7 +112,7 @@ class Bucketer {
       result_.notes.push_back(
           fmt::format("predicted: {}; to merge any of {} collectives makes it no shorter "
                       "within {}, so nothing is merged",
-                      describe(clock_->given), found_.list.size(), print_gib(clock_->budget)));
+                      describe(clock_->given), found_.list.size(), memory_text(clock_->budget)));
       launches_.clear();
     }
     if (!launches_.empty()) note();
@@ -152,7 +153,7 @@ class Bucketer {
       if (hidden.contains(id) && !merged.contains(id) && !kept.contains(id)) return false;
     }
     result_.notes.push_back(fmt::format("predicted: {} -> {}, within {}", describe(clock_->given),
-                                        describe(result), print_gib(clock_->budget)));
+                                        describe(result), memory_text(clock_->budget)));
     return true;
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/rank_view.h"
+#include "base/memory_text.h"
 #include "cost/simulate.h"
 #include "passes/bucket/inductor_rewriter.h"
 #include "passes/coordinates.h"
@@ -88,8 +89,8 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
                                    describe(given), describe(result), moved, model.size()));
   pass.notes.push_back(fmt::format(
       "predicted by its own arithmetic: {} of {} collectives exposed, {:.2f} of {:.2f} ms; peak {} -> {}",
-      found.exposed, found.collectives, found.exposed_ms, found.collective_ms, print_gib(found.given_peak),
-      print_gib(found.peak)));
+      found.exposed, found.collectives, found.exposed_ms, found.collective_ms, memory_text(found.given_peak),
+      memory_text(found.peak)));
   if (knobs.buckets) merge_like_inductor(pass, model, problem, facts, found, options);
   pass.notes.push_back(describe_assumptions(decision, options.prices()));
   return pass;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/memory_text.h"
 #include "passes/bypass_joins.h"
 #include "passes/dce.h"
 #include "passes/isolate_ep_pg.h"
@@ -33,9 +34,8 @@ std::string remedy_of(const PassError& error) {
 }  // namespace
 
 std::string describe(const std::string& name, const Prediction& p) {
-  return fmt::format("choice: {}: predicted {:.2f} ms at {:.3f} GiB, as given {:.2f} ms{}", name,
-                     p.seconds * 1e3, static_cast<double>(p.peak) / (1 << 30), p.given_seconds * 1e3,
-                     p.fits ? "" : ", above the budget");
+  return fmt::format("choice: {}: predicted {:.2f} ms at {}, as given {:.2f} ms{}", name, p.seconds * 1e3,
+                     memory_text(p.peak), p.given_seconds * 1e3, p.fits ? "" : ", above the budget");
 }
 
 std::optional<ChunkTrial> ChunkTrials::make(const ChunkChoice& choice) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/uneven_shard.h"
+#include "base/memory_text.h"
 #include "cost/live_bytes.h"
 #include "cost/member_prices.h"
 #include "cost/simulate.h"
@@ -63,11 +64,6 @@ MemoryBudget parse_memory_budget(std::string_view whole) {
   return {};
 }
 
-std::string print_gib(std::int64_t bytes) {
-  const double gib = static_cast<double>(bytes) / kGiB;
-  return gib < 1 ? fmt::format("{:.3f} GiB", gib) : fmt::format("{:.2f} GiB", gib);
-}
-
 DecisionModel model_decision(const Graph& graph, const PriceOptions& options) {
   DecisionModel model = model_rewritten(graph, options);
   if (options.measured) require_measured(model.step, options.measured->costs, options.measured->path);
@@ -96,7 +92,7 @@ std::int64_t find_given_peak(const Graph& given) {
 }
 
 std::string describe(const Predicted& p) {
-  return fmt::format("{:.2f} ms at {}", p.seconds * 1e3, print_gib(p.peak));
+  return fmt::format("{:.2f} ms at {}", p.seconds * 1e3, memory_text(p.peak));
 }
 
 std::string describe_assumptions(const DecisionModel& decision, const PriceOptions& options) {

@@ -29,7 +29,6 @@ struct MemoryBudget {
 };
 // "2%", "run+2%", "32.1GiB", "34000000000". Throws UsageError.
 MemoryBudget parse_memory_budget(std::string_view text);
-std::string print_gib(std::int64_t bytes);
 
 // A call that nothing prices: declined, or taken to be free. Nothing moves past one without a row
 // in the op table.

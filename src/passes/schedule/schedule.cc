@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/memory_text.h"
 #include "cost/simulate.h"
 #include "passes/coordinates.h"
 #include "passes/schedule/apply_order.h"
@@ -75,7 +76,7 @@ FoundOrder find_order(const Step& step) {
       "schedule.memory",
       fmt::format("the budget is {} ({} bytes), but the input needs {} at its peak, and no order that "
                   "was tried needs less than {} ({} bytes)",
-                  print_gib(budget), budget, print_gib(given.peak), print_gib(least), least),
+                  memory_text(budget), budget, memory_text(given.peak), memory_text(least), least),
       Site(),
       fmt::format("give memory={} or more, or a share above the input's peak as in memory=2%", least));
 }
@@ -171,10 +172,10 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
     const std::size_t moved = apply_order(graph, model, found.order, options.rules, reason_of, pass.graph);
     pass.notes.push_back(fmt::format(
         "predicted: {} -> {}, within {}; {} of {} nodes moved; best of {} orders", describe(given),
-        describe(result), print_gib(budget), moved, model.size(), found.schedules));
+        describe(result), memory_text(budget), moved, model.size(), found.schedules));
   } else {
     pass.notes.push_back(fmt::format("predicted: {}; none of {} orders within {} is faster, so it stays",
-                                     describe(given), found.schedules, print_gib(budget)));
+                                     describe(given), found.schedules, memory_text(budget)));
   }
   pass.notes.push_back(describe_assumptions(decision, options.prices()));
   return pass;

@@ -329,7 +329,7 @@ TEST_CASE("schedule: more effort never gives a longer order") {
         graph, {.cluster = Cluster{}, .memory = {.bytes = {}, .growth = 1}, .rules = {}, .effort = effort});
     return result.notes.front().substr(0, result.notes.front().find(", within"));
   };
-  CHECK(predicted(Effort::kFast) == "predicted: 1.03 ms at 0.219 GiB -> 0.92 ms at 0.219 GiB");
+  CHECK(predicted(Effort::kFast) == "predicted: 1.03 ms at 224.00 MiB -> 0.92 ms at 224.00 MiB");
   CHECK(predicted(Effort::kBest) == predicted(Effort::kFast));
 }
 
