@@ -231,6 +231,15 @@ class Checkpointed(unittest.TestCase):
             self.assertTrue(epweave.verify(path, divided.path))
 
 
+class Documented(unittest.TestCase):
+    def test_the_step_that_docs_show_is_what_the_example_traces(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/step.epw"
+            subprocess.run([sys.executable, "-W", "ignore", str(ROOT / "scripts/examples/own_moe.py"), path], check=True,
+                           env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, stdout=subprocess.DEVNULL)
+            self.assertTrue(epweave.diff(path, ROOT / "testdata/own_model/step.epw.gz"))
+
+
 class Collectives(unittest.TestCase):
     """Exchanges that write into a tensor, as an autograd.Function around torch.distributed's does."""
 
