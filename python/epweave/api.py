@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import html
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -30,12 +31,17 @@ def pipeline_text(name: str, options: dict) -> str:
 
     `grad_accumulation` is the option grad-accumulation; one that is None is left out.
     """
+    def quoted(item: str) -> str:
+        if item.startswith('"') or not re.search(r"""[\s\[\]{},"\\]""", item):
+            return item
+        return '"' + re.sub(r'(["\\])', r"\\\1", item) + '"'
+
     def text(key, value) -> str:
         if isinstance(value, bool):
             choices = _choices_of_presets(find_program("epweave")).get((name, key), [])
             return ("yes" if value else "no") if "yes" in choices else "true" if value else "false"
         if isinstance(value, (list, tuple)):
-            return "[" + ",".join(text(key, x) for x in value) + "]"
+            return "[" + ",".join(quoted(text(key, x)) for x in value) + "]"
         if callable(value):
             raise UsageError(f"the option {key} of {name} is a text, a number or a list of them, and "
                              f"{type(value).__name__} was given", remedy="epweave passes lists what the option can be")

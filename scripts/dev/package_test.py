@@ -85,6 +85,8 @@ class Package(unittest.TestCase):
         self.assertEqual({x["parts"] for x in result.plan["regions"]}, {2})
         result = epweave.rewrite(static, preset="ep-overlap", symbolize=["tokens:0", "labels:0"])
         self.assertIn(",symbolize{inputs=[tokens:0,labels:0]}", result.pipeline)
+        self.assertEqual(epweave.api.pipeline_text("overlap", {"symbolize": ["x:0", "extra_kwargs['y']:1"]}),
+                         """overlap{symbolize=[x:0,"extra_kwargs['y']:1"]}""")
         with self.assertRaises(epweave.UsageError) as caught:
             epweave.rewrite(static, preset="ep-overlap", symbolise=True)
         self.assertIn("symbolize", str(caught.exception))

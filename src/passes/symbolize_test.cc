@@ -285,7 +285,7 @@ TEST_CASE("ep-overlap symbolizes on demand") {
   const std::string with = print_pipeline(expand_preset("ep-overlap{symbolize=yes}", registry()));
   CHECK(with.find("dedup-unshard,symbolize{inputs=[]},chunk{") != with.npos);
   for (const char* preset :
-       {"ep-overlap{symbolize=[x:0,extra_kwargs['y']:1]}", "overlap{symbolize=[x:0,y:0]}"}) {
+       {"ep-overlap{symbolize=[x:0,\"extra_kwargs['y']:1\"]}", "overlap{symbolize=[x:0,y:0]}"}) {
     const std::string named = print_pipeline(expand_preset(preset, registry()));
     CHECK(named.find("dedup-unshard,symbolize{inputs=[x:0") != named.npos);
   }
