@@ -79,9 +79,12 @@ class ReportPageTest(unittest.TestCase):
         self.assertTrue(any(note.startswith("schedule: predicted: ") for note in plan["notes"]))
         self.assertIsNone(plan["trouble"])
         text, markdown = self.text("chosen.html"), (self.folder / "chosen.md").read_text()
+        self.assertIn("What choose-chunks chose", text)
+        self.assertRegex(text, r"memory=\d+ \(\d+\.\d\d MiB\)")
+        self.assertRegex(text, r"\d+ outputs (have|regroup) ")
         for note in choices:
-            self.assertIn(note, text)
-            self.assertIn(note.replace("*", "\\*"), markdown)
+            self.assertIn(note.removeprefix("choose-chunks: choice: "), text)
+            self.assertIn(note.replace("*", "\\*").replace(": choice: ", ": "), markdown)
         self.assertNotRegex(text, r"undefined|NaN|null")
 
     def test_it_draws_every_bar(self):

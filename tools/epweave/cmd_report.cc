@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "common/graphs.h"
 #include "io/file.h"
+#include "pipeline/pipeline.h"
 #include "rewrite_report.h"
 
 namespace epweave::cli {
@@ -18,15 +19,48 @@ std::string page_for(const std::string& path, const Json& page) {
   throw UsageError(fmt::format("{}: a report is .html, .md or .json", path));
 }
 
+constexpr std::string_view kDefaultCluster = "h100";
+
+// The cluster that the last of the passes between A and B which asks for one was given; or empty.
+std::string cluster_of_passes(const Graph& a, const Graph& b) {
+  std::string cluster;
+  for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i) {
+    const PassRun& run = b.passes[i];
+    try {
+      const Pipeline pipeline = parse_pipeline(fmt::format("{}{{{}}}", run.name, run.options));
+      const Options& options = pipeline.calls.front().options;
+      if (options.has("cluster")) cluster = options.text("cluster");
+    } catch (const UsageError&) {  // made by a version with other passes or options
+    }
+  }
+  return cluster;
+}
+
+// What was asked for, else what the passes chose for, where that can be read here.
+void choose_cluster(const ReportCommand& command, const std::string& planned, PagePrices& prices) {
+  if (!command.cluster.empty()) {
+    if (!planned.empty() && planned != command.cluster) prices.planned_for = planned;
+    return;
+  }
+  if (planned.empty()) return;
+  try {
+    prices.cluster = parse_cluster(planned, read_bytes);
+  } catch (const std::runtime_error&) {  // its file is gone
+    prices.planned_for = planned;
+  }
+}
+
 }  // namespace
 
 int report(const ReportCommand& command, Console& console) {
   for (const std::string& path : command.outputs)
     page_for(path, Json());  // a wrong name is said before work starts
-  PagePrices prices{.cluster = parse_cluster(command.cluster, read_bytes), .costs_path = command.costs};
+  const std::string asked = command.cluster.empty() ? std::string(kDefaultCluster) : command.cluster;
+  PagePrices prices{.cluster = parse_cluster(asked, read_bytes), .costs_path = command.costs};
   if (!command.costs.empty()) prices.costs = MeasuredCosts::parse(read_bytes(command.costs), command.costs);
   const Graph a = read_sound_input(command.a, nullptr, Soundness::kStructure);
   const Graph b = read_sound_input(command.b, a.context, Soundness::kStructure);
+  choose_cluster(command, cluster_of_passes(a, b), prices);
   const Json page = rewrite_page({a, b, command.a.path, command.b.path}, prices);
   std::deque<OutputFile> files;
   for (const std::string& path : command.outputs) files.emplace_back(path).write(page_for(path, page));

@@ -292,7 +292,7 @@ void add_report_options(CLI::App& command, Choices& choices) {
   command
       .add_option("--cluster", choices.report.cluster,
                   "Machine that times are predicted for: a built-in shape or a file, and changes of it "
-                  "(default: h100)")
+                  "(default: that of the passes that made B, else h100)")
       ->type_name("NAME|FILE");
   command
       .add_option("--costs", choices.report.costs,

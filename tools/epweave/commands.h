@@ -81,7 +81,7 @@ struct OverlapOptions {
 struct ReportCommand {
   InputOptions a, b;
   std::vector<std::string> outputs;  // .html, .md, .json; empty: standard output, Markdown
-  std::string cluster = "h100";      // that times are predicted for
+  std::string cluster;               // that times are predicted for; empty: that of B's passes
   std::string costs;                 // file of measured costs; empty: none
 };
 

@@ -473,6 +473,7 @@ Json rewrite_page(const RewriteSides& sides, const PagePrices& prices) {
       {"a", file_report(sides.name_a)}, {"b", file_report(sides.name_b)}, {"verdict", verdict(sides)}};
   page["predicted"] = {{"cluster", cluster.name},
                        {"changed", changed_parameters(cluster)},
+                       {"planned_for", text_or_null(prices.planned_for)},
                        {"costs", prices.costs ? Json(prices.costs_path) : Json()},
                        {"assumptions", list_model_assumptions(a, b, prices)},
                        {"a", prediction(a)},

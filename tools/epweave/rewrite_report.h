@@ -20,6 +20,7 @@ struct RewriteSides {
 // What times are predicted by.
 struct PagePrices {
   Cluster cluster;
+  std::string planned_for;  // the cluster that passes chose for, where it is another; or empty
   std::optional<MeasuredCosts> costs;
   std::string costs_path;  // empty: none
 };

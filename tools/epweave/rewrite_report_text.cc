@@ -5,6 +5,7 @@
 
 #include "assumption_kinds.h"
 #include "base/error.h"
+#include "base/memory_text.h"
 #include "epweave/report_page.h"
 #include "figures.h"
 #include "rewrite_report.h"
@@ -58,11 +59,6 @@ double number(const Json& value) {
   return value.get<double>();
 }
 
-// Three digits of what is less than 1, of which six places may be shown.
-int places_below_one(double size) {
-  return size == 0 ? 0 : std::clamp(2 - static_cast<int>(std::floor(std::log10(size))), 0, 6);
-}
-
 // Figures of one row, in the unit of the largest of them: "10.95 s", "5.51 s".
 struct TimeUnit {
   std::string_view name;
@@ -80,22 +76,6 @@ TimeUnit time_unit(std::initializer_list<double> row) {
   for (const double value : row) largest = std::max(largest, std::abs(value));
   if (largest >= 10000) return {"s", 1e3};
   return largest != 0 && largest < 1 ? TimeUnit{"µs", 1e-3} : TimeUnit{"ms", 1};
-}
-
-struct MemoryUnit {
-  std::string_view name;
-  double bytes;
-
-  std::string say(double value) const {
-    const double size = value / bytes;
-    return fmt::format("{:.{}f} {}", size, size < 1 ? places_below_one(size) : 2, name);
-  }
-};
-
-MemoryUnit memory_unit(double a, double b) {
-  const double largest = std::max(a, b);
-  if (largest >= 1000.0 * (1 << 20)) return {"GiB", 1 << 30};
-  return largest >= 1000.0 * (1 << 10) ? MemoryUnit{"MiB", 1 << 20} : MemoryUnit{"KiB", 1 << 10};
 }
 
 std::string change_text(double before, double after) {
@@ -145,7 +125,10 @@ void add_verdict(const Json& page, std::string& text) {
 void add_times(const Json& page, std::string& text) {
   const Json& predicted = page["predicted"];
   text += fmt::format(
-      "Predicted on {}{}.\n\n| | before | after | |\n|---|---:|---:|---:|\n", text_of(predicted["cluster"]),
+      "Predicted on {}{}{}.\n\n| | before | after | |\n|---|---:|---:|---:|\n", text_of(predicted["cluster"]),
+      predicted["planned_for"].is_null()
+          ? ""
+          : ", while the plan was made for " + text_of(predicted["planned_for"]),
       predicted["costs"].is_null() ? "; not measured"
                                    : ", by prices measured in " + text_of(predicted["costs"]));
   static constexpr std::pair<const char*, const char*> kRows[] = {{"step", "makespan_ms"},
@@ -158,9 +141,9 @@ void add_times(const Json& page, std::string& text) {
                         change_text(a, b));
   }
   const auto peak = [&](const char* side) { return number(predicted[side]["peak_bytes"]); };
-  const MemoryUnit memory = memory_unit(peak("a"), peak("b"));
-  text += fmt::format("| peak memory | {} | {} | {} |\n", memory.say(peak("a")), memory.say(peak("b")),
-                      change_text(peak("a"), peak("b")));
+  const double largest = std::max(peak("a"), peak("b"));
+  text += fmt::format("| peak memory | {} | {} | {} |\n", memory_text(peak("a"), largest),
+                      memory_text(peak("b"), largest), change_text(peak("a"), peak("b")));
   for (const Json& row : page["stats"]) {
     const auto a = row["a"].get<std::int64_t>(), b = row["b"].get<std::int64_t>();
     const auto unit = row["unit"].get<std::string>();
@@ -193,6 +176,21 @@ void add_exchanges(const Json& page, std::string& text) {
   text += "\n";
 }
 
+// As the page in HTML says it.
+std::string reason_text(const Json& row) {
+  const auto why = row["why"].get<std::string>();
+  const std::string blame = text_of(row["blame"]), by = text_of(row["hidden_by"]);
+  const std::string under = by.empty() ? "" : fmt::format("; {} could run under it", by);
+  if (why == "dependence")
+    return fmt::format("{} needs it, and nothing else is ready", blame.empty() ? "nothing" : blame);
+  if (why == "queue") return fmt::format("its group was busy with {}", blame);
+  if (why == "launched-late") return fmt::format("launched behind {}{}", blame, under);
+  if (why == "waited-early") return fmt::format("waited for early, by {}{}", blame, under);
+  if (why == "memory") return "launched earlier, it would exceed the peak of memory";
+  if (why == "no-compute") return "every kernel comes before it or needs it";
+  return escape(why);
+}
+
 void add_exposed(const Json& page, std::string& text) {
   const Json& rows = page["exposed"]["b"];
   if (rows.empty()) return;
@@ -205,9 +203,16 @@ void add_exposed(const Json& page, std::string& text) {
     text +=
         fmt::format("| {} | {}{} {} | {} of {} | {} |\n", text_of(row["what"]), text_of(row["where"]),
                     n == 1 ? "" : fmt::format(" × {}", n), text_of(row["source"]),
-                    unit.say(number(row["exposed_ms"])), unit.say(number(row["of_ms"])), text_of(row["why"]));
+                    unit.say(number(row["exposed_ms"])), unit.say(number(row["of_ms"])), reason_text(row));
   }
   text += "\n</details>\n\n";
+}
+
+// "choose-chunks: taken: .." of "choose-chunks: choice: taken: ..".
+std::string without_label(std::string note) {
+  constexpr std::string_view kLabel = ": choice: ";
+  if (const auto at = note.find(kLabel); at != note.npos) note.replace(at, kLabel.size(), ": ");
+  return note;
 }
 
 void add_plan(const Json& page, std::string& text) {
@@ -219,7 +224,8 @@ void add_plan(const Json& page, std::string& text) {
         code(fmt::format("{}{{{}}}", pass["name"].get<std::string>(), pass["options"].get<std::string>())),
         pass["nodes_before"].get<std::size_t>(), pass["nodes_after"].get<std::size_t>());
   text += "\n";
-  for (const Json& note : page["plan"]["notes"]) text += fmt::format("- {}\n", shortened(text_of(note)));
+  for (const Json& note : page["plan"]["notes"])
+    text += fmt::format("- {}\n", shortened(escape(without_label(note.get<std::string>()))));
   if (!page["plan"]["notes"].empty()) text += "\n";
   for (const Json& region : page["plan"]["regions"]) {
     const auto n = region["count"].get<std::size_t>();
