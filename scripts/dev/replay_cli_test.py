@@ -154,7 +154,7 @@ class ReplayCommandLineTest(unittest.TestCase):
 
     def test_a_large_graph_is_refused_with_the_bytes_it_needs(self):
         message = self.fails(4, "run", LARGE, "--memory", "64")
-        self.assertRegex(message, r"256 ranks need \d+\.\d TiB of the host's memory \(\d+\.\d TiB of inputs, \d+\.\d TiB of values\), "
+        self.assertRegex(message, r"256 ranks need \d+\.\d\d TiB of the host's memory \(\d+\.\d\d TiB of inputs, \d+\.\d\d TiB of values\), "
                                   r"64\.00 GiB are allowed; each rank needs most at %")
         self.assertIn("remedy: run one module (epweave extract", message)
         self.assertIn("[replay.memory]", message)

@@ -53,7 +53,7 @@ class FitTest(unittest.TestCase):
         result = self.run_tool("run", DEBUG, "--dry-run", "--outputs", "out", "--save-inputs", "in", "--costs", "costs")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(list(self.folder.iterdir()), [])
-        self.assertRegex(result.stdout, r"(?m)^memory of the host +\d+\.\d [MG]iB at most, of \d+\.\d [GT]iB free: it fits$")
+        self.assertRegex(result.stdout, r"(?m)^memory of the host +\d+\.\d\d [MG]iB at most, of \d+\.\d\d [GT]iB free: it fits$")
         self.assertIn("by assumed rates\n", result.stdout)
         self.assertIn("\n20 symbols without a number: rows that experts get are taken to be balanced\n", result.stdout)
 
@@ -120,11 +120,11 @@ class FitTest(unittest.TestCase):
         report = self.report("run", DEBUG, "--dry-run", "--memory", f"{between:.6f}")
         self.assertFalse(report["fits"])
         self.assertRegex(self.run_tool("run", DEBUG, "--dry-run", "--memory", f"{between:.6f}").stdout,
-                         r"(?m)^memory of the host +\d+\.\d [MG]iB at most, of \d+\.\d [MG]iB allowed: it may not fit$")
+                         r"(?m)^memory of the host +\d+\.\d\d [MG]iB at most, of \d+\.\d\d [MG]iB allowed: it may not fit$")
         run = self.run_tool("run", DEBUG, "--memory", f"{between:.6f}")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertRegex(run.stderr, r"^epweave-replay: warning: this may need up to \d+\.\d [MG]iB of the host's memory, of which "
-                                     r"\d+\.\d [MG]iB are allowed: \d+\.\d [MG]iB for inputs and values, the rest at most; "
+        self.assertRegex(run.stderr, r"^epweave-replay: warning: this may need up to \d+\.\d\d [MG]iB of the host's memory, of which "
+                                     r"\d+\.\d\d [MG]iB are allowed: \d+\.\d\d [MG]iB for inputs and values, the rest at most; "
                                      r"--dry-run lists it\n")
 
     def test_what_fits_where_a_rank_has_a_host_of_its_own(self):
