@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,15 @@ class Passes(unittest.TestCase):
                          [("dce", "", 0), "bucketing_pass", ("schedule", "then.", 2)])
         self.assertEqual(self.run_passes(EPWEAVE_BEFORE="bucketing_pass"),
                          ["bucketing_pass", ("dce,canonicalize,dedup-unshard", "", 1)])
+
+    def test_the_entry_is_torchtitans_with_the_pipeline_registered(self):
+        sys.path.insert(0, str(ROOT / "python"))
+        import torchtitan.train
+        from torchtitan.experiments.graph_trainer import registry
+        seen = []
+        with mock.patch.object(torchtitan.train, "main", lambda: seen.extend(registry.PASS_PIPELINE_REGISTRY)):
+            runpy.run_module("epweave.train", run_name="__main__")
+        self.assertIn("epweave", seen)
 
     def test_an_artifact_holds_the_first_pipeline_alone(self):
         with self.assertRaises(ValueError) as caught:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train by torchtitan's own entry, `torchtitan.train`, on CPU ranks with gloo, once for each pipeline, and compare.
+"""Train by the entry of a torchtitan run, `python -m epweave.train`, on CPU ranks with gloo, once for each pipeline, and compare.
 
     scripts/dev/train_entry_on_cpu.py --model deepseek_v3 --ep 2 --rewrite 'ep-overlap{symbolize=yes}' --tolerance 1e-3
 
@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import socket
 import subprocess
 import sys
@@ -90,10 +91,8 @@ def use_cpu(folder: pathlib.Path) -> None:
 def run_rank(folder: pathlib.Path, arguments: list[str]) -> None:
     sys.path[:0] = [str(ROOT / "python"), str(folder)]
     use_cpu(folder)
-    import epweave.torchtitan  # noqa: F401  registers the pipeline
-    from torchtitan.train import main as train
-    sys.argv = ["torchtitan.train", *arguments]
-    train()
+    sys.argv[1:] = arguments
+    runpy.run_module("epweave.train", run_name="__main__", alter_sys=True)
 
 
 def free_port() -> str:
