@@ -23,7 +23,8 @@ def create_process_groups(graph_module) -> dict:
     import torch.distributed as dist
     from torch.distributed import distributed_c10d as c10d
     if not (dist.is_available() and dist.is_initialized()):
-        raise GraphFileError("process groups need torch.distributed.init_process_group first")
+        raise GraphFileError("process groups are made in a process of torch.distributed, and this is none",
+                             remedy="call torch.distributed.init_process_group first, then make the model's meshes")
 
     def find(name: str):
         try:
@@ -40,8 +41,8 @@ def create_process_groups(graph_module) -> dict:
         if made[name] is not None:
             continue
         if source is None:
-            raise GraphFileError(f"process group {name!r} is split from {row['split_from']!r}, which this"
-                                 " process does not know: make the model's meshes first")
+            raise GraphFileError(f"process group {name!r} is split from {row['split_from']!r}, which this process does not know",
+                                 remedy="make the model's meshes first, as they were when the step was traced")
         backend = dist.get_backend(source)
         options = None
         if backend == "nccl" and row.get("priority") == "high":

@@ -4,6 +4,7 @@ groups that a pass asked for come into being. Needs torch, torchtitan and the pr
 build/release/bin/epweave)."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -83,6 +84,15 @@ def exchange_on_extra_group(rank, folder):
     dist.destroy_process_group()
 
 
+class Tutorial(GraphTest):
+    def test_its_python_runs_on_a_laptop(self):
+        self.rewrite(ROOT / "testdata/graphs/dsv3_debug_ep4.2_chunk_batch.epw.gz", "isolate-ep-pg", "overlapped.epw")
+        blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/tutorial.md").read_text(encoding="utf-8"), re.S | re.M)
+        self.assertTrue(blocks)
+        subprocess.run([sys.executable, "-c", "".join(blocks)], check=True, cwd=self.folder,
+                       env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, stdout=subprocess.DEVNULL)
+
+
 class ProcessGroups(GraphTest):
     def isolate(self):
         # Its gathers and its token exchanges are on group "0", that of all ranks.
@@ -94,8 +104,9 @@ class ProcessGroups(GraphTest):
 
     def test_without_torch_distributed(self):
         module = epweave_fx.load(self.isolate())
-        with self.assertRaisesRegex(epweave_fx.GraphFileError, "init_process_group"):
+        with self.assertRaisesRegex(epweave_fx.GraphFileError, "torch.distributed") as caught:
             epweave_fx.create_process_groups(module)
+        self.assertIn("init_process_group", caught.exception.remedy)
 
     def test_an_unknown_source_is_named(self):
         module = epweave_fx.load(self.isolate())
