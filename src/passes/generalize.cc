@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "analysis/rank_literals.h"
@@ -17,6 +18,7 @@
 #include "ops/type_rules.h"
 #include "passes/coordinates.h"
 #include "passes/pieces.h"
+#include "passes/rank_devices.h"
 
 namespace epweave {
 namespace {
@@ -120,7 +122,31 @@ class Axes {
     return counted;
   }
 
+  // Pairs of axes along which ranks differ from the first given one at once, and no given rank does.
+  GeneralizePairs find_unseen_pairs() const {
+    std::vector<Rank> all(size_);
+    std::iota(all.begin(), all.end(), Rank{0});
+    GeneralizePairs pairs;
+    std::vector<std::size_t> shown(size_);  // by each rank
+    for (std::size_t a = 0; a < all_.size(); ++a) {
+      for (std::size_t b = a + 1; b < all_.size(); ++b) {
+        const auto shows = [&](Rank rank) { return is_away(rank, a) && is_away(rank, b); };
+        if (!all_[a].is_observed || !all_[b].is_observed || std::ranges::any_of(ranks_, shows) ||
+            std::ranges::none_of(all, shows))
+          continue;
+        pairs.unseen.emplace_back(all_[a].name, all_[b].name);
+        for (Rank rank : all) shown[rank] += shows(rank) ? 1U : 0U;
+      }
+    }
+    pairs.next = static_cast<Rank>(std::ranges::max_element(shown) - shown.begin());
+    return pairs;
+  }
+
  private:
+  bool is_away(Rank rank, std::size_t axis) const {
+    return coordinate(all_[axis], rank) != coordinate(all_[axis], ranks_[0]);
+  }
+
   void add(std::string name, std::uint32_t stride, std::uint32_t extent) {
     if (extent < 2 || stride == 0 || size_ % (stride * extent) != 0) return;
     const bool is_known = std::ranges::any_of(
@@ -330,6 +356,7 @@ class Merger {
         numbers_of_axis_(axes_.all().size()),
         solver_(axes_, ranks_, worlds_[0].size),
         made_(graphs[0]),
+        devices_(graphs.size(), RankDevices(context_)),
         writer_(made_, axes_, worlds_[0].size) {}
 
   Generalization run() {
@@ -340,6 +367,7 @@ class Merger {
       repair_numbers();
     }
     result_.axes = axes_.count(numbers_of_axis_);
+    result_.pairs = axes_.find_unseen_pairs();
     if (result_.unexplained.empty() && !result_.structure) finish();
     return std::move(result_);
   }
@@ -469,19 +497,23 @@ class Merger {
     const ArgRange merged_keywords = merge_keywords(id, kwargs);
     made_.bodies[body_].nodes[id].args = merged;
     made_.bodies[body_].nodes[id].kwargs = merged_keywords;
-    compare_attributes(attributes, {id, "value", false});
+    compare_attributes(attributes, {id, "value", false}, nodes[0]->type);
     compare_types(id, nodes);
   }
 
   // A constant of the graph: no coordinate can stand in it.
-  void compare_attributes(const Leaves& attributes, const Place& place) {
+  void compare_attributes(const Leaves& attributes, const Place& place, TypeId type) {
     if (attributes[0].is(ArgKind::kMesh) || attributes[0].is(ArgKind::kProcessGroup)) {
       merge(attributes, place);
       return;
     }
-    for (Arg attribute : attributes)
+    for (std::size_t g = 1; g < attributes.size(); ++g) {
+      const Arg attribute = context_.args.map(attributes[g], [&](Arg leaf) {
+        return leaf.is(ArgKind::kTypeRef) ? Arg::type_ref(devices_[g].rename(leaf.as_type(), type)) : leaf;
+      });
       if (!context_.args.equal(attribute, attributes[0]))
         return refuse(place, attributes, "a constant of the graph differs, in which no coordinate can stand");
+    }
   }
 
   ArgRange merge_positional(NodeId id, const Node& node, const std::vector<ArgRange>& ranges,
@@ -536,7 +568,7 @@ class Merger {
     if (is_all_mesh) return merge_mesh(leaves, place);
     if (first.is_tree()) return merge_tree(leaves, place);
     const bool is_named_group = place.is_group && first.is(ArgKind::kText);
-    if (is_same(leaves) && !is_named_group) return first;
+    if (is_same(leaves) && !is_named_group && !is_all_device(leaves)) return first;
     const bool is_all_int = std::ranges::all_of(leaves, [](Arg a) { return a.is_int(); });
     const bool is_all_text = std::ranges::all_of(leaves, [&](Arg a) {
       return a.kind() == first.kind() && (a.is(ArgKind::kText) || a.is(ArgKind::kProcessGroup));
@@ -544,6 +576,7 @@ class Merger {
     if (is_all_text && (place.is_group || first.is(ArgKind::kProcessGroup)))
       return merge_group(leaves, place);
     if (is_all_int) return merge_numbers(leaves, place);
+    if (is_all_device(leaves)) return merge_devices(leaves, place);
     if (std::ranges::all_of(leaves, [](Arg a) { return a.is_node(); })) return merge_elements(leaves, place);
     refuse(place, leaves, "nothing explains the difference");
     return first;
@@ -657,6 +690,22 @@ class Merger {
     if (group.axes && !group.axes->empty()) return std::string(context_.text(group.axes->front()));
     const std::string_view description = context_.text(group.description);
     return std::string(description.starts_with("mesh_") ? description.substr(5) : description);
+  }
+
+  static bool is_all_device(const Leaves& leaves) {
+    return std::ranges::all_of(leaves, [](Arg a) { return a.is(ArgKind::kDevice); });
+  }
+
+  // Also of equal ones: another node may show that the rank calls the device otherwise.
+  Arg merge_devices(const Leaves& leaves, const Place& place) {
+    for (std::size_t g = 1; g < leaves.size(); ++g)
+      if (!devices_[g].pair(leaves[0].as_name(), leaves[g].as_name()))
+        return refuse(place, leaves, "elsewhere the ranks' devices are paired otherwise"), leaves[0];
+    if (!is_same(leaves)) explain(place, "device", print_device(leaves[0].as_name()));
+    return leaves[0];
+  }
+  std::string print_device(StringId device) const {
+    return fmt::format("{} device of the rank", device_kind(context_.text(device)));
   }
 
   Arg merge_numbers(const Leaves& leaves, const Place& place) {
@@ -788,11 +837,19 @@ class Merger {
     const TypeId first = nodes[0]->type;
     const bool is_mesh =
         recorded_mesh(context_, *nodes[0]).has_value();  // of equal ones, one may not be the rank's
-    for (std::size_t g = 1; g < nodes.size(); ++g)
-      if (is_mesh || nodes[g]->type != first) return compare_values(id, nodes);
+    std::vector<TypeId> types{first};
+    for (std::size_t g = 1; g < nodes.size(); ++g) types.push_back(devices_[g].rename(nodes[g]->type, first));
+    const auto is_first = [&](TypeId type) { return type == first; };
+    if (is_mesh || !std::ranges::all_of(types, is_first)) return compare_values(id, nodes, types);
+    // Those of calls follow from their operands'.
+    const bool is_renamed =
+        !std::ranges::all_of(nodes, [&](const Node* node) { return node->type == first; });
+    if (is_renamed && nodes[0]->kind != NodeKind::kCall)
+      explain({id, "type", false}, "device", print_device(find_device(context_, first)));
   }
 
-  void compare_values(NodeId id, const std::vector<const Node*>& nodes) {
+  // `types`: by the first rank's names of devices.
+  void compare_values(NodeId id, const std::vector<const Node*>& nodes, const std::vector<TypeId>& types) {
     Leaves values;
     std::vector<std::string> texts;
     for (const Node* node : nodes) {
@@ -806,26 +863,27 @@ class Merger {
       merge_mesh(values, place);
     } else if (values.size() == nodes.size() && values[0].is(ArgKind::kProcessGroup)) {
       merge_group(values, place);
-    } else if (body_ != 0 || !merge_offsets(id, nodes)) {
+    } else if (body_ != 0 || !merge_offsets(id, types)) {
       refuse_with(place, std::move(texts), "its size or type differs, for which no symbol stands", {});
     }
   }
 
   // Views of the same form that begin at a place of the rank's: whether a function of the
   // coordinates says where.
-  bool merge_offsets(NodeId id, const std::vector<const Node*>& nodes) {
+  bool merge_offsets(NodeId id, const std::vector<TypeId>& types) {
     Numbers offsets;
-    Type type = context_.types[nodes[0]->type];
+    if (tensor_of(context_, types[0]) == nullptr) return false;
+    Type type = context_.types[types[0]];
     const ExprId none = type.tensor.offset;
-    for (const Node* node : nodes) {
-      const TensorType* tensor = tensor_of(context_, node->type);
+    for (TypeId of : types) {
+      const TensorType* tensor = tensor_of(context_, of);
       if (tensor == nullptr) return false;
       const Count offset = tensor->offset ? context_.exprs.constant(tensor->offset) : Count(0);
       if (!offset) return false;
       offsets.push_back(*offset);
-      Type other = context_.types[node->type];
+      Type other = context_.types[of];
       other.tensor.offset = none;
-      if (context_.types.intern(std::move(other)) != nodes[0]->type) return false;
+      if (context_.types.intern(std::move(other)) != types[0]) return false;
     }
     const AffineSolver::Answer answer = solver_.solve(offsets);
     if (!answer.function) return false;
@@ -1020,6 +1078,7 @@ class Merger {
   std::vector<std::uint32_t> numbers_of_axis_;
   AffineSolver solver_;
   Graph made_;
+  std::vector<RankDevices> devices_;  // of each rank
   PlaceWriter writer_;
   Generalization result_;
   std::size_t body_ = 0;

@@ -9,7 +9,8 @@
 // Nodes are paired in order. What differs is explained: a group (the members on each rank are the
 // group of one axis), a mesh (through the rank), a number that is an affine function of the rank's
 // coordinates along one or two mesh axes, an element of a split into equal pieces whose index is a
-// coordinate. What is not explained is named, and then nothing is made. Numbers that must follow a
+// coordinate, a device that ranks call by another index (cuda:1 for cuda:0; the graph has the first
+// rank's). What is not explained is named, and then nothing is made. Numbers that must follow a
 // coordinate though they do not differ between the given ranks (analysis/rank_literals.h) are
 // unexplained, too; with `repair` they are replaced, and where the given ranks do not tell which
 // axis a number follows, that proof does. A view that begins at a place of the rank's has an offset
@@ -22,6 +23,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/world.h"
@@ -41,8 +43,15 @@ struct GeneralizeAxis {
   bool is_extrapolated() const { return numbers != 0 && seen < extent; }
 };
 
+// Axes along which no given rank differs from the first at once: what depends on both together,
+// not as a sum, would not show.
+struct GeneralizePairs {
+  std::vector<std::pair<std::string, std::string>> unseen;
+  Rank next = 0;  // whose trace would show most of them
+};
+
 struct Explained {
-  std::string node, argument, kind, expression;  // kind: group, mesh, coordinate, element
+  std::string node, argument, kind, expression;  // kind: group, mesh, device, coordinate, element
 };
 
 struct Unexplained {
@@ -55,6 +64,7 @@ struct Unexplained {
 struct Generalization {
   std::vector<Rank> ranks;
   std::vector<GeneralizeAxis> axes;
+  GeneralizePairs pairs;
   std::vector<Explained> explained;
   std::vector<Unexplained> unexplained;
   std::optional<std::string> structure;  // the first difference that is none of arguments

@@ -18,6 +18,12 @@ Json optional_rank(const std::optional<Rank>& rank) {
   return rank ? Json(*rank) : Json(nullptr);
 }
 
+Json pairs_report(const GeneralizePairs& pairs) {
+  Json unseen = Json::array();
+  for (const auto& [a, b] : pairs.unseen) unseen.push_back({a, b});
+  return {{"unseen", unseen}, {"next", pairs.unseen.empty() ? Json(nullptr) : Json(pairs.next)}};
+}
+
 Json generalize_report(const Generalization& made) {
   Json axes = Json::array(), explained = Json::array(), unexplained = Json::array();
   for (const GeneralizeAxis& axis : made.axes)
@@ -42,6 +48,7 @@ Json generalize_report(const Generalization& made) {
   return {{"ok", made.graph.has_value()},
           {"ranks", made.ranks},
           {"axes", std::move(axes)},
+          {"pairs", pairs_report(made.pairs)},
           {"explained", std::move(explained)},
           {"unexplained", std::move(unexplained)},
           {"unproved", made.unproved},
@@ -58,9 +65,20 @@ std::string print_unexplained(const Unexplained& row) {
   return text;
 }
 
+// "axes dp and tp, dp and ep are observed one at a time: trace rank 3 next"
+std::string pairs_text(const GeneralizePairs& pairs) {
+  if (pairs.unseen.empty()) return "";
+  std::vector<std::string> names;
+  for (const auto& [a, b] : pairs.unseen) names.push_back(fmt::format("{} and {}", a, b));
+  return fmt::format(
+      "axes {} are observed one at a time, and what depends on both is taken to be a sum: trace rank {} "
+      "next\n",
+      fmt::join(names, ", "), pairs.next);
+}
+
 std::string generalize_text(const Generalization& made) {
   std::string text;
-  for (const std::string_view kind : {"group", "mesh", "coordinate", "element"}) {
+  for (const std::string_view kind : {"group", "mesh", "device", "coordinate", "element"}) {
     const auto count =
         std::ranges::count_if(made.explained, [&](const Explained& e) { return e.kind == kind; });
     if (count != 0) text += fmt::format("{} explained as {}\n", count, kind);
@@ -76,6 +94,7 @@ std::string generalize_text(const Generalization& made) {
           axis.name, axis.extent, axis.seen, axis.numbers, axis.numbers == 1 ? "number is" : "numbers are",
           axis.next.value_or(0));
   }
+  text += pairs_text(made.pairs);
   for (const std::string& line : made.unproved) text += line + ", which is not proved\n";
   if (made.structure) text += fmt::format("structure: {}\n", *made.structure);
   for (const Unexplained& row : made.unexplained) text += print_unexplained(row) + "\n";

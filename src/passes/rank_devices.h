@@ -1,0 +1,33 @@
+// Devices of ranks: one rank calls cuda:1 what another one calls cuda:0.
+#pragma once
+
+#include <map>
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace epweave {
+
+// "cuda" of "cuda:1".
+std::string_view device_kind(std::string_view device);
+
+// The first device that the type names; none: it names none.
+StringId find_device(const Context& context, TypeId type);
+
+// How a rank's graph calls the devices of another one's: each by one name, of the same kind.
+class RankDevices {
+ public:
+  explicit RankDevices(Context& context) : context_(&context) {}
+
+  // Whether the rank's `here` can be what is `other` there, as far as was asked so far.
+  bool pair(StringId other, StringId here);
+  // The rank's type with the names that devices have in `other`, a type of that graph; none where
+  // they cannot be these devices.
+  TypeId rename(TypeId here, TypeId other);
+
+ private:
+  Context* context_;
+  std::map<StringId, StringId> here_of_, other_of_;
+};
+
+}  // namespace epweave
