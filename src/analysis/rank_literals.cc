@@ -327,14 +327,22 @@ struct Lookup {
   Shard shard;
 };
 
+// In a table of which nothing says that it is a shard.
+struct PlainLookup {
+  NodeId positions;
+  std::int64_t rows = 0;
+};
+
 class LookupFinder {
  public:
-  LookupFinder(const Graph& graph, const ShardFinder& shards) : context_(*graph.context), shards_(shards) {
+  LookupFinder(const Graph& graph, const ShardFinder& shards)
+      : context_(*graph.context), body_(graph.step()), shards_(shards) {
     for (const auto [id, node] : walk(context_, graph.step()))
       if (node.op != nullptr) visit(id, node);
     for (NodeId id : backwards_) add_backward(id, graph.step().nodes[id]);
   }
   const std::vector<Lookup>& all() const { return found_; }
+  const std::vector<PlainLookup>& plain() const { return plain_; }
 
  private:
   void visit(NodeId id, const Node& node) {
@@ -378,7 +386,18 @@ class LookupFinder {
     const Arg from = named(node, table);
     const Shard* shard = from.is_node() ? shards_.find(from.as_node(), dim) : nullptr;
     if (shard != nullptr && positions.is_node()) found_.push_back({id, positions.as_node(), *shard});
+    if (shard == nullptr && from.is_node() && positions.is_node())
+      add_plain(from.as_node(), dim, positions.as_node());
     return shard;
+  }
+
+  void add_plain(NodeId table, std::int64_t dim, NodeId positions) {
+    const TensorType* tensor = tensor_of(context_, body_.nodes[table].type);
+    if (tensor == nullptr) return;
+    if (dim < 0) dim += static_cast<std::int64_t>(tensor->rank());
+    if (dim < 0 || dim >= static_cast<std::int64_t>(tensor->rank())) return;
+    const auto rows = context_.exprs.constant(tensor->sizes[static_cast<std::size_t>(dim)]);
+    if (rows && *rows > 1) plain_.push_back({positions, *rows});
   }
 
   // The gradient of a table of that module with as many rows.
@@ -390,7 +409,9 @@ class LookupFinder {
   }
 
   const Context& context_;
+  const Body& body_;
   const ShardFinder& shards_;
+  std::vector<PlainLookup> plain_;
   std::vector<std::pair<StringId, Shard>> tables_;
   std::vector<NodeId> backwards_;
   std::vector<Lookup> found_;
@@ -410,9 +431,9 @@ class LiteralFinder {
         lookups_(graph, shards_) {}
 
   RankLiterals find() {
-    if (shards_.all().empty()) return {};
     if (!lookups_.all().empty()) prove();
-    find_similar();
+    if (!shards_.all().empty()) find_similar();
+    find_like_rows();
     return take();
   }
 
@@ -613,6 +634,42 @@ class LiteralFinder {
     }
   }
 
+  // Shifts of ids by a multiple of the rows that they then choose among, and bounds of the same ids
+  // by that number and by as many rows more.
+  void find_like_rows() {
+    std::vector<std::pair<NodeId, std::int64_t>> shifts;  // and rows
+    for (const PlainLookup& lookup : lookups_.plain())
+      if (const NodeId shift = find_shift(lookup.positions); shift && is_multiple(shift, lookup.rows))
+        shifts.emplace_back(shift, lookup.rows);
+    if (shifts.empty()) return;
+    const Effects effects(context_, body_);
+    const IdNumbers numbers(graph_, effects);
+    std::map<std::pair<NodeId, std::int64_t>, std::int64_t> rows_of;  // by ids and bound
+    for (const auto& [shift, rows] : shifts) {
+      const Node& node = body_.nodes[shift];
+      const NodeId ids = numbers[arg_of(context_, node, 0).as_node()];
+      const std::int64_t place = std::abs(arg_of(context_, node, 1).as_int());
+      for (const std::int64_t bound : {place, place + rows}) rows_of.emplace(std::pair(ids, bound), rows);
+      if (is_known_.insert(shift)) found_.push_back(make(shift, {}, {0, rows}));
+    }
+    for (const auto [id, node] : walk(context_, body_)) {
+      if (node.op == nullptr || !is_bound(number_use_of(*node.op))) continue;
+      const Arg operand = arg_of(context_, node, 0), number = arg_of(context_, node, 1);
+      if (!number.is_int() || !operand.is_node()) continue;
+      const std::int64_t bound = number.as_int() - number_of_bound_0(number_use_of(*node.op));
+      const auto rows = rows_of.find({numbers[operand.as_node()], bound});
+      if (rows != rows_of.end() && is_known_.insert(id)) found_.push_back(make(id, {}, {0, rows->second}));
+    }
+  }
+  // Whether the ids of an input are shifted down by a multiple of that number, or by 0.
+  bool is_multiple(NodeId shift, std::int64_t rows) const {
+    const Node& node = body_.nodes[shift];
+    const Arg from = arg_of(context_, node, 0), number = arg_of(context_, node, 1);
+    if (!number.is_int() || number.as_int() % rows != 0 || !from.is_node()) return false;
+    const bool is_down = (number_use_of(*node.op) == NumberUse::kAdded) == (number.as_int() < 0);
+    return (is_down || number.as_int() == 0) && comes_from_inputs(from.as_node());
+  }
+
   RankLiterals take() {
     const auto positions = find_positions(body_, body_.order);
     std::ranges::sort(found_, {}, [&](const RankLiteral& literal) { return positions[literal.node]; });
@@ -645,6 +702,7 @@ std::set<std::int64_t> RankLiteral::values_at(std::uint32_t rank) const {
 }
 
 std::string print_expression(const Graph& graph, const RankLiteral& literal) {
+  if (literal.axes.empty()) return fmt::format("an offset of a shard of {} rows", literal.scale);
   std::string text;
   for (const RankAxis& axis : literal.axes) {
     if (!text.empty()) text += " or ";

@@ -37,7 +37,8 @@ struct RankLiteral {
   NodeId node;
   std::uint32_t argument = 0;          // position
   Arg value;                           // what stands there: a number, or the node that computes it
-  std::vector<RankAxis> axes;          // of the mesh: one, or those of which it may be any
+  std::vector<RankAxis> axes;          // of the mesh: one, or those of which it may be any; none
+                                       // where only the table's own rows are known
   std::int64_t scale = 0, offset = 0;  // it must be offset + scale * coordinate
   bool is_proved = false;              // else it only looks like one
   bool is_missing = false;             // no number stands there: the ids are not shifted
@@ -50,7 +51,8 @@ struct RankLiteral {
   std::set<std::int64_t> values_at(std::uint32_t rank) const;
 };
 
-// "1024 + 1024 * c_tp"; of several axes "8 * c_dp_replicate or 8 * c_tp"
+// "1024 + 1024 * c_tp"; of several axes "8 * c_dp_replicate or 8 * c_tp"; of none "an offset of a
+// shard of 8 rows"
 std::string print_expression(const Graph& graph, const RankLiteral& literal);
 // "1024", or "0 or 1024"
 std::string print_values(const RankLiteral& literal, std::uint32_t rank);
@@ -59,8 +61,9 @@ std::string print_values(const RankLiteral& literal, std::uint32_t rank);
 // there decides between the bounds of a shard, and what looks like an offset.
 struct RankLiterals {
   std::vector<RankLiteral> proved;
-  std::vector<RankLiteral>
-      similar;  // other numbers that are bounds or shifts of whole numbers by a shard's extents
+  // Other numbers that are bounds or shifts of whole numbers by a shard's extents; or of ids by the
+  // rows of the table that they are looked up in, whatever is recorded of that.
+  std::vector<RankLiteral> similar;
 };
 RankLiterals find_rank_literals(const Graph& graph, std::uint32_t rank);
 

@@ -122,7 +122,7 @@ class Axes {
     return counted;
   }
 
-  // Pairs of axes along which ranks differ from the first given one at once, and no given rank does.
+  // Pairs of axes along which some rank differs from the first given one at once, but none given.
   GeneralizePairs find_unseen_pairs() const {
     std::vector<Rank> all(size_);
     std::iota(all.begin(), all.end(), Rank{0});
