@@ -101,17 +101,10 @@ void choose_behind(ChunkTrials& trials, UniformSearch& uniform) {
   if (trial && trial->is_better_than(*uniform.best)) uniform.best = std::move(trial);
 }
 
-// The choice with its collectives merged, where that is predicted to take less.
-void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
-  const ScheduleOptions& options = trials.schedule();
+// The choice with its collectives merged, if that is shorter. `name` is the merged choice's.
+void merge_collectives(ChunkTrials& trials, const std::string& name, PassResult merged, ChunkTrial& best) {
+  const Prediction predicted = predict_schedule(merged.graph, trials.schedule());
   std::vector<std::string>& notes = trials.notes();
-  PassResult merged = bucket(best.result.graph, {options.prices(), {}});
-  if (merged.graph.step().order == best.result.graph.step().order) {
-    notes.push_back(fmt::format("choice: {}, merged: no collective that pays", best.choice.name));
-    return;
-  }
-  const Prediction predicted = predict_schedule(merged.graph, options);
-  const std::string name = best.choice.name + ", merged";
   notes.push_back(describe(name, predicted));
   if (!predicted.fits || predicted.seconds >= best.predicted.seconds) return;
   if (trials.options().then) {
@@ -123,6 +116,24 @@ void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
   best.result = std::move(merged);
   best.choice.name = name;
   best.predicted = predicted;
+}
+
+// By the clock, and block by block as torchtitan does: the better of the two.
+void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
+  const ChunkTrial apart = best;
+  const auto merge = [&](const char* how, const BucketOptions& options, ChunkTrial& trial) {
+    PassResult merged = bucket(apart.result.graph, options);
+    const bool merges = merged.graph.step().order != apart.result.graph.step().order;
+    const std::string name = fmt::format("{}, {}", apart.choice.name, how);
+    if (merges)
+      merge_collectives(trials, name, std::move(merged), trial);
+    else if (options.overlap)
+      trials.notes().push_back(fmt::format("choice: {}: no collective that pays", name));
+  };
+  merge("merged", {trials.schedule().prices(), {}}, best);
+  ChunkTrial by_blocks = apart;
+  merge("merged by blocks", {}, by_blocks);
+  if (by_blocks.is_better_than(best)) best = std::move(by_blocks);
 }
 
 }  // namespace
