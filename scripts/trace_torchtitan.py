@@ -454,7 +454,7 @@ def main(arguments: list[str] | None = None) -> int:
         graph, facts = trace_step(options)
         epweave_fx.export(graph, options.output, **facts)
     except (TraceError, epweave_fx.GraphFileError) as error:
-        print(f"trace_torchtitan: {error}", file=sys.stderr)
+        print("\n".join([f"trace_torchtitan: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 3
     print(f"trace_torchtitan: {len(graph.graph.nodes)} nodes in {options.output}", file=sys.stderr)
     return 0

@@ -72,13 +72,20 @@ def read_file(path: str) -> dict:
         raise error.within(path) from None
 
 
-_OTHER_FORMS = (".json", ".txt", ".onnx")
+_OTHER_FORMS = ("json", "txt", "onnx", "pt2")
+_LONGEST_ENDING = 5  # what is longer is part of a name, such as those of mktemp
 
 
 def _check_ending(path: str) -> None:
-    if path.removesuffix(".gz").endswith(_OTHER_FORMS):
+    """Raises GraphFileError where the name's ending is that of another form, or, as the programs have it, of none."""
+    name = os.path.basename(path.removesuffix(".gz"))
+    stem, _, ending = name.rpartition(".")
+    if not stem or not ending or len(ending) > _LONGEST_ENDING or ending == "epw":
+        return
+    if ending in _OTHER_FORMS:
         raise GraphFileError("has the ending of another form, but only the binary form is"
                              " written here; choose another ending and use `epweave convert`")
+    raise GraphFileError(f"the ending .{ending} names no form", remedy="end the name in .epw (and .gz behind it)")
 
 
 def check_output(path: str) -> None:

@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from .dump import dump_from_file, file_from_dump
-from .errors import GraphFileError
+from .errors import GraphFileError, full_text
 from .files import read_bytes, read_file, write_bytes, write_file
 
 
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options.run(options.input, options.output)
     except GraphFileError as error:
-        print(f"epweave_fx: {error}", file=sys.stderr)
+        print(f"epweave_fx: {full_text(error)}", file=sys.stderr)
         return 3
     except Exception:
         traceback.print_exc()

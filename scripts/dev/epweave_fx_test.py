@@ -350,6 +350,13 @@ class Command(unittest.TestCase):
             self.run_tool("from-dump", source, self.path("a.txt.gz")),
             (3, b"", "epweave_fx: a.txt.gz: has the ending of another form, but only the binary form"
                      " is written here; choose another ending and use `epweave convert`\n"))
+        for name, ending in (("a.TXT", "TXT"), ("a.xyz", "xyz"), ("a.txt.bz2", "bz2"), ("a.xyz.gz", "xyz")):
+            code, _, said = self.run_tool("from-dump", source, self.path(name))
+            self.assertEqual((code, said), (3, f"epweave_fx: {name}: the ending .{ending} names no form\n"
+                                               "  remedy: end the name in .epw (and .gz behind it)\n"))
+            self.assertFalse(os.path.exists(self.path(name)))
+        for name in ("a", "a.epw.gz", "tmp.Ab12Cd34"):
+            self.assertEqual(self.run_tool("from-dump", source, self.path(name))[0], 0)
         self.assertEqual(self.run_tool("unknown")[0], 2)
 
     def test_malformed_dumps(self):

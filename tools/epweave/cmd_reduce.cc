@@ -137,6 +137,7 @@ int reduce(const ReduceOptions& options, Console& console) {
     throw UsageError("give the command behind --: epweave reduce IN -o OUT -- CMD {}");
   if (options.input.path != "-" && is_same_file(options.input.path, options.output.path))
     throw UsageError("the output is the input: reduce never changes its input");
+  check_output(options.output);
   return Reduce(options, console).run();
 }
 
