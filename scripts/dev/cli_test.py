@@ -410,11 +410,14 @@ class StreamTest(CommandLineTest):
         self.assertEqual(complete("rewrite", "small.txt", "-p", "'chunk{roots=layers.*"),
                          ["chunk{roots=layers.*", "chunk{roots=layers.*.moe"])
         self.assertEqual(complete("print", "small.txt", "--module", "layers.*."), ["layers.*.moe"])
+        self.assertEqual(complete("extract", "small.txt", "--module", "layers."),
+                         ["layers.*", "layers.*.moe", "layers.0", "layers.0.moe", "layers.1"])
         self.assertEqual(complete("print", "--module", "l"), [])
         # Names of a graph are no commands.
         self.write("named.txt", SMALL.replace("@layers.0.moe", '@"layers.$(touch${IFS}made).moe"'))
-        self.assertEqual(complete("print", "named.txt", "--module", "l"), ["layers.*"])
-        self.assertEqual(complete("rewrite", "named.txt", "-p", "chunk{roots=l"), ["chunk{roots=layers.*"])
+        self.assertEqual(complete("print", "named.txt", "--module", "l"), ["layers", "layers.*", "layers.1"])
+        self.assertEqual(complete("rewrite", "named.txt", "-p", "chunk{roots=layers."),
+                         ["chunk{roots=layers.*", "chunk{roots=layers.1"])
         self.assertFalse((self.folder / "made").exists())
 
     def test_a_dump_of_fx_is_named(self):
@@ -903,6 +906,8 @@ class ReduceTest(CommandLineTest):
                           "reduce", "-o", "small.txt", "small.txt", "true")
         self.assert_fails(2, "other.txt exists and is no reduction of small.txt: remove it, or give another -o",
                           "reduce", "-o", "other.txt", "small.txt", "true")
+        self.assert_fails(2, "new.xyz: the ending .xyz names no form: end the name in .epw, .txt, .json or .onnx (and .gz"
+                          " behind it), or say --to", "reduce", "-o", "new.xyz", "small.txt", "true")
         result = self.run_tool("reduce", "small.txt", "-o", "new.txt", "--", "false")
         self.assertEqual(result.returncode, 2)
         self.assertIn(b"the command does not exit 0 on small.txt", result.stderr)

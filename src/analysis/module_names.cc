@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <set>
-
 #include "analysis/module_path.h"
 #include "base/nearest_name.h"
 
@@ -19,6 +17,17 @@ std::vector<std::string_view> list_module_paths(const Graph& graph) {
       paths.push_back(graph.text(node.module));
   }
   return paths;
+}
+
+std::set<std::string> list_module_patterns(const Graph& graph) {
+  std::set<std::string> patterns;
+  for (std::string_view path : list_module_paths(graph))
+    for (std::size_t end = 0; end != path.npos;) {
+      end = path.find('.', end == 0 ? 0 : end + 1);
+      patterns.emplace(path.substr(0, end));
+      patterns.insert(generic_module(path.substr(0, end)));
+    }
+  return patterns;
 }
 
 namespace {

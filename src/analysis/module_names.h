@@ -4,6 +4,7 @@
 //   nearest_module("layers.*.moee", list_module_paths(graph))     "layers.*.moe"
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,10 @@ inline constexpr std::string_view kNameModules =
 
 // The paths of the step's calls, each once, in execution order.
 std::vector<std::string_view> list_module_paths(const Graph& graph);
+
+// These paths, those of the modules that contain them, and each with numbers as "*": what a pattern
+// may be; sorted.
+std::set<std::string> list_module_patterns(const Graph& graph);
 
 // The path that was probably meant, of these or of modules that contain them, or "". Numbers are
 // "*", but where only the number is wrong: then it is one that there is.

@@ -73,7 +73,7 @@ bool names_file(const OptionHelp& option) {
 }
 
 // Functions for values with braces, 'dce,chunk{parts=2,roots=layers.*.moe}', and for modules of the
-// first graph on the line: those that `stats` lists and the shell takes as they are. compgen -W
+// first graph on the line and patterns of them: those that the shell takes as they are. compgen -W
 // runs what else a name holds, $(..) included.
 std::string bash_items(const ProgramHelp& program) {
   std::string cases;
@@ -87,7 +87,8 @@ std::string bash_items(const ProgramHelp& program) {
   local file
   for file in "${{COMP_WORDS[@]:2}}"; do
     [[ -f $file ]] || continue
-    {0} stats "$file" --json 2>/dev/null | sed -n 's/^ *"module": "\([[:alnum:]_.*]*\)".*/\1/p' | sort -u
+    {0} stats "$file" --json 2>/dev/null |
+      sed -n '/"module_patterns": \[$/,/\]/s/^ *"\([[:alnum:]_.*]*\)",\{{0,1\}}$/\1/p'
     return
   done
 }}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/module_names.h"
 #include "base/memory_text.h"
 #include "commands.h"
 #include "common/graphs.h"
@@ -152,6 +153,7 @@ Json stats_report(const std::string& file, const Graph& graph, const Figures& fi
                        {"exchanges", region.exchanges}});
   report["provenance_coverage"] = stats.provenance_coverage();
   add_cost_report(graph, figures, report);
+  report["module_patterns"] = list_module_patterns(graph);
   add_memory_report(graph, figures, report);
   add_kept_report(graph, figures.kept, report);
   Json& symbols = report["symbols"] = Json::array();
