@@ -186,6 +186,14 @@ bool takes_saved(const Graph& half) {
       half.inputs, [&](const InputRole& input) { return input.role && half.text(input.role) == "saved"; });
 }
 
+// Whether passes that are not epweave's ran behind A: the Python package logs them by this name.
+bool ran_others(const Graph& a, const Graph& b) {
+  constexpr std::string_view kOthers = "outside";
+  const auto skipped = static_cast<std::ptrdiff_t>(std::min(a.passes.size(), b.passes.size()));
+  return std::any_of(b.passes.begin() + skipped, b.passes.end(),
+                     [&](const PassRun& run) { return run.name == kOthers; });
+}
+
 }  // namespace
 
 RewriteReport check_rewrite(const Graph& a, const Graph& b) {
@@ -218,9 +226,12 @@ int verify_rewrite(const VerifyOptions& options, Console& console) {
                              display_name(options.rewritten), assumed,
                              assumed == 1 ? "assumption" : "assumptions"));
   if (n != 0)
-    console.info(fmt::format("{}: {} {}; it is not shown to compute what {} computes",
+    console.info(fmt::format("{}: {} {}; it is not shown to compute what {} computes{}",
                              display_name(options.rewritten), n, n == 1 ? "violation" : "violations",
-                             display_name(options.input)));
+                             display_name(options.input),
+                             ran_others(a, b) ? "; a pass that is not epweave's ran in between ('outside' in "
+                                                "its log), and what such a pass does is not proved"
+                                              : ""));
   if (n == 0 && assumed == 0 && !console.json())
     console.info(verdict_line(display_name(options.rewritten), options.input, report));
   return n == 0 && assumed == 0 ? kFine : kDifferent;

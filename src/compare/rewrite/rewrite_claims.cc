@@ -108,7 +108,7 @@ std::string RewriteClaims::describe(NodeId b) const {
   const std::string origin = claim.origin ? name_a(claim.origin) : "";
   switch (claim.kind) {
     case ClaimKind::kNone:
-      return fmt::format("{}, which says nothing that could be checked", name_b(b));
+      return fmt::format("{} (unproved)", name_b(b));
     case ClaimKind::kWhole:
       return claim.origin && a_.nodes[claim.origin].name == b_.nodes[b].name
                  ? name_b(b)
