@@ -10,10 +10,13 @@ import re
 import shutil
 import tempfile
 import weakref
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import EpweaveError, UsageError
 from .programs import find_program, graph_file, require_text, run, write_graph
+
+if TYPE_CHECKING:
+    from .kinds import Graph, GraphModule, Path
 
 
 _PASSES = "name passes of epweave, with commas between: 'canonicalize,dce'; functions over graphs are torchtitan's passes"
@@ -70,7 +73,7 @@ class Result:
         return [f"{x['name']}: {note}" for x in self.passes for note in x["notes"]]
 
     @functools.cached_property
-    def graph(self):
+    def graph(self) -> GraphModule:
         """The rewritten graph as a torch.fx.GraphModule; loaded once."""
         return self.to_fx()
 
@@ -89,18 +92,18 @@ class Result:
         """Counts, flops, bytes, collectives and peak memory: `epweave stats`."""
         return run("epweave", "stats", self.path)[0]
 
-    def to_fx(self, *, device: str | None = None):
+    def to_fx(self, *, device: str | None = None) -> GraphModule:
         """The rewritten graph as a new torch.fx.GraphModule (see `load`)."""
         from .loader import load
         return load(self.path, device=device)
 
-    def save(self, path: str) -> None:
-        """Write the graph in the form that the path's ending says."""
-        run("epweave", "convert", self.path, os.fspath(path), "-q")
+    def save(self, path: Path, *, to: str | None = None) -> None:
+        """Write the graph in the form that the path's ending says, or that `to` names (`epweave convert --to`)."""
+        run("epweave", "convert", self.path, os.fspath(path), *(["--to", to] if to is not None else []), "-q")
 
 
-def rewrite(graph, pipeline: str | None = None, output: str | None = None, *, preset: str | None = None,
-            verify: str = "each", timeout: float | None = None, keep_reproducer: str | None = None, **options) -> Result:
+def rewrite(graph: Graph, pipeline: str | None = None, output: Path | None = None, *, preset: str | None = None,
+            verify: str = "each", timeout: float | None = None, keep_reproducer: Path | None = None, **options: Any) -> Result:
     """Run passes over a graph: a path, a torch.fx.GraphModule, a `Step` or a `Result`.
 
     Give a pipeline ('canonicalize,chunk{roots=layers.*.moe,parts=4}') or the name of a preset, whose options are
@@ -131,7 +134,7 @@ class _Run(NamedTuple):
 
     verify: str
     timeout: float | None
-    keep_reproducer: str | None
+    keep_reproducer: Path | None
 
 
 def _rescue_reproducer(error: EpweaveError, folder: str) -> EpweaveError:
@@ -145,7 +148,7 @@ def _rescue_reproducer(error: EpweaveError, folder: str) -> EpweaveError:
     return type(error)(str(error), **facts, reproducer=path)
 
 
-def _rewrite_into(folder: str, graph, choice: list[str], output: str | None, how: _Run) -> Result:
+def _rewrite_into(folder: str, graph: Graph, choice: list[str], output: Path | None, how: _Run) -> Result:
     """`rewrite` with its temporary files in `folder`, which goes with the result."""
     if isinstance(graph, (str, os.PathLike)) or isinstance(graph, Result):
         with graph_file(graph) as source:
@@ -183,7 +186,7 @@ class Report:
     def __bool__(self) -> bool:
         return self.ok
 
-    def __getitem__(self, key: str):
+    def __getitem__(self, key: str) -> Any:
         return self.details[key]
 
 
@@ -204,7 +207,7 @@ class Proof(Report):
         return self.details.get("outputs", [])
 
 
-def verify(a, b=None, *, assume_none: bool = False, timeout: float | None = None) -> Proof:
+def verify(a: Graph, b: Graph | None = None, *, assume_none: bool = False, timeout: float | None = None) -> Proof:
     """Check every invariant of a graph, or, given two, prove that `b` computes what `a` computes."""
     if assume_none and b is None:
         raise UsageError("assume_none is about the proof of two graphs", remedy="give both graphs")
@@ -215,7 +218,7 @@ def verify(a, b=None, *, assume_none: bool = False, timeout: float | None = None
     return Proof(report["ok"], report)
 
 
-def verify_ranks(*graphs, timeout: float | None = None) -> Report:
+def verify_ranks(*graphs: Graph, timeout: float | None = None) -> Report:
     """Check that the collectives of the ranks' graphs match: no deadlock between ranks."""
     with contextlib.ExitStack() as files:
         paths = [files.enter_context(graph_file(graph)) for graph in graphs]
@@ -234,7 +237,7 @@ class Difference(Report):
                "</iframe>"
 
 
-def diff(a, b, *, ignore: str | None = None, timeout: float | None = None) -> Difference:
+def diff(a: Graph, b: Graph, *, ignore: str | None = None, timeout: float | None = None) -> Difference:
     """What differs between two graphs, node by node; `ignore` as in `epweave diff --ignore`."""
     more = ["--ignore", ignore] if ignore else []
     with tempfile.TemporaryDirectory(prefix="epweave-") as folder, graph_file(a) as first, graph_file(b) as second:
@@ -244,7 +247,8 @@ def diff(a, b, *, ignore: str | None = None, timeout: float | None = None) -> Di
             return Difference(report["same"], report, f.read())
 
 
-def replay_check(a, b, *, ranks: int | None = None, seed: int = 0, timeout: float | None = None, **options) -> Report:
+def replay_check(a: Graph, b: Graph, *, ranks: int | None = None, seed: int = 0, timeout: float | None = None,
+                 **options: Any) -> Report:
     """Execute both graphs on virtual ranks on the CPU and compare every output and node.
 
     Further options are those of `epweave-replay check`: `data="integer"`, `memory=16`, `recipe="inputs.json"`.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .api import rewrite, words_of_pipeline
 from .calling import decode, decode_layout, encode_calling
@@ -15,6 +16,9 @@ from .loader import load
 from .meshes import own_rank
 from .programs import require_text, run
 from .subclasses import Layout
+
+if TYPE_CHECKING:
+    from .kinds import DeviceMesh, GraphModule, Path, Traced
 
 CALLING = "calling"  # the key of the file's info
 
@@ -31,7 +35,7 @@ class Artifact:
     """
 
     path: str
-    graph: object
+    graph: GraphModule
     fingerprint: dict[str, str]
     state_names: list[str]
     num_flat_inputs: int
@@ -46,7 +50,7 @@ class Artifact:
         return sum(self.input_layouts[i].count if i in self.input_layouts else 1
                    for i in range(len(self.state_names)))
 
-    def traced(self):
+    def traced(self) -> Any:
         """torchtitan's TracedResult, for `run_traced`."""
         import torch
         from torchtitan.experiments.graph_trainer import make_fx_tracer as tracer
@@ -90,8 +94,8 @@ def _allow_words(allow: str | Iterable[str]) -> list[str]:
     return [word for field in fields for word in ("--allow", require_text("a field that may differ", field, remedy))]
 
 
-def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None, repair: bool = False,
-                  config: dict | None = None, info: dict | None = None, **facts) -> dict[str, str]:
+def save_artifact(traced: Any, path: Path, *, graph: Traced | None = None, pipeline: str | None = None, repair: bool = False,
+                  config: dict | None = None, info: dict | None = None, **facts: Any) -> dict[str, str]:
     """Write a traced step as an artifact that every rank can load; returns its fingerprint, by field.
 
     `traced` is torchtitan's TracedResult: its graph, or `graph` in its place, and how it is called. `facts` are those
@@ -109,14 +113,14 @@ def save_artifact(traced, path: str, *, graph=None, pipeline: str | None = None,
         return make_artifact([step], path, pipeline=pipeline, repair=repair, config=config)
 
 
-def save_trace(traced, path: str, *, graph=None, info: dict | None = None, **facts) -> None:
+def save_trace(traced: Any, path: Path, *, graph: Traced | None = None, info: dict | None = None, **facts: Any) -> None:
     """Write a traced step with how it is called: what `make_artifact` makes an artifact of. For the arguments see
     `save_artifact`; `info` says `rank` and `world_size` where this is one of several traces of a job."""
     export(traced.gm if graph is None else graph, os.fspath(path), info={**(info or {}), CALLING: encode_calling(traced)},
            **facts)
 
 
-def make_artifact(traces: Iterable[str], path: str, *, pipeline: str | None = None, repair: bool = False,
+def make_artifact(traces: Iterable[Path], path: Path, *, pipeline: str | None = None, repair: bool = False,
                   config: dict | None = None) -> dict[str, str]:
     """Make an artifact of the traces of a job (`save_trace`); returns its fingerprint, by field.
 
@@ -158,7 +162,7 @@ def _say_next(report: dict) -> str:
     return f"trace {'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, sorted(ranks)))}, too"
 
 
-def check_artifact(path: str, config: dict | None = None, *, rank: int | None = None,
+def check_artifact(path: Path, config: dict | None = None, *, rank: int | None = None,
                    allow: str | Iterable[str] = ()) -> dict[str, str]:
     """The fingerprint of an artifact that fits: content as recorded, the same `config`, a graph for `rank`.
 
@@ -173,7 +177,7 @@ def check_artifact(path: str, config: dict | None = None, *, rank: int | None = 
     return report["fingerprint"]
 
 
-def load_artifact(path: str, config: dict | None = None, *, rank: int | None = None, meshes=None,
+def load_artifact(path: Path, config: dict | None = None, *, rank: int | None = None, meshes: Sequence[DeviceMesh] | None = None,
                   device: str | None = None, allow: str | Iterable[str] = ()) -> Artifact:
     """Load an artifact for this rank, if it fits (see `check_artifact`); `config` is that of the run.
 

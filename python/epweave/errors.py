@@ -21,7 +21,7 @@ class EpweaveError(Exception):
         self.source, self.remedy, self.reproducer = source, remedy, reproducer
         self.__notes__ = [f"  {name}: {text}" for name, text in (("remedy", remedy), ("reproducer", reproducer)) if text]
 
-    def within(self, where: str, **facts):
+    def within(self, where: str, **facts: str | None) -> EpweaveError:
         """The same error, its message preceded by `where`; `facts` are used where none are known yet."""
         known = {name: getattr(self, name) for name in ("id", "node", "op", "module", "source", "remedy", "reproducer")}
         return type(self)(f"{where}: {self}", **{name: known[name] or facts.get(name) for name in known})
@@ -79,7 +79,7 @@ class MismatchError(EpweaveError):
                          remedy="make the artifact again with the configuration of this run")
         self.what, self.mismatches = what, mismatches
 
-    def within(self, where: str, **facts):
+    def within(self, where: str, **facts: str | None) -> MismatchError:
         return MismatchError(f"{where}: {self.what}", self.mismatches)
 
 

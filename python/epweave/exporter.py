@@ -7,6 +7,7 @@ import enum
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
 
 from . import descriptors
 from .collector import held
@@ -21,6 +22,9 @@ from .operators import (MeshPlaceholder, OpaquePlaceholder, attribute_at, import
                         source_of)
 from .schema import FORMAT_VERSION
 from .values import NONE, integer, is_number, put_meta, real
+
+if TYPE_CHECKING:
+    from .kinds import Path, Traced
 
 
 # Metadata "tensor_meta" repeats "val" in another form. Where the two agree, the file says only
@@ -463,7 +467,7 @@ FILE_FACTS = "epweave"
 NOTED_OF_SYMBOLS = ("assumptions", "part_of")
 
 
-def export(graph_module, path: str, *, inputs: list[dict] | None = None,
+def export(graph_module: Traced, path: Path, *, inputs: list[dict] | None = None,
            outputs: list[dict] | None = None, process_groups: list[dict] | None = None,
            symbols: dict[str, dict] | None = None, info: dict | None = None) -> None:
     """Write a torch.fx.GraphModule of operator calls, or a torch.export.ExportedProgram, as a graph file.

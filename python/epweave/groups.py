@@ -1,11 +1,16 @@
 """Process groups that passes added to a graph."""
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .errors import GraphFileError
 from .exporter import FILE_FACTS
 
+if TYPE_CHECKING:
+    from .kinds import GraphModule, ProcessGroup
 
-def create_process_groups(graph_module) -> dict:
+
+def create_process_groups(graph_module: GraphModule) -> dict[str, ProcessGroup]:
     """Makes the process groups that passes added to a loaded graph; returns them by name.
 
     A pass such as isolate-ep-pg writes a row to the graph's group table: "0_ep_extra, split

@@ -8,11 +8,15 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .errors import GraphFileError
 from .exporter import FILE_FACTS
 from .files import read_file
 from .programs import graph_file, run
+
+if TYPE_CHECKING:
+    from .kinds import Graph, GraphModule, Path, Proof
 
 
 @dataclasses.dataclass
@@ -29,13 +33,13 @@ class Halves:
     outputs: list[str | None] | tuple[str | None, ...]
     tangents: tuple[str, ...] = ()  # inputs that only backward is given, as `partition` was told
 
-    def to_fx(self, *, device: str | None = None) -> tuple:
+    def to_fx(self, *, device: str | None = None) -> tuple[GraphModule, GraphModule]:
         """Both as torch.fx.GraphModules (see `load`). `inputs` and `outputs` in `module.meta["epweave"]` are the roles by
         which they are wired."""
         from .loader import load
         return load(self.forward, device=device), load(self.backward, device=device)
 
-    def verify(self, graph, *, timeout: float | None = None):
+    def verify(self, graph: Graph, *, timeout: float | None = None) -> Proof:
         """A `Proof` that forward, then backward, computes the joint graph: `epweave verify G --fwd F --bwd B`."""
         from .api import Proof
         with graph_file(graph) as joint:
@@ -43,7 +47,7 @@ class Halves:
                             *_tangent_words(self.tangents), "-q", accept=(0, 1), timeout=timeout)
         return Proof(report["ok"], report)
 
-    def join(self, *, device: str | None = None):
+    def join(self, *, device: str | None = None) -> GraphModule:
         """One torch.fx.GraphModule with inputs and outputs of the joint graph: forward, then backward."""
         return join_halves(*self.to_fx(device=device), self.inputs, self.outputs)
 
@@ -52,8 +56,8 @@ def _tangent_words(names: Sequence[str]) -> list[str]:
     return ["--tangents", ",".join(names)] if names else []
 
 
-def partition(graph, policy: str = "exact", *, budget: str | float | None = None, reshard: str | None = None,
-              tangents: Sequence[str] = (), forward: str | None = None, backward: str | None = None,
+def partition(graph: Graph, policy: str = "exact", *, budget: str | float | None = None, reshard: str | None = None,
+              tangents: Sequence[str] = (), forward: Path | None = None, backward: Path | None = None,
               timeout: float | None = None) -> Halves:
     """Split a joint graph (a path, a torch.fx.GraphModule, a `Step` or a `Result`): `epweave partition`.
 

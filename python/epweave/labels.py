@@ -3,8 +3,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from .errors import UsageError
+
+if TYPE_CHECKING:
+    from .kinds import GraphModule
 
 MODULE = "module_fqn"
 TOKENS = "EP_token_exchange"
@@ -125,7 +129,7 @@ def _label_exchanges(exchanges: list) -> None:
             _set(x, key, value)
 
 
-def annotate(graph_module, *, label_exchanges: bool = True):
+def annotate(graph_module: GraphModule, *, label_exchanges: bool = True) -> GraphModule:
     """Write into the metadata of a traced joint graph what passes read, where it is not there yet; returns the graph.
 
     Module paths come from `nn_module_stack`, the direction of AOTAutograd's joint graphs from `partitioner_tag`, and

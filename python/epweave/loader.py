@@ -6,6 +6,8 @@ import collections
 import os
 import re
 import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .collector import held
 from .dump import OP_OF_KIND
@@ -18,6 +20,9 @@ from .operators import (MeshPlaceholder, OpaquePlaceholder, ProcessGroupPlacehol
                         imported, record_source)
 from .programs import run
 from .values import NONE, get_meta, is_number, real_of
+
+if TYPE_CHECKING:
+    from .kinds import DeviceMesh, GraphModule, Path
 
 
 class Expressions:
@@ -490,7 +495,8 @@ class Loader:
         return module
 
 
-def load(path: str, *, rank: int | None = None, meshes=None, device: str | None = None):
+def load(path: Path, *, rank: int | None = None, meshes: Sequence[DeviceMesh] | None = None,
+         device: str | None = None) -> GraphModule:
     """The torch.fx.GraphModule in a graph file.
 
     Recorded values are FakeTensors and symbolic scalars of one FakeTensorMode, whose

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from .collectives import collective_error, require_functional_collectives
 from .errors import UsageError
@@ -19,6 +20,9 @@ from .exporter import export, live_process_groups
 from .labels import annotate
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
+
+if TYPE_CHECKING:
+    from .kinds import GraphModule, Inputs, Module, Path
 
 _LEAVES = (int, float, bool, str, type(None))
 
@@ -31,7 +35,7 @@ class Step:
     returns the loss, what the step function returned behind it, and a gradient for each parameter of `trained`.
     """
 
-    graph: object  # torch.fx.GraphModule
+    graph: GraphModule
     inputs: list[dict]
     outputs: list[dict]
     process_groups: list[dict]
@@ -42,16 +46,16 @@ class Step:
     _output_spec: object = dataclasses.field(repr=False)
     _output_layouts: list[Layout | None] = dataclasses.field(repr=False)
 
-    def export(self, path: str) -> None:
+    def export(self, path: Path) -> None:
         """Write the step as a graph file (see `epweave.export`)."""
         export(self.graph, path, inputs=self.inputs, outputs=self.outputs, process_groups=self.process_groups,
                info=self.info)
 
-    def with_graph(self, graph) -> Step:
+    def with_graph(self, graph: GraphModule) -> Step:
         """The same step computed by another graph: one that `epweave.rewrite` made of this one."""
         return dataclasses.replace(self, graph=graph)
 
-    def __call__(self, model, inputs):
+    def __call__(self, model: Module, inputs: Inputs) -> tuple[Any, dict[str, Any]]:
         """Runs the graph with the model's state: (what the step function returns, {parameter: gradient}).
 
         Nothing is written to `.grad`. A loaded graph whose passes added process groups needs
@@ -304,7 +308,7 @@ def _job_facts() -> dict:
     return facts
 
 
-def trace(step: Callable, model, inputs, *, tokens: Mapping[str, int] | None = None,
+def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Mapping[str, int] | None = None,
           groups: Mapping[str, object] | None = None, label_exchanges: bool = True, device: str | None = None,
           decompositions: Mapping | None = None, info: dict | None = None) -> Step:
     """Trace `step(model, *inputs)`, or `step(model, **inputs)` of a dictionary, and its backward pass.

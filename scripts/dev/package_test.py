@@ -5,6 +5,7 @@ With --wheel also builds the wheel, installs it into a new environment and uses 
 """
 import argparse
 import contextlib
+import inspect
 import io
 import json
 import os
@@ -37,6 +38,21 @@ class Package(unittest.TestCase):
         for name in epweave.__all__:
             self.assertTrue(getattr(epweave, name).__doc__, name)
 
+    def test_all_arguments_and_results_have_types(self):
+        functions = {name: getattr(epweave, name) for name in epweave.__all__}
+        for name, kind in list(functions.items()):
+            if isinstance(kind, type):
+                own = {f"{name}.{key}": x for key, x in vars(kind).items() if not key.startswith("_")}
+                functions.update({key: getattr(x, "func", None) or getattr(x, "fget", None) or x for key, x in own.items()})
+        functions = {name: x for name, x in functions.items() if inspect.isfunction(x)}
+        self.assertIn("Result.graph", functions)
+        for name, function in functions.items():
+            signature = inspect.signature(function)
+            self.assertIsNot(signature.return_annotation, inspect.Signature.empty, name)
+            for parameter in signature.parameters.values():
+                self.assertTrue(parameter.name == "self" or parameter.annotation is not inspect.Parameter.empty,
+                                f"{name}: {parameter.name}")
+
     def test_rewrite_verify_diff_stats(self):
         result = epweave.rewrite(GRAPH, preset="ep-overlap", roots=["layers.1.moe", "layers.2.moe"], parts=3)
         self.assertTrue(result.pipeline.startswith("dce,canonicalize,dedup-unshard,chunk{roots=[layers.1.moe,layers.2.moe],"))
@@ -56,6 +72,8 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "out.txt")
             result.save(path)
+            result.save(path + ".foo", to="json")
+            self.assertEqual(pathlib.Path(path + ".foo").read_bytes()[:1], b"{")
             self.assertTrue(epweave.diff(result, path))
 
     def test_a_row_that_fails_leaves_the_others(self):
