@@ -15,7 +15,7 @@ The first traces once, in one process, for all ranks, and writes an artifact; in
 `artifact` load it and trace nothing. With `--ranks 0,1,2,4` these ranks are traced, each in a process of its own, and joined:
 for jobs that torchtitan cannot trace for all ranks at once.
 
-Exit codes: 0 fine, 1 a rank failed, 2 usage.
+Exit codes: 0 fine, 1 a rank failed or a pipeline is further than --tolerance from the first, 2 usage.
 """
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ import copy
 import hashlib
 import importlib
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -349,16 +350,28 @@ def run_pipeline(pipeline: str, settings: dict[str, str], arguments: list[str], 
     return {**reports[0], "hash": whole[:16], "seconds": max(sum(r["seconds"]) for r in reports)}
 
 
+def largest_distance(row: dict, base: dict, *keys: str) -> float:
+    """How far two rows are apart, relatively, in all steps; not a number where one of theirs is none."""
+    def distance(a: float, b: float) -> float:
+        return 0.0 if a == b else abs(a - b) / abs(b) if b else math.inf
+
+    return max((distance(*pair) for key in keys for pair in zip(row[key], base[key])), key=lambda x: (math.isnan(x), x))
+
+
 def describe_difference(row: dict, base: dict) -> str:
     if row["hash"] == base["hash"]:
         return "all parameters bitwise equal"
-
-    def largest(key: str) -> float:
-        return max(abs(a - b) / abs(b) for a, b in zip(row[key], base[key]))
-
     first = "equal" if row["losses"][0] == base["losses"][0] else "not equal"
     return (f"the first loss {first}, the first norms {abs(row['norms'][0] / base['norms'][0] - 1):.2g} apart; over all"
-            f" steps losses within {largest('losses'):.2g}, norms within {largest('norms'):.2g} of each other")
+            f" steps losses within {largest_distance(row, base, 'losses'):.2g}, norms within"
+            f" {largest_distance(row, base, 'norms'):.2g} of each other")
+
+
+def rows_apart(rows: dict[str, dict], tolerance: float) -> dict[str, float]:
+    """The rows whose losses or norms are further from the first row's than the tolerance."""
+    base = next(iter(rows.values()), None)
+    apart = {name: largest_distance(row, base, "losses", "norms") for name, row in rows.items() if row is not base}
+    return {name: distance for name, distance in apart.items() if not distance <= tolerance}
 
 
 def print_table(rows: dict[str, dict]) -> None:
@@ -402,6 +415,8 @@ def make_parser() -> argparse.ArgumentParser:
         help="with --precompile: replace numbers of one rank that are proved to be such (epweave generalize --repair)")
     add("--artifact", action="append", default=[], metavar="DIR",
         help="what the pipeline artifact loads; given twice, ranks take them in turn")
+    add("--tolerance", type=float, metavar="X",
+        help="exit with 1 where losses or norms of a pipeline are further from those of the first, relatively")
     add("--json", metavar="FILE", help="also write the figures to this file")
     add("--pipeline", help=argparse.SUPPRESS)
     add("--rank-of", type=pathlib.Path, help=argparse.SUPPRESS)
@@ -482,7 +497,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.json:
         report = {**rows, **{name: {"error": error} for name, error in failed.items()}}
         pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
-    return 1 if failed else 0
+    apart = rows_apart(rows, options.tolerance) if options.tolerance is not None else {}
+    for name, distance in apart.items():
+        print(f"{name}: {distance:.2g} from {next(iter(rows))}, more than --tolerance {options.tolerance:g}", file=sys.stderr)
+    return 1 if failed or apart else 0
 
 
 if __name__ == "__main__":

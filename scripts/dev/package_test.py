@@ -95,6 +95,25 @@ class Package(unittest.TestCase):
         self.assertEqual(list(rows), ["none", "reference", "epweave-1"])
         self.assertIn("the reason", rows["epweave-1"]["error"])
 
+    def test_rows_further_than_the_tolerance_end_with_1(self):
+        rows = {"none": 1.0, "epweave": 1.0 + 1e-6, "reference": float("nan")}
+
+        def compare(*words):
+            out, errors = io.StringIO(), io.StringIO()
+            with mock.patch.object(train_on_cpu, "run_pipeline", run_pipeline), contextlib.redirect_stdout(out), \
+                    contextlib.redirect_stderr(errors):
+                return train_on_cpu.main(["--compare", *words]), errors.getvalue()
+
+        def run_pipeline(pipeline, *_):
+            return {"losses": [1.0, 3.0], "norms": [2.0, rows[pipeline]], "hash": pipeline, "nodes": 3, "seconds": 0.5}
+
+        self.assertEqual(compare("none,epweave")[0], 0)
+        self.assertEqual(compare("none,epweave", "--tolerance", "1e-5")[0], 0)
+        code, said = compare("none,epweave", "--tolerance", "1e-7")
+        self.assertEqual(code, 1)
+        self.assertIn("epweave: 1e-06 from none, more than --tolerance 1e-07", said)
+        self.assertEqual(compare("none,reference", "--tolerance", "1")[0], 1)
+
     def test_options_of_a_preset_are_python_values(self):
         static = str(ROOT / "testdata/graphs/dsv3_debug_ep2_static.1b_remat.epw.gz")
         result = epweave.rewrite(static, preset="ep-overlap", symbolize=True, grad_accumulation="eager", dense=False, sizes=None)

@@ -40,14 +40,12 @@ class Training(unittest.TestCase):
 
     def test_mixture_of_experts(self):
         code, rows, said = train("--model", "deepseek_v3", "--tokens", "128", "--compare", "none,epweave", "--rewrite",
-                                 CHUNKED, "--rewrite", "ep-overlap{symbolize=yes}", EPWEAVE_VERIFY="1")
+                                 CHUNKED, "--rewrite", "ep-overlap{symbolize=yes}", "--tolerance", "1e-4", EPWEAVE_VERIFY="1")
         self.assertEqual(code, 0, said)
         none, chunked, scheduled = rows.values()
         self.assertEqual(chunked["hash"], scheduled["hash"], said)  # only the order differs
         self.assertEqual(chunked["losses"][0], none["losses"][0])  # forward has the same bits; gradients are sums of parts
-        self.assertAlmostEqual(chunked["norms"][0] / none["norms"][0], 1, delta=1e-5)
-        for a, b in zip(chunked["losses"], none["losses"]):
-            self.assertAlmostEqual(a / b, 1, delta=1e-4)
+        self.assertAlmostEqual(chunked["norms"][0] / none["norms"][0], 1, delta=1e-7)
 
     def test_a_second_pipeline_behind_torchtitans_bucketing_knows_the_groups_that_the_first_added(self):
         code, rows, said = train("--model", "deepseek_v3", "--tokens", "128", "--compare", "epweave",
