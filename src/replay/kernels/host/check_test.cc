@@ -154,15 +154,22 @@ TEST_CASE("rows of a regrouped sum that parts have in orders of their own are co
   CHECK(twice.first->origin == "p");
 }
 
-TEST_CASE("equal NaNs in loss or gradients verify nothing") {
-  for (const auto& [role, conclusion] : {std::pair{"loss", CheckReport::Conclusion::kNotVerified},
-                                         {"grad", CheckReport::Conclusion::kNotVerified},
-                                         {"user", CheckReport::Conclusion::kSame}}) {
-    INFO(role);
+TEST_CASE("equal NaNs verify nothing, nor do infinities in loss or gradients") {
+  struct Case {
+    const char *role, *result;
+    CheckReport::Conclusion conclusion;
+  };
+  for (const auto& [role, result, conclusion] :
+       {Case{"loss", "div.Tensor(%y, %y)", CheckReport::Conclusion::kNotVerified},
+        Case{"grad", "div.Tensor(%y, %y)", CheckReport::Conclusion::kNotVerified},
+        Case{"user", "div.Tensor(%y, %y)", CheckReport::Conclusion::kNotVerified},
+        Case{"grad", "log.default(%y)", CheckReport::Conclusion::kNotVerified},
+        Case{"user", "log.default(%y)", CheckReport::Conclusion::kSame}}) {
+    INFO(role << " " << result);
     const std::string graph = fmt::format(
         "output {}\ngraph\n  %x = placeholder : f32[4]\n  %y = aten.sub.Tensor(%x, %x) : f32[4]\n"
-        "  %z = aten.div.Tensor(%y, %y) : f32[4]\n  output([%z])\n",
-        role);
+        "  %z = aten.{} : f32[4]\n  output([%z])\n",
+        role, result);
     const CheckReport report = check_graphs(parse(graph), parse(graph), {table(), 2, 3, {}});
     CHECK(report.conclusion() == conclusion);
     CHECK(report.outputs_not_finite == 2);  // of each rank
