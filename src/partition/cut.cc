@@ -123,6 +123,19 @@ IdSet<NodeId> find_written_in_forward(const Effects& effects, const Joint& joint
   return written;
 }
 
+IdSet<NodeId> find_reads_before_writes(const Effects& effects, const Joint& joint) {
+  const Body& body = effects.body();
+  IdSet<NodeId> written(body.nodes.size()), early(body.nodes.size());
+  for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
+    for (const StorageAccess& access : effects.accesses_of(*id))
+      if (!access.writes && written.contains(access.storage)) early.insert(*id);
+    if (joint.backward(*id) || is_wait(body.nodes[*id])) continue;
+    for (const StorageAccess& access : effects.accesses_of(*id))
+      if (access.writes) written.insert(access.storage);
+  }
+  return early;
+}
+
 IdSet<NodeId> find_uses_of_freed(const Effects& effects, const Joint& joint) {
   const Body& body = effects.body();
   IdSet<NodeId> freed(body.nodes.size()), uses(body.nodes.size());
@@ -193,6 +206,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
           site_of(graph, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
   const Effects effects(*graph.context, body);
   const IdSet<NodeId> written = find_written_in_forward(effects, joint);
+  const IdSet<NodeId> early = find_reads_before_writes(effects, joint);
   const IdSet<NodeId> of_freed = find_uses_of_freed(effects, joint);
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
@@ -202,7 +216,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     return ValueChoice{.is_recomputed = tags.is_recomputed(node) || is_of_backward,
                        .can_save = can_save(*graph.context, node),
                        .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id) &&
-                                        !of_freed.contains(id) &&
+                                        !of_freed.contains(id) && !early.contains(call_of(graph, id)) &&
                                         can_run_twice(*graph.context, body.nodes[call_of(graph, id)])};
   });
 }

@@ -50,12 +50,16 @@ bool can_run_twice(const Context& context, const Node& node);
 // Storages that calls of forward write. Backward cannot make one again: it would lack what these
 // calls, which it does not do, write into it.
 IdSet<NodeId> find_written_in_forward(const Effects& effects, const Joint& joint);
+// Calls that read storage in front of a call of forward that writes it. Backward cannot do one
+// again: it would read something else.
+IdSet<NodeId> find_reads_before_writes(const Effects& effects, const Joint& joint);
 // Calls on storage that a wait for a copy frees in forward, and elements of their tuples. Backward
 // cannot do one again: it would find the storage gone.
 IdSet<NodeId> find_uses_of_freed(const Effects& effects, const Joint& joint);
 
-// By the `recompute` fields: what is tagged is computed again, all else that forward computes is
-// saved. What is marked as backward's is, though it follows from no seed, unless forward needs it.
+// By the `recompute` fields: what is tagged is computed again where that gives the same, all else
+// that forward computes is saved. What is marked as backward's is, though it follows from no seed,
+// unless forward needs it.
 Cut cut_by_tags(const Graph& graph, const Joint& joint);
 
 // PyTorch's min_cut_rematerialization_partition at memory budget 1: its lists of ops, bans and

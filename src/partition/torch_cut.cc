@@ -65,7 +65,7 @@ class TorchCut {
   }
   bool must_recompute(NodeId id) const {
     return tags_.is_recomputed(node(id)) && !must_save_.contains(id) && !done_once_.contains(id) &&
-           !has_effect(call_of(graph_, id));
+           !reads_early_.contains(id) && !has_effect(call_of(graph_, id));
   }
   // An exchange that backward must not do once more (over symmetric memory).
   bool has_effect(NodeId id) const {
@@ -130,6 +130,7 @@ class TorchCut {
     const Effects effects(context_, body_);
     done_once_ = find_uses_of_freed(effects, joint_);
     find_done_once(effects);
+    reads_early_ = find_reads_before_writes(effects, joint_);
     IdSet<NodeId> written(body_.nodes.size());  // storage
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
       for (const StorageAccess& access : effects.accesses_of(*id))
@@ -266,7 +267,7 @@ class TorchCut {
       return;
     }
     if (node(id).kind == NodeKind::kPlaceholder) ban(id);
-    if (joint_.forward(id) && is_banned_by_rule(id)) ban(id);
+    if (reads_early_.contains(id) || (joint_.forward(id) && is_banned_by_rule(id))) ban(id);
     network_.add_edge(in(id), out(id), weigh(id));
     for (NodeId user : joint_.users[id])
       if (!is_output(user) && !joint_.seed(user)) network_.add_edge(out(id), in(user), kInfinite);
@@ -384,6 +385,7 @@ class TorchCut {
   MemoryTraits traits_;
   Extents extents_;
   IdSet<NodeId> state_, must_save_, reads_overwritten_;
+  IdSet<NodeId> reads_early_;  // of these, those in front of a write of forward
   // What makes storage that forward writes, what writes it, and what uses what forward frees.
   IdSet<NodeId> done_once_;
   IdVector<NodeId, std::int64_t> sizes_;
