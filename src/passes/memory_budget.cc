@@ -148,20 +148,25 @@ class BudgetSearch {
   }
 
   [[noreturn]] void refuse() const {
-    const std::string problem =
-        budget_.peak_mib
-            ? fmt::format(
-                  "the budget is a peak of {}; the least found is {}, which computes {:.4f} "
-                  "ms again",
-                  memory_text(*budget_.peak_mib * kMiB), memory_text(nearest_->peak_bytes),
-                  nearest_->cut.totals.seconds * 1e3)
-            : fmt::format("the budget is {:.4f} ms of recomputation; values that cannot be saved take more",
-                          budget_.recompute_ms.value_or(0));
-    throw PassError("memory-policy.budget", problem, {},
-                    budget_.peak_mib
-                        ? fmt::format("give a larger budget: peak-mib={:.2f}",
-                                      std::ceil(static_cast<double>(nearest_->peak_bytes) / kMiB * 100) / 100)
-                        : "give a larger budget");
+    if (budget_.peak_mib) refuse_peak();
+    throw PassError(
+        "memory-policy.budget",
+        fmt::format("the budget is {:.4f} ms of recomputation; values that cannot be saved take more",
+                    budget_.recompute_ms.value_or(0)),
+        {}, "give a larger budget");
+  }
+
+  // With what the least budget gives: finer steps may find less to compute again.
+  [[noreturn]] void refuse_peak() const {
+    PolicyBudget least = budget_;
+    least.peak_mib = std::ceil(static_cast<double>(nearest_->peak_bytes) / kMiB * 100) / 100;
+    const BudgetStep given = BudgetSearch(graph_, least).run();
+    throw PassError(
+        "memory-policy.budget",
+        fmt::format("the budget is a peak of {}; the least found is {}, which computes {:.4f} ms again",
+                    memory_text(*budget_.peak_mib * kMiB), memory_text(given.peak_bytes),
+                    given.cut.totals.seconds * 1e3),
+        {}, fmt::format("give a larger budget: peak-mib={:.2f}", *least.peak_mib));
   }
 
   const Graph& graph_;
