@@ -29,8 +29,9 @@ struct Budget {
   double value = 0;
 };
 
-Budget parse_budget(const std::string& text) {
-  if (text.empty()) return {};
+Budget parse_budget(const std::optional<std::string>& given) {
+  if (!given) return {};
+  const std::string& text = *given;
   Budget budget{Budget::Kind::kShare, 0};
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, budget.value);
@@ -188,7 +189,7 @@ class Partition {
       refused_.push_back(fmt::format("to save less than {}: backward needs as much", memory_text(least)));
     is_within_ = held <= *budget_bytes_;
     if (!*is_within_)
-      console_.warn(fmt::format("--budget {}, {}, is missed: {} are saved. Refused: {}", options_.budget,
+      console_.warn(fmt::format("--budget {}, {}, is missed: {} are saved. Refused: {}", *options_.budget,
                                 memory_text(*budget_bytes_), memory_text(held), fmt::join(refused_, "; ")));
   }
 
@@ -225,7 +226,7 @@ class Partition {
             {"forward", file_report(options_.forward)},
             {"backward", file_report(options_.backward)},
             {"policy", options_.policy},
-            {"budget", options_.budget.empty() ? Json() : Json(options_.budget)},
+            {"budget", options_.budget ? Json(*options_.budget) : Json()},
             {"budget_bytes", budget_bytes_ ? Json(*budget_bytes_) : Json()},
             {"within_budget", is_within_ ? Json(*is_within_) : Json()},
             {"saved", std::move(saved)},

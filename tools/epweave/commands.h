@@ -49,10 +49,9 @@ struct PartitionOptions {
   InputOptions input;
   std::string forward, backward;  // files for the halves
   std::string policy = "exact";   // min-cut, tags, exact
-  std::string
-      budget;  // exact: "0.5" of the bytes without recomputation, "26000MiB", "23.5ms"; empty: no product
-               // or attention again, and a second is worth the bytes that the host's link moves in
-               // it
+  // exact: "0.5" of the bytes without recomputation, "26000MiB", "23.5ms"; none: no product or
+  // attention again, and a second is worth the bytes that the host's link moves in it
+  std::optional<std::string> budget;
   std::string reshard = "always";
   std::vector<std::string> tangents;  // names of inputs that only backward is given, beside those that say so
   std::string report;                 // file for the JSON report; empty: none
