@@ -103,6 +103,7 @@ class Check {
       if (!recorded->contains(field) &&
           std::ranges::none_of(found, [&](const auto& m) { return m.field == field; }))
         throw UsageError(fmt::format("--allow {}: the fingerprint has no such field", field));
+    explain_unrecorded(*recorded, found);
     report(*recorded, found);
     const bool is_refused = std::ranges::any_of(found, [&](const auto& m) { return !is_allowed(m.field); });
     return is_refused ? kDifferent : kFine;
@@ -134,6 +135,19 @@ class Check {
                     display_name(command_.input), own, *command_.rank));
   }
 
+  // Fields that are recorded on neither side are equal, and say nothing.
+  void explain_unrecorded(const Fingerprint& recorded, const std::vector<FingerprintMismatch>& found) {
+    for (const auto& [field, text] : recorded)
+      if (text == kNotRecorded && !recorded.contains("config." + field) &&
+          std::ranges::none_of(found, [&](const auto& m) { return m.field == field; }))
+        unrecorded_.push_back(field);
+    if (!unrecorded_.empty())
+      console_.info(
+          fmt::format("recorded on neither side, and so not compared: {}; artifact make and check "
+                      "take them as --config KEY=VALUE",
+                      fmt::join(unrecorded_, ", ")));
+  }
+
   bool is_allowed(const std::string& field) const {
     return std::ranges::find(command_.allow, field) != command_.allow.end();
   }
@@ -159,11 +173,13 @@ class Check {
                                 {"ok", mismatches.empty()},
                                 {"fingerprint", fingerprint_json(recorded)},
                                 {"mismatches", std::move(mismatches)},
+                                {"unrecorded", unrecorded_},
                                 {"allowed", std::move(allowed)}}));
   }
 
   const ArtifactCommand& command_;
   Console& console_;
+  std::vector<std::string> unrecorded_;
 };
 
 }  // namespace

@@ -362,7 +362,7 @@ void add_info(const Graph& graph, HashBytes hash, Fingerprint& made) {
       {"config", "configuration"},  {"options", "options"},
       {"torch", "torch"},           {"stage", "stage"},
       {"torchtitan", "torchtitan"}, {"deterministic", "deterministic"}};
-  for (const auto& [key, field] : kFields) made[std::string(field)] = "not recorded";
+  for (const auto& [key, field] : kFields) made[std::string(field)] = kNotRecorded;
   if (!graph.info.is(ArgKind::kDict)) return;
   const Context& context = *graph.context;
   const auto entries = context.args.children(graph.info);

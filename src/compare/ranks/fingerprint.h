@@ -19,6 +19,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/rank_view.h"
@@ -28,6 +29,9 @@
 namespace epweave {
 
 using Fingerprint = std::map<std::string, std::string>;  // by field
+
+// Of a field that the trace may record and this one does not.
+inline constexpr std::string_view kNotRecorded = "not recorded";
 
 // All but `config.KEY`. `hash` gives hexadecimal digits of the bytes that a function gives piece by
 // piece: the text of a large graph's calls is never whole in memory.
