@@ -17,8 +17,8 @@
 // A fused gather stands where the launch stood, and what its right factors are computed from is
 // moved in front of it; a fused reduce-scatter stands where its launch stood. Nothing is fused that
 // a write, a draw or another effect forbids, nor where a factor is computed from a collective of
-// these groups in between. Each collective of the groups that is not fused is in the notes, with
-// what is missing.
+// these groups in between, unless that is a gather with which nothing can be fused. Each collective
+// of the groups that is not fused is in the notes, with what is missing.
 //
 // Refusals: "async-tp.axis" (no process group lies along it), "async-tp.type" (recorded types
 // contradict each other).

@@ -62,22 +62,24 @@ class FusionFinder {
         ++result_.others;
         continue;
       }
-      is_candidate_.insert(launch.node);
       if (launch.group.is_node()) {
+        is_candidate_.insert(launch.node);
         report(launch.node,
                "its group is looked up at run time, and a fused call takes a name: specialize first");
       } else if (family == OpFamily::kReduceScatter) {
+        is_candidate_.insert(launch.node);
         sends.push_back(launch);
       } else {
         gathers_left_.push_back(launch.node);
       }
     }
+    for (NodeId launch : list_fusible_gathers()) is_candidate_.insert(launch);
     for (NodeId launch : gathers_left_) {
       GatherFusion gather;
       if (const Reason why = find_gather(launch, gather); !why.empty())
         report(launch, why);
       else
-        result_.gathers.push_back(std::move(gather));
+        take(std::move(gather));
     }
     for (const Launch& launch : sends) {
       ScatterFusion scatter;
@@ -161,6 +163,22 @@ class FusionFinder {
            std::ranges::equal(type->sizes, sizes, [&](ExprId a, ExprId b) { return facts_.equal(a, b); });
   }
 
+  // The others move in front of fused calls as calls that are no collectives of these groups do.
+  std::vector<NodeId> list_fusible_gathers() {
+    std::vector<NodeId> fusible;
+    for (NodeId launch : gathers_left_)
+      if (GatherFusion gather; find_gather(launch, gather).empty()) fusible.push_back(launch);
+    return fusible;
+  }
+
+  void take(GatherFusion gather) {
+    const NodeId launch = gather.nodes.launch;
+    for (const FusedNodes::Product& product : gather.nodes.products) is_taken_.at(product.call) = launch;
+    for (NodeId id : gather.moved) set_anchor(id, launch);
+    for (auto& [call, why] : left_out_) report(call, fmt::format("with {}: {}", name(launch), why));
+    result_.gathers.push_back(std::move(gather));
+  }
+
   Reason find_gather(NodeId launch, GatherFusion& found) {
     if (Reason why = find_wait(launch, found); !why.empty()) return why;
     const Arg shard = arg_of(context_, node(launch), 0);
@@ -181,8 +199,6 @@ class FusionFinder {
       return "it gathers along the last dimension, and something but the products reads what it gathers";
     if (own->rank() > 2 && !has_numbers(*tensor(found.value)))
       return "what it gathers has more than 2 dimensions, of which one is a symbol: concretize first";
-    for (const FusedNodes::Product& product : found.nodes.products) is_taken_.at(product.call) = launch;
-    for (NodeId id : found.moved) set_anchor(id, launch);
     return {};
   }
 
@@ -202,19 +218,18 @@ class FusionFinder {
       else
         lefts.emplace_back(NodeId(), user);
     }
-    std::vector<std::pair<NodeId, Reason>> left_out;
+    left_out_.clear();
     for (const auto& [reshape, call] : lefts) {
       const NodeId left = reshape ? reshape : found.value;
       if (is_scaled_product(call))
-        left_out.emplace_back(call, fmt::format("{} is a scaled product", name(call)));
+        left_out_.emplace_back(call, fmt::format("{} is a scaled product", name(call)));
       if (!is_product(call) || arg_of(context_, node(call), 0) != Arg::node(left)) continue;
       if (Reason no = hoist(found, call, found.moved); !no.empty())
-        left_out.emplace_back(call, std::move(no));
+        left_out_.emplace_back(call, std::move(no));
       else
         found.nodes.products.push_back({reshape, call, find_result(call, *tensor(found.value))});
     }
-    if (found.nodes.products.empty()) return left_out.empty() ? why : left_out.back().second;
-    for (auto& [call, no] : left_out) report(call, fmt::format("with {}: {}", name(found.nodes.launch), no));
+    if (found.nodes.products.empty()) return left_out_.empty() ? why : left_out_.back().second;
     return {};
   }
 
@@ -385,8 +400,9 @@ class FusionFinder {
   RankBlocks blocks_;
   NodeLists before_, behind_;  // by order edges
   std::vector<NodeId> gathers_left_;
-  IdSet<NodeId> is_candidate_;
-  SideTable<NodeId, NodeId> is_taken_;  // a product, by the gather that it is fused with
+  IdSet<NodeId> is_candidate_;                       // collectives that stay where they are
+  std::vector<std::pair<NodeId, Reason>> left_out_;  // products of the gather looked at last, and why
+  SideTable<NodeId, NodeId> is_taken_;               // a product, by the gather that it is fused with
   Fusions result_;
 };
 
