@@ -83,6 +83,7 @@ class CostFileReader {
     for (const Json& row : list("ops")) read_kernel(row);
     for (const Json& row : list("collectives")) read_collective(row);
     if (costs_.rows_ == 0) fail("it has no row");
+    costs_.device_ = read_device();
     return std::move(costs_);
   }
 
@@ -110,6 +111,15 @@ class CostFileReader {
     if (!found.is_number_unsigned() || found.get<std::uint64_t>() > std::uint64_t{INT64_MAX})
       fail(fmt::format("{}: \"{}\" is no whole number from 0 to {}", what, key, INT64_MAX));
     return found.get<std::int64_t>();
+  }
+
+  std::string read_device() const {
+    const Json* found = &file_;
+    for (const char* key : {"measured_on", "device", "name"}) {
+      if (!found->is_object() || !found->contains(key)) return {};
+      found = &(*found)[key];
+    }
+    return found->is_string() ? found->get<std::string>() : std::string();
   }
 
   // Seconds of the row; its figures must be in order.

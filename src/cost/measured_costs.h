@@ -34,6 +34,8 @@ class MeasuredCosts {
   std::optional<Found> find_collective(std::string_view op, std::uint32_t ranks, std::int64_t bytes) const;
 
   std::size_t rows() const { return rows_; }
+  // What the file says that it was measured on, as "NVIDIA H200"; empty where it does not.
+  const std::string& device() const { return device_; }
 
  private:
   friend class CostFileReader;
@@ -44,6 +46,7 @@ class MeasuredCosts {
   std::unordered_map<std::string, double> exact_;  // by op and operands
   std::unordered_map<std::string, Curve> curves_;  // by op and kinds of operands, or op and ranks
   std::size_t rows_ = 0;
+  std::string device_;
 };
 
 }  // namespace epweave

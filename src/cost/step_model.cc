@@ -55,6 +55,7 @@ class ModelBuilder {
     find_host_reads();
     find_storages();
     model_.assumed_symbols = extents_.assumed();
+    if (measured_ != nullptr) model_.measured_on = measured_->device();
     return std::move(model_);
   }
 
@@ -259,6 +260,7 @@ class ModelBuilder {
       model_.shown.items.push_back(static_cast<std::uint32_t>(model_.storage_bytes.size()));
       const std::int64_t bytes = tensor.on_host ? 0 : tensor.stored;
       model_.storage_bytes.push_back(bytes);
+      if (!tensor.on_host && !tensor.is_known) ++model_.unsized_storages;
       model_.storage_homes.push_back(place);
       model_.storage_lives.push_back(is_input ? StorageLife::kInput : StorageLife::kResult);
       if (is_input) model_.input_bytes += bytes;

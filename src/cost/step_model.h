@@ -119,6 +119,8 @@ struct StepModel {
   PlaceLists storages;                       // by place: the storages that it makes or touches, each once
   std::vector<std::uint32_t> storage_users;  // how many places do
   std::int64_t input_bytes = 0;
+  std::string measured_on;  // the device that the measured prices are of; empty where that is not said
+  std::size_t unsized_storages = 0;  // an extent has no number: they count 0 bytes
 
   std::size_t assumed_symbols = 0;  // extents taken to be balanced
 

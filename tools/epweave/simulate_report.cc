@@ -138,8 +138,11 @@ std::string head_text(const Graph& graph, const Simulation& simulation) {
                   sums.part, sums.none));
   row("exposed", sums.exposed, "compute waits while something communicates");
   row("idle", sums.idle, "nothing runs");
-  text += fmt::format("  {:<12}{:>16}  {} of it inputs{}\n\n", "peak", memory_text(simulation.peak.bytes),
+  text += fmt::format("  {:<12}{:>16}  {} of it inputs{}{}\n\n", "peak", memory_text(simulation.peak.bytes),
                       memory_text(model.input_bytes),
+                      model.unsized_storages == 0
+                          ? ""
+                          : fmt::format("; without {} tensors of unknown size", model.unsized_storages),
                       simulation.peak.at == kNoPlace
                           ? ""
                           : fmt::format("; while %{} runs", name_at(graph, model, simulation.peak.at)));
@@ -229,6 +232,12 @@ std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& 
     lines.emplace_back("no contention: neither compute nor communication slows the other");
   if (model.cluster.attn_fraction < 0)
     lines.emplace_back("attention is causal, inside documents of the trace's length");
+  if (!model.measured_on.empty())
+    lines.push_back(fmt::format("measured prices are those of {}; what is not measured is modelled for {}",
+                                model.measured_on, model.cluster.name));
+  if (const std::size_t n = model.unsized_storages; n > 0)
+    lines.push_back(
+        fmt::format("the peak is without {} tensor{}, whose sizes have no number", n, n == 1 ? "" : "s"));
   if (const std::size_t n = count_of(counts, PriceSource::kUnpriced); n > 0)
     lines.push_back(
         fmt::format("{} call{} without a price {} free", n, n == 1 ? "" : "s", n == 1 ? "is" : "are"));
@@ -251,6 +260,7 @@ Json simulation_report(const Graph& graph, const Simulation& simulation) {
       {"peak_bytes", simulation.peak.bytes},
       {"peak_at", name_or_null(graph, simulation.model, simulation.peak.at)},
       {"input_bytes", simulation.model.input_bytes},
+      {"unknown_storages", simulation.model.unsized_storages},
       {"bounds", bounds_report(simulation)},
       {"gap", simulation.bounds.lower_bound > 0
                   ? Json(std::round((sums.makespan / simulation.bounds.lower_bound - 1) * 1e9) / 1e9 + 0.0)

@@ -24,7 +24,8 @@ std::string describe_sources(const StepModel& model, const CostFile& file) {
     if (source == PriceSource::kModelled || source == PriceSource::kAssumed) ++modelled;
     if (is_measured(source)) ++measured;
   }
-  return fmt::format("; {} prices are measured ({}), {} modelled", measured, file.path, modelled);
+  const std::string on = model.measured_on.empty() ? "" : " on " + model.measured_on;
+  return fmt::format("; {} prices are measured{} ({}), {} modelled", measured, on, file.path, modelled);
 }
 
 }  // namespace
@@ -107,6 +108,8 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
     text += model.unpriced.size() == 1
                 ? "; 1 call without a price is taken to be free"
                 : fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
+  if (model.unsized_storages > 0)
+    text += fmt::format("; memory is without {} tensors whose sizes have no number", model.unsized_storages);
   if (decision.uneven_groups > 0)
     text += fmt::format(
         "; {} lie{} unevenly on nodes: priced as where the fewest members share one",
@@ -114,9 +117,9 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
         decision.uneven_groups == 1 ? "s" : "");
   if (decision.uneven_shard)
     text += fmt::format(
-        "; {} is cut unevenly, and ranks with other shards may get another order: `epweave verify --ranks` "
+        "; {} is cut unevenly: ranks with other shards may get another order, which `epweave verify --ranks` "
         "of "
-        "all ranks' results says whether they agree",
+        "all results shows",
         *decision.uneven_shard);
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;
