@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from .collectives import collective_error, require_functional_collectives
 from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
+from .operators import short_frame
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
 
@@ -199,6 +202,34 @@ def _no_nested_compile() -> Iterator[None]:
         torch._dynamo.config.error_on_nested_fx_trace = before
 
 
+@contextlib.contextmanager
+def _all_lines_of_the_step() -> Iterator[None]:
+    """Each call is recorded with every line of the step that leads to it; make_fx keeps those of functions called `forward`."""
+    import torch
+    from torch.fx.experimental.proxy_tensor import PythonKeyTracer
+    from torch.fx.experimental.symbolic_shapes import uninteresting_files
+    library, dull = os.path.join(os.path.dirname(torch.__file__), ""), uninteresting_files()
+    run, of_torch = _Tracer.run.__code__, PythonKeyTracer._filter_traceback_frames
+
+    def keep(self, frames: traceback.StackSummary) -> traceback.StackSummary:
+        starts = [i for i, frame in enumerate(frames) if (frame.filename, frame.name) == (run.co_filename, run.co_name)]
+        if not starts:
+            return of_torch(self, frames)
+        return traceback.StackSummary.from_list(
+            [frame for frame in frames[starts[-1] + 1:] if frame.filename not in dull
+             and (frame.name == "forward" or not frame.filename.startswith(library))])
+
+    own = vars(PythonKeyTracer).get("_filter_traceback_frames")
+    PythonKeyTracer._filter_traceback_frames = keep
+    try:
+        yield
+    finally:
+        if own is None:
+            del PythonKeyTracer._filter_traceback_frames
+        else:
+            PythonKeyTracer._filter_traceback_frames = own
+
+
 class _Tracer:
     """The values of a step by name, and the function of plain tensors that make_fx traces."""
 
@@ -342,7 +373,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     fakes = tracer.make_fakes(mode, tokens or {}, device)
     # Backward on the calling thread, as what is traced there is known to this thread only.
     with (mode, tracing(TracingContext(mode)), preserve_node_meta(), _named_modules(model), _no_nested_compile(),
-          torch.autograd.set_multithreading_enabled(False), torch.compiler._non_strict_tracing_context(),
+          _all_lines_of_the_step(), torch.autograd.set_multithreading_enabled(False), torch.compiler._non_strict_tracing_context(),
           torch.compiler._patch_engine_backward()):
         try:
             graph = make_fx(tracer.run, decomposition_table=dict(decompositions or {}), record_stack_traces=True)(*fakes)
@@ -353,6 +384,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     require_functional_collectives(graph)
     for node in graph.graph.nodes:
         node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
+        if (trace := node.meta.get("stack_trace")) and short_frame(trace) == trace:
+            del node.meta["stack_trace"]  # a sum of gradients: a heading without lines
     annotate(graph, label_exchanges=label_exchanges)
     return Step(graph, tracer.input_roles(), tracer.output_roles(), rows,
                 {**_job_facts(), "global_meshes": meshes, **(info or {})}, list(tracer.state), tracer.trained,

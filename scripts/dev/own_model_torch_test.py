@@ -18,6 +18,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "scripts/examples")]
 import epweave  # noqa: E402
+from epweave.files import read_file  # noqa: E402
 
 RANKS = 2
 ROOTS = {"own": "blocks.*.moe", "transformers": "model.layers.*.mlp", "torchtitan": "layers.*.moe"}
@@ -238,6 +239,19 @@ class Documented(unittest.TestCase):
             subprocess.run([sys.executable, "-W", "ignore", str(ROOT / "scripts/examples/own_moe.py"), path], check=True,
                            env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, stdout=subprocess.DEVNULL)
             self.assertTrue(epweave.diff(path, ROOT / "testdata/own_model/step.epw.gz"))
+            self.check_sources(path)
+
+    def check_sources(self, path):
+        """Each call has the line of the model's file that makes it, also in a function that a module's `forward` calls."""
+        with open(ROOT / "scripts/examples/own_moe.py", encoding="utf-8") as f:
+            lines = f.read().splitlines()
+        nodes = read_file(path)["graphs"][0]["nodes"]
+        sources = {n["name"]: n.get("source", "") for n in nodes if "kind" not in n}  # calls
+        # The loss's own gradient is made by no line.
+        self.assertEqual([name for name, source in sources.items() if not source.startswith("own_moe.py:")], ["ones_like"])
+        exchanges = [source for name, source in sources.items() if name.startswith("all_to_all_single")]
+        said = {int(source.partition("own_moe.py:")[2].partition(" ")[0]) for source in exchanges}
+        self.assertEqual(said, {i for i, line in enumerate(lines, 1) if line.startswith("    ") and "all_to_all_single" in line})
 
 
 class Collectives(unittest.TestCase):
