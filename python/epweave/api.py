@@ -137,11 +137,14 @@ class _Run(NamedTuple):
     keep_reproducer: Path | None
 
 
-def _rescue_reproducer(error: EpweaveError, folder: str) -> EpweaveError:
-    """The error, its reproducer moved from the temporary folder to the current one."""
+def rescue_reproducer(error: EpweaveError, folder: str) -> EpweaveError:
+    """The error, its reproducer moved from a temporary folder to the current one."""
     if not error.reproducer or os.path.dirname(error.reproducer) != folder:
         return error
-    descriptor, path = tempfile.mkstemp(prefix="epweave-", suffix=".reproducer.epw", dir=os.getcwd())
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="epweave-", suffix=".reproducer.epw", dir=os.getcwd())
+    except OSError:  # a folder that cannot be written
+        descriptor, path = tempfile.mkstemp(prefix="epweave-", suffix=".reproducer.epw")
     os.close(descriptor)
     shutil.move(error.reproducer, path)
     facts = {name: getattr(error, name) for name in ("id", "node", "op", "module", "source", "remedy")}
@@ -163,7 +166,7 @@ def _rewrite_into(folder: str, graph: Graph, choice: list[str], output: Path | N
     try:
         report, _ = run("epweave", "rewrite", source, *choice, *words, timeout=how.timeout)
     except EpweaveError as error:
-        raise _rescue_reproducer(error, folder) from None
+        raise rescue_reproducer(error, folder) from None
     result = Result(target, report["pipeline"], report["passes"], source)
     weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result

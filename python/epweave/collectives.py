@@ -15,7 +15,7 @@ REMEDY = ("call functional collectives: torch.distributed._functional_collective
 
 
 def require_functional_collectives(graph_module) -> None:
-    """Raises UsageError where a call writes into a tensor by a process group that is an object (dist.all_to_all_single)."""
+    """Raises UsageError where a call takes a process group that is an object (dist.all_to_all_single)."""
     import torch
 
     def is_object(x) -> bool:
@@ -28,13 +28,15 @@ def require_functional_collectives(graph_module) -> None:
         if any(is_object(x) for x in (*node.args, *node.kwargs.values())):
             trace = node.meta.get("stack_trace")
             source = source_of(trace) if isinstance(trace, str) else None
-            raise UsageError(f"{node.target} takes a process group that no graph can hold, and writes into a tensor"
+            raise UsageError(f"{node.target} takes a process group that no graph can hold"
                              f"{f', at {source}' if source else ''}", node=node.name, op=str(node.target),
                              module=module_of(node) or None, source=source, remedy=REMEDY)
 
 
 def collective_error(error: Exception) -> UsageError | None:
-    """What to say of an error that torch.distributed raised on tensors of a trace; None of any other."""
+    """What to say where torch.distributed was given tensors of a trace, which its bindings do not take; None of any other error."""
+    if not (isinstance(error, TypeError) and "incompatible function arguments" in str(error)):
+        return None
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or os.path.basename(frames[-1].filename) != "distributed_c10d.py":
         return None

@@ -38,9 +38,9 @@ import tempfile
 import time
 import weakref
 
-from .api import Proof, rewrite, run, verify, words_of_pipeline
+from .api import Proof, rescue_reproducer, rewrite, run, verify, words_of_pipeline
 from .artifact import Artifact, load_artifact, make_artifact, save_artifact, save_trace
-from .errors import RunError, UsageError, full_text
+from .errors import EpweaveError, RunError, UsageError, full_text
 from .exporter import export
 from .groups import create_process_groups
 from .halves import Halves, partition
@@ -195,8 +195,11 @@ def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
         before, after = (os.path.join(folder, f"rank{ranks.rank}.{stage}{part}.epw") for part in ("in", "out"))
         try:
             export(module, before, **_export_facts(traced, trainer, dims, ranks.rank, ranks.size))
-            rewrite(before, output=after, keep_reproducer=os.path.join(keep or "", f"epweave-rank{ranks.rank}.{stage}reproducer.epw"),
-                    **words_of_pipeline(pipeline))
+            kept = os.path.join(keep, f"rank{ranks.rank}.{stage}reproducer.epw") if keep else None
+            try:
+                rewrite(before, output=after, keep_reproducer=kept, **words_of_pipeline(pipeline))
+            except EpweaveError as error:
+                raise rescue_reproducer(error, temporary) from None
             if os.environ.get("EPWEAVE_VERIFY") == "1":
                 _require_proof(verify(before, after), "rewrite")
             is_last = bool(stage) or not os.environ.get("EPWEAVE_THEN")

@@ -362,7 +362,8 @@ def describe_difference(row: dict, base: dict) -> str:
     if row["hash"] == base["hash"]:
         return "all parameters bitwise equal"
     first = "equal" if row["losses"][0] == base["losses"][0] else "not equal"
-    return (f"the first loss {first}, the first norms {abs(row['norms'][0] / base['norms'][0] - 1):.2g} apart; over all"
+    first_norms = largest_distance({"norms": row["norms"][:1]}, base, "norms")
+    return (f"the first loss {first}, the first norms {first_norms:.2g} apart; over all"
             f" steps losses within {largest_distance(row, base, 'losses'):.2g}, norms within"
             f" {largest_distance(row, base, 'norms'):.2g} of each other")
 
@@ -467,6 +468,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--compare artifact and --artifact DIR belong together")
     if options.partition and "halves" not in pipelines:
         parser.error("--partition belongs to --compare halves")
+    if options.tolerance is not None and len(pipelines) + len(options.rewrite[1:]) < 2:
+        parser.error("--tolerance compares: give two pipelines or more")
     if options.repair and not options.precompile:
         parser.error("--repair belongs to --precompile DIR")
     if options.ranks and not options.precompile:

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import runpy
 import subprocess
 import sys
 import tempfile
@@ -115,13 +114,12 @@ class Passes(unittest.TestCase):
                          ["bucketing_pass", ("dce,canonicalize,dedup-unshard", "", 1)])
 
     def test_the_entry_is_torchtitans_with_the_pipeline_registered(self):
-        sys.path.insert(0, str(ROOT / "python"))
-        import torchtitan.train
-        from torchtitan.experiments.graph_trainer import registry
-        seen = []
-        with mock.patch.object(torchtitan.train, "main", lambda: seen.extend(registry.PASS_PIPELINE_REGISTRY)):
-            runpy.run_module("epweave.train", run_name="__main__")
-        self.assertIn("epweave", seen)
+        code = ("import runpy, torchtitan.train; from torchtitan.experiments.graph_trainer import registry;"
+                "torchtitan.train.main = lambda: print('epweave' in registry.PASS_PIPELINE_REGISTRY);"
+                "runpy.run_module('epweave.train', run_name='__main__')")
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True,
+                              env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+        self.assertEqual(done.stdout.splitlines()[-1], "True")
 
     def test_an_artifact_holds_the_first_pipeline_alone(self):
         with self.assertRaises(ValueError) as caught:

@@ -17,6 +17,7 @@ Exit codes: 0 all pipelines within --tolerance of the first, 1 they are not or a
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -142,7 +143,9 @@ def main(options) -> int:
             if len(found[pipeline]) != options.steps:
                 raise SystemExit(f"pipeline {pipeline}: {len(found[pipeline])} of {options.steps} steps were logged")
     first, *others = [[float(number) for _, *numbers in steps for number in numbers] for steps in found.values()]
-    apart = max((abs(a - b) / abs(a) for other in others for a, b in zip(first, other)), default=0)
+    if not all(map(math.isfinite, first)):
+        raise SystemExit("a loss or gradient norm is not finite")
+    apart = max((abs(a - b) / abs(a) if math.isfinite(b) else math.inf for other in others for a, b in zip(first, other)), default=0)
     print(f"losses and gradient norms are at most {apart:.1g} apart (relative)" if apart else "the same in every digit")
     return 0 if apart <= options.tolerance else 1
 

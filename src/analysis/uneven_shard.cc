@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "analysis/world.h"
+
 namespace epweave {
 namespace {
 
@@ -21,6 +23,7 @@ const Arg* find_global_shape(const Context& context, const InputRole& input) {
 std::optional<std::string> find_uneven_shard(const Graph& graph) {
   const Context& context = *graph.context;
   const Body& step = graph.step();
+  const std::int64_t world_size = recorded_world_size(graph);  // 0: every count of shards divides it
   std::map<StringId, const Node*> placeholders;
   for (NodeId id : step.order) {
     if (step.nodes[id].kind != NodeKind::kPlaceholder) break;
@@ -35,7 +38,8 @@ std::optional<std::string> find_uneven_shard(const Graph& graph) {
     for (std::size_t d = 0; d < tensor->rank() && extents.size() == tensor->rank(); ++d) {
       const auto local = context.exprs.constant(tensor->sizes[d]);
       if (!local || !extents[d].is_int() || extents[d].as_int() == *local) continue;
-      if (*local > 0 && extents[d].as_int() % *local == 0) continue;
+      if (*local > 0 && extents[d].as_int() % *local == 0 && world_size % (extents[d].as_int() / *local) == 0)
+        continue;
       return fmt::format("%{} ({}, {} of {})", graph.text(input.name), graph.text(input.fqn), *local,
                          extents[d].as_int());
     }

@@ -138,6 +138,11 @@ std::optional<GroupRule> find_group_rule(const std::vector<Rank>& members, std::
   return rule;
 }
 
+std::int64_t recorded_world_size(const Graph& graph) {
+  const Arg* size = find_entry(*graph.context, graph.info, "world_size");
+  return size != nullptr && size->is_int() ? size->as_int() : 0;
+}
+
 Rank own_rank(const Graph& graph) {
   const Arg* rank = find_entry(*graph.context, graph.info, "rank");
   if (rank == nullptr || !rank->is_int()) return 0;

@@ -72,6 +72,9 @@ struct World {
 // The rank whose view the graph is: info.rank, else 0.
 Rank own_rank(const Graph& graph);
 
+// As the graph records it; 0 where it does not.
+std::int64_t recorded_world_size(const Graph& graph);
+
 // Size, meshes and the file's own rank alone, without groups. Throws InputError for more than
 // 65,536 ranks.
 World read_world(const Graph& graph, std::uint32_t ranks = 0);

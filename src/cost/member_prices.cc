@@ -11,6 +11,8 @@ namespace epweave {
 
 namespace {
 
+constexpr std::int64_t kMostRanks = 1 << 16;  // of whose groups each is looked at
+
 // How a group's members lie on nodes.
 struct Placement {
   std::uint32_t least = 0, nodes = 0;  // members on the node that has the fewest; nodes that have some
@@ -40,6 +42,7 @@ struct Placements {
 Placements place_groups(const ProcessGroup& row, std::uint32_t world_size, const Cluster& cluster) {
   Placements placements;
   placements.add(row.ranks, cluster);
+  if (world_size == 0) return placements;
   const auto rule = find_group_rule(row.ranks, world_size);
   if (!rule) return placements;
   for (std::uint32_t rank = 0; rank < world_size; ++rank)
@@ -50,7 +53,8 @@ Placements place_groups(const ProcessGroup& row, std::uint32_t world_size, const
 // By group; takes the dearest placement as this rank's.
 std::vector<std::uint8_t> find_uneven(const Graph& graph, StepModel& model) {
   std::vector<std::uint8_t> is_uneven(model.step_groups.size(), 0);
-  const std::uint32_t world_size = read_world(graph).size;
+  const std::int64_t recorded = recorded_world_size(graph);
+  const auto world_size = static_cast<std::uint32_t>(recorded > 0 && recorded <= kMostRanks ? recorded : 0);
   for (std::size_t i = 0; i < is_uneven.size(); ++i) {
     StepGroup& group = model.step_groups[i];
     const auto row = std::ranges::find(graph.groups, group.name,

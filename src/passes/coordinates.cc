@@ -24,7 +24,11 @@ bool is_host_tensor(const Context& context, const TensorType& tensor) {
 
 CoordinateWriter::CoordinateWriter(Graph& graph, std::uint32_t world_size, std::string_view pass)
     : graph_(graph), context_(*graph.context), world_size_(world_size), pass_(graph.intern(pass)) {
-  for (NodeId id : graph.step().order) names_.insert(graph.step().nodes[id].name);
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    names_.insert(node.name);
+    if (node.kind == NodeKind::kGetAttr) names_.insert(node.target);
+  }
 }
 
 NodeId CoordinateWriter::coordinate(std::string_view axis_name, const GroupRule& axis) {
@@ -62,6 +66,10 @@ NodeId CoordinateWriter::number(std::string_view target, NodeId a, Arg b) {
 
 NodeId CoordinateWriter::add(Node node, const std::string& name) {
   node.name = fresh_name(name);
+  return add(node);
+}
+
+NodeId CoordinateWriter::add(Node node) {
   resolve_op(context_, node);
   if (!graph_.origins.empty())
     append_provenance(context_, node, {.pass = pass_, .role = ProvenanceRole::kAdded});
@@ -102,12 +110,12 @@ NodeId CoordinateWriter::write_ranks(std::string_view axis_name, const GroupRule
   Node node;
   node.kind = NodeKind::kGetAttr;
   node.type = context_.types.tensor(std::move(type));
-  const std::string name = fmt::format("_ranks_by_{}", axis_name);
-  const Arg fields[] = {Arg::text(graph_.intern(name)), Arg::type_ref(node.type),
+  // Two meshes may have axes of one name: the path of each table is its node's own name.
+  node.name = node.target = fresh_name(fmt::format("_ranks_by_{}", axis_name));
+  const Arg fields[] = {Arg::text(node.target), Arg::type_ref(node.type),
                         context_.args.intern_tree(ArgKind::kList, planes)};
-  node.target = graph_.intern(name);
   node.attr = context_.args.add_tree(ArgKind::kTensor, fields);
-  const NodeId id = add(node, name);
+  const NodeId id = add(node);
   made_.push_back(id);
   return id;
 }

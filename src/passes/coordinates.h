@@ -33,6 +33,7 @@ class CoordinateWriter {
 
  private:
   StringId fresh_name(const std::string& base);
+  NodeId add(Node node);  // which has its name
   NodeId write_ranks(std::string_view axis_name, const GroupRule& axis);
   StringId add_symbol(const GroupRule& axis);
 

@@ -410,8 +410,9 @@ class Merger {
     for (std::size_t i = 0; i < base.inputs.size(); ++i) {
       const InputRole &x = base.inputs[i], &y = other.inputs[i];
       if (x.role != y.role || x.fqn != y.fqn || x.which != y.which || !is_same_data(x.more, y.more))
-        return fmt::format("has {} as input {}, rank {}'s {}", print_role(y.role, y.fqn ? y.fqn : y.which), i,
-                           ranks_[0], print_role(x.role, x.fqn ? x.fqn : x.which));
+        return fmt::format("has {} as input {}, rank {}'s {}{}", print_role(y.role, y.fqn ? y.fqn : y.which),
+                           i, ranks_[0], print_role(x.role, x.fqn ? x.fqn : x.which),
+                           x.fqn == y.fqn && x.which == y.which ? ", of which other facts are recorded" : "");
     }
     for (std::size_t i = 0; i < base.outputs.size(); ++i) {
       const OutputRole &x = base.outputs[i], &y = other.outputs[i];
@@ -422,7 +423,8 @@ class Merger {
     return std::nullopt;
   }
   std::string print_role(StringId role, StringId name) const {
-    return fmt::format("{} {}", role ? context_.text(role) : "a value", name ? context_.text(name) : "");
+    return fmt::format("{}{}{}", role ? context_.text(role) : "a value", name ? " " : "",
+                       name ? context_.text(name) : "");
   }
   bool is_same_data(ArgRange x, ArgRange y) const {
     return std::ranges::equal(context_.args[x], context_.args[y],
@@ -872,7 +874,9 @@ class Merger {
   // coordinates says where.
   bool merge_offsets(NodeId id, const std::vector<TypeId>& types) {
     Numbers offsets;
-    if (tensor_of(context_, types[0]) == nullptr) return false;
+    // Inputs stand in front of the coordinates.
+    if (tensor_of(context_, types[0]) == nullptr || made_.step().nodes[id].kind != NodeKind::kCall)
+      return false;
     Type type = context_.types[types[0]];
     const ExprId none = type.tensor.offset;
     for (TypeId of : types) {
@@ -910,19 +914,23 @@ class Merger {
     if (is_changed) write_repairs();
   }
 
-  auto find_undecided(const RankLiteral& literal) const {
+  auto find_undecided(const RankLiteral& literal) {
     return std::ranges::find_if(undecided_, [&](const Undecided& number) {
       return number.place.node == literal.node && number.leaves[0] == literal.value;
     });
   }
-  bool is_undecided(const RankLiteral& literal) const { return find_undecided(literal) != undecided_.end(); }
+  bool is_undecided(const RankLiteral& literal) { return find_undecided(literal) != undecided_.end(); }
   // Of a number that follows one of several axes, as far as the given ranks show: the proof says
   // which.
   bool decide(const RankLiteral& literal) {
     const auto known = find_undecided(literal);
     RankLiteral decided = literal;
     std::erase_if(decided.axes, [&](const RankAxis& axis) { return !fits(literal, axis, known->leaves); });
-    if (repair_ == Repair::kNo || decided.axes.size() != 1 || decided.is_shared) return false;
+    if (decided.axes.size() != 1 || decided.is_shared) return false;
+    if (repair_ == Repair::kNo) {
+      known->answer.why += "; --repair tells by the lookup";
+      return false;
+    }
     const auto axis = find_axis(decided);
     if (!axis) return false;
     const Affine function{decided.offset, {{*axis, decided.scale}}};
@@ -1056,6 +1064,17 @@ class Merger {
                                    std::move(why), std::move(values), next});
   }
 
+  // Of a constant tensor, the first of a long list.
+  std::string print_numbers(Arg values) const {
+    constexpr std::size_t kShown = 8;
+    if (!values.is_list()) return print_leaf(0, values);
+    std::string text;
+    const auto items = context_.args.children(values);
+    for (std::size_t i = 0; i < std::min<std::size_t>(items.size(), kShown); ++i)
+      text += (i == 0 ? "" : ", ") + print_numbers(items[i]);
+    return fmt::format("[{}{}]", text, items.size() > kShown ? ", .." : "");
+  }
+
   std::string print_leaf(std::size_t g, Arg leaf) const {
     if (leaf.is_int()) return std::to_string(leaf.as_int());
     if (leaf.is(ArgKind::kReal)) return fmt::format("{}", leaf.as_real());
@@ -1064,6 +1083,8 @@ class Merger {
     if (leaf.is_node() && g < graphs_.size())
       return fmt::format("%{}", context_.text(graphs_[g].bodies[body_].nodes[leaf.as_node()].name));
     if (const auto mesh = read_mesh(context_, leaf)) return fmt::format("mesh of ranks {}", mesh->ranks);
+    if (leaf.is(ArgKind::kTensor)) return print_constant(leaf);
+    if (leaf.is(ArgKind::kTensor)) return print_numbers(context_.args.children(leaf)[2]);
     if (leaf.is_tree()) return fmt::format("{} items", leaf.children().count);
     if (leaf.is(ArgKind::kSymbolic)) return std::string(context_.exprs.text(leaf.as_expr()));
     return leaf.kind() >= ArgKind::kText ? std::string(context_.text(leaf.as_name())) : "?";

@@ -16,7 +16,7 @@ namespace {
 // The pass symbolize in front of what divides, where it is asked for.
 std::string symbolize_first(const Options& options) {
   const std::vector<std::string>& inputs = options.list("symbolize");
-  if (inputs == std::vector<std::string>{"no"}) return "";
+  if (inputs.empty() || inputs == std::vector<std::string>{"no"}) return "";
   if (inputs == std::vector<std::string>{"yes"}) return "symbolize,";
   for (const std::string& input : inputs)
     if (input.find(':') == input.npos)

@@ -168,14 +168,14 @@ class Partition {
     };
     BudgetCut chosen = cuts_.cut_within(*budget_bytes_);
     const std::int64_t peak = measure(chosen), most = cuts_.fastest().totals.bytes;
-    const double share = most == 0 ? 0 : static_cast<double>(*budget_bytes_) / static_cast<double>(most);
+    // More bytes: only where these give less is the rest looked at.
+    if (measure(cuts_.cut_within(std::min(*budget_bytes_ + most / kBudgetSteps, most))) >= peak)
+      return chosen;
+    const double share = static_cast<double>(*budget_bytes_) / static_cast<double>(most);
     const BudgetStep held = cut_for_share(cuts_, std::clamp(share, 0.0, 1.0), measure);
-    if (peak <= held.peak_bytes) return chosen;
     console_.warn(fmt::format(
-        "what is computed again is alive in backward, so that the peak is {:.2f} MiB; with {:.2f} "
-        "MiB saved it is {:.2f} MiB",
-        static_cast<double>(peak) / kMiB, static_cast<double>(held.cut.totals.bytes) / kMiB,
-        static_cast<double>(held.peak_bytes) / kMiB));
+        "what is computed again is alive in backward, so that the peak is {}; with {} saved it is {}",
+        memory_text(peak), memory_text(held.cut.totals.bytes), memory_text(held.peak_bytes)));
     return chosen;
   }
 

@@ -30,7 +30,11 @@ std::string cluster_of_passes(const Graph& a, const Graph& b) {
       const Pipeline pipeline = parse_pipeline(fmt::format("{}{{{}}}", run.name, run.options));
       const Options& options = pipeline.calls.front().options;
       if (options.has("cluster")) cluster = options.text("cluster");
-    } catch (const UsageError&) {  // made by a version with other passes or options
+    } catch (const std::runtime_error&) {
+      // Made by a version with other passes or clusters, or with files that are gone.
+      constexpr std::string_view kCluster = "cluster=";
+      if (const std::size_t at = run.options.find(kCluster); at != std::string::npos)
+        cluster = run.options.substr(at + kCluster.size(), run.options.find(',', at) - at - kCluster.size());
     }
   }
   return cluster;

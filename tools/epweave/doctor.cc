@@ -37,13 +37,13 @@ const std::vector<TopicUse>& topic_uses() {
       {"recompute", {"directions"}},
       {"symbolize", {"roles"}},
       {"chunk", {"modules", "directions", "tokens", "operators"}},
-      {"choose-chunks", {"modules", "directions"}},
+      {"choose-chunks", {"modules", "directions", "operators"}},
       {"mark-eager-chunks", {"modules", "directions"}},
       {"isolate-ep-pg", {"exchanges", "groups"}},
       {"reassign-pgs", {"groups"}},
       {"bucket", {"modules", "directions", "groups"}},
       {"overlap-ep", {"modules", "directions", "exchanges"}},
-      {"schedule", {"directions", "groups"}},
+      {"schedule", {"directions", "groups", "operators"}},
       {"specialize", {"groups"}},
       {"partition", {"directions", "roles"}},
       {"replay", {"roles", "groups", "operators", "inputs"}},
@@ -348,8 +348,8 @@ std::vector<IdlePass> find_idle(const Survey& seen) {
   if (is_divided(seen))
     idle.push_back(
         {"chunk",
-         "modules are divided already; to divide them otherwise, chunk the graph that this one was "
-         "made of, with all patterns in one list (roots=[A,B])"});
+         "modules are divided already: roots= takes others; to divide the same otherwise, chunk the "
+         "graph that was given to chunk"});
   if (seen.has_divided_exchange) return idle;
   const char* why = "no divided module exchanges tokens";
   if (seen.has_unmarked_parts)

@@ -142,7 +142,8 @@ std::string head_text(const Graph& graph, const Simulation& simulation) {
                       memory_text(model.input_bytes),
                       model.unsized_storages == 0
                           ? ""
-                          : fmt::format("; without {} tensors of unknown size", model.unsized_storages),
+                          : fmt::format("; without {} tensor{} of unknown size", model.unsized_storages,
+                                        model.unsized_storages == 1 ? "" : "s"),
                       simulation.peak.at == kNoPlace
                           ? ""
                           : fmt::format("; while %{} runs", name_at(graph, model, simulation.peak.at)));

@@ -10,6 +10,7 @@
 
 #include "analysis/returned_values.h"
 #include "analysis/seeds.h"
+#include "compare/lineage.h"
 #include "compare/rewrite/verify_interface.h"
 
 namespace epweave {
@@ -82,9 +83,12 @@ class HalfJoiner {
       const bool is_known =
           std::ranges::all_of(last.origins, [&](StringId name) { return names_[name].valid(); });
       if (is_known && !last.origins.empty()) record.origins = last.origins;
-      if (is_known && is_of_pass(last)) record = last;
+      if (const ProvenanceRole role = find_lineage(node).role; is_known && is_of_pass(role)) {
+        record = last;
+        record.role = role;  // later passes may have moved it
+      }
     }
-    if (is_in_forward || is_of_pass(record)) return record;
+    if (is_in_forward || is_of_pass(record.role)) return record;
     for (StringId origin : record.origins)
       if (claimed_.contains(origin)) {
         record.role = ProvenanceRole::kBody;
@@ -97,8 +101,8 @@ class HalfJoiner {
 
   // What a pass over the half made to hold its values, as a bucket and what is cut out of it:
   // repeats.h says which are made twice.
-  static bool is_of_pass(const Provenance& record) {
-    return record.role == ProvenanceRole::kAdded || record.role == ProvenanceRole::kMaterialize;
+  static bool is_of_pass(ProvenanceRole role) {
+    return role == ProvenanceRole::kAdded || role == ProvenanceRole::kMaterialize;
   }
 
   void add(const Graph& half, NodeId id, SideTable<NodeId, NodeId>& made) {
@@ -108,7 +112,7 @@ class HalfJoiner {
     if (record.role == ProvenanceRole::kKept && record.origins.size() > 1)
       record.role = ProvenanceRole::kMerged;
     for (StringId origin : record.origins)
-      if (is_in_forward && !is_of_pass(record)) claimed_.insert(origin);
+      if (is_in_forward && !is_of_pass(record.role)) claimed_.insert(origin);
     const auto redirect = [&](Arg arg) {
       if (!arg.is_node()) return arg;
       const NodeId value = made[arg.as_node()];

@@ -132,8 +132,18 @@ void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
   };
   merge("merged", {trials.schedule().prices(), {}}, best);
   ChunkTrial by_blocks = apart;
-  merge("merged by blocks", {}, by_blocks);
-  if (by_blocks.is_better_than(best)) best = std::move(by_blocks);
+  try {
+    merge("merged by blocks", {}, by_blocks);
+  } catch (const PassError& error) {
+    trials.notes().push_back(fmt::format("choice: {}, merged by blocks: declined: {} [{}]", apart.choice.name,
+                                         error.problem(), error.id()));
+    return;
+  }
+  if (by_blocks.choice.name == apart.choice.name) return;
+  const auto& then = trials.options().then;
+  const bool pays = then ? compare_scheduled(best.result.graph, by_blocks.result.graph, *then).pays
+                         : by_blocks.is_better_than(best);
+  if (pays) best = std::move(by_blocks);
 }
 
 }  // namespace

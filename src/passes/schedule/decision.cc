@@ -109,7 +109,8 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
                 ? "; 1 call without a price is taken to be free"
                 : fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
   if (model.unsized_storages > 0)
-    text += fmt::format("; memory is without {} tensors whose sizes have no number", model.unsized_storages);
+    text += fmt::format("; memory is without {} tensor{} of unknown size", model.unsized_storages,
+                        model.unsized_storages == 1 ? "" : "s");
   if (decision.uneven_groups > 0)
     text += fmt::format(
         "; {} lie{} unevenly on nodes: priced as where the fewest members share one",
