@@ -1083,7 +1083,6 @@ class Merger {
     if (leaf.is_node() && g < graphs_.size())
       return fmt::format("%{}", context_.text(graphs_[g].bodies[body_].nodes[leaf.as_node()].name));
     if (const auto mesh = read_mesh(context_, leaf)) return fmt::format("mesh of ranks {}", mesh->ranks);
-    if (leaf.is(ArgKind::kTensor)) return print_constant(leaf);
     if (leaf.is(ArgKind::kTensor)) return print_numbers(context_.args.children(leaf)[2]);
     if (leaf.is_tree()) return fmt::format("{} items", leaf.children().count);
     if (leaf.is(ArgKind::kSymbolic)) return std::string(context_.exprs.text(leaf.as_expr()));

@@ -84,8 +84,7 @@ class HalfJoiner {
           std::ranges::all_of(last.origins, [&](StringId name) { return names_[name].valid(); });
       if (is_known && !last.origins.empty()) record.origins = last.origins;
       if (const ProvenanceRole role = find_lineage(node).role; is_known && is_of_pass(role)) {
-        record = last;
-        record.role = role;  // later passes may have moved it
+        record.role = role;
       }
     }
     if (is_in_forward || is_of_pass(record.role)) return record;
@@ -120,7 +119,8 @@ class HalfJoiner {
                    : Arg::named(ArgKind::kUnresolved, half.step().nodes[arg.as_node()].name);
     };
     map_arguments(context_, node, redirect);
-    node.provenance = context_.own(std::span<const Provenance>(&record, 1));
+    // What a pass made keeps all its records: later passes may have merged values into it.
+    if (!is_of_pass(record.role)) node.provenance = context_.own(std::span<const Provenance>(&record, 1));
     if (record.role == ProvenanceRole::kBody || !taken_.insert(node.name))
       node.name = make_name(fmt::format("{}_of_backward", result_.text(node.name)));
     made.at(id) = push(node);
