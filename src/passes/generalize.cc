@@ -486,8 +486,8 @@ class Merger {
   }
 
   void compare_node(NodeId id, const std::vector<const Node*>& nodes) {
-    Node& made = made_.bodies[body_].nodes[id];
-    const auto group = made.op != nullptr ? made.op->find_param("group_name") : std::nullopt;
+    const OpInfo* op = made_.bodies[body_].nodes[id].op;  // merging adds nodes: no reference stays
+    const auto group = op != nullptr ? op->find_param("group_name") : std::nullopt;
     std::vector<ArgRange> args, kwargs;
     Leaves attributes;
     for (const Node* node : nodes) {
@@ -495,7 +495,7 @@ class Merger {
       kwargs.push_back(node->kwargs);
       attributes.push_back(node->attr);
     }
-    const ArgRange merged = merge_positional(id, made, args, group);
+    const ArgRange merged = merge_positional(id, op, args, group);
     const ArgRange merged_keywords = merge_keywords(id, kwargs);
     made_.bodies[body_].nodes[id].args = merged;
     made_.bodies[body_].nodes[id].kwargs = merged_keywords;
@@ -518,15 +518,15 @@ class Merger {
     }
   }
 
-  ArgRange merge_positional(NodeId id, const Node& node, const std::vector<ArgRange>& ranges,
+  ArgRange merge_positional(NodeId id, const OpInfo* op, const std::vector<ArgRange>& ranges,
                             std::optional<std::size_t> group) {
     std::vector<Arg> merged;
     bool is_changed = false;
     for (std::uint32_t i = 0; i < ranges[0].count; ++i) {
-      const bool is_param = node.op != nullptr && i < node.op->params.size();
-      merged.push_back(merge(
-          leaves_at(ranges, i),
-          {id, is_param ? std::string(node.op->params[i].name) : std::to_string(i), group && *group == i}));
+      const bool is_param = op != nullptr && i < op->params.size();
+      merged.push_back(
+          merge(leaves_at(ranges, i),
+                {id, is_param ? std::string(op->params[i].name) : std::to_string(i), group && *group == i}));
       is_changed |= !(merged.back() == context_.args[ranges[0]][i]);
     }
     return is_changed ? context_.args.add(merged) : ranges[0];
