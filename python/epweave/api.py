@@ -137,18 +137,17 @@ class _Run(NamedTuple):
     keep_reproducer: Path | None
 
 
-def rescue_reproducer(error: EpweaveError, folder: str) -> EpweaveError:
-    """The error, its reproducer moved from a temporary folder to the current one."""
+def rescue_reproducer(error: EpweaveError, folder: str) -> None:
+    """Moves the error's reproducer from a temporary folder to the current one, if it is there."""
     if not error.reproducer or os.path.dirname(error.reproducer) != folder:
-        return error
+        return
     try:
         descriptor, path = tempfile.mkstemp(prefix="epweave-", suffix=".reproducer.epw", dir=os.getcwd())
     except OSError:  # a folder that cannot be written
         descriptor, path = tempfile.mkstemp(prefix="epweave-", suffix=".reproducer.epw")
     os.close(descriptor)
     shutil.move(error.reproducer, path)
-    facts = {name: getattr(error, name) for name in ("id", "node", "op", "module", "source", "remedy")}
-    return type(error)(str(error), **facts, reproducer=path)
+    error.keep_reproducer(path)
 
 
 def _rewrite_into(folder: str, graph: Graph, choice: list[str], output: Path | None, how: _Run) -> Result:
@@ -166,7 +165,8 @@ def _rewrite_into(folder: str, graph: Graph, choice: list[str], output: Path | N
     try:
         report, _ = run("epweave", "rewrite", source, *choice, *words, timeout=how.timeout)
     except EpweaveError as error:
-        raise rescue_reproducer(error, folder) from None
+        rescue_reproducer(error, folder)
+        raise
     result = Result(target, report["pipeline"], report["passes"], source)
     weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result

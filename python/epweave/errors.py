@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 
+# What an error says beside its message, by the names that the programs' JSON has for it.
+FACTS = ("id", "node", "op", "module", "source", "remedy")
+
+
 class EpweaveError(Exception):
     """An error of epweave.
 
@@ -18,12 +22,17 @@ class EpweaveError(Exception):
                  remedy: str | None = None, reproducer: str | None = None):
         super().__init__(message)
         self.id, self.node, self.op, self.module = id, node, op, module
-        self.source, self.remedy, self.reproducer = source, remedy, reproducer
-        self.__notes__ = [f"  {name}: {text}" for name, text in (("remedy", remedy), ("reproducer", reproducer)) if text]
+        self.source, self.remedy = source, remedy
+        self.keep_reproducer(reproducer)
+
+    def keep_reproducer(self, path: str | None) -> None:
+        """Says where the reproducer is."""
+        self.reproducer = path
+        self.__notes__ = [f"  {name}: {text}" for name, text in (("remedy", self.remedy), ("reproducer", path)) if text]
 
     def within(self, where: str, **facts: str | None) -> EpweaveError:
         """The same error, its message preceded by `where`; `facts` are used where none are known yet."""
-        known = {name: getattr(self, name) for name in ("id", "node", "op", "module", "source", "remedy", "reproducer")}
+        known = {name: getattr(self, name) for name in (*FACTS, "reproducer")}
         return type(self)(f"{where}: {self}", **{name: known[name] or facts.get(name) for name in known})
 
 

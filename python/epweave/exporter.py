@@ -481,8 +481,8 @@ def export(graph_module: Traced, path: Path, *, inputs: list[dict] | None = None
     `info` is a dictionary of plain data.
 
     What is not given comes from the program's signature, the file that the module was loaded from, AOTAutograd's
-    descriptors (`aot_export_joint_with_descriptors`), else from torch.distributed's groups and the ShapeEnv of the recorded values; inputs are then
-    user inputs and outputs of role "other".
+    descriptors (`aot_export_joint_with_descriptors`), else from torch.distributed's groups and the ShapeEnv of the
+    recorded values; inputs are then user inputs and outputs of role "other".
 
     Metadata that is not plain data is left out and named on stderr. Raises GraphFileError
     for anything else that the file cannot hold.

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, RunError,
+from .errors import (FACTS, DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, RunError,
                      UsageError, full_text)
 
 _ERRORS = {"usage": UsageError, "invalid-input": GraphFileError, "declined": DeclinedError,
@@ -45,7 +45,7 @@ def find_program(name: str) -> str:
 
 def error_of(report: dict, reproducer: str | None = None) -> EpweaveError:
     """The exception for the "error" of a program's JSON report."""
-    facts = {name: report.get(name) for name in ("id", "node", "op", "module", "source", "remedy")}
+    facts = {name: report.get(name) for name in FACTS}
     message = report["message"].split("\n  remedy: ")[0]  # which is a fact of its own
     return _ERRORS.get(report.get("kind"), EpweaveError)(message, reproducer=reproducer, **facts)
 

@@ -199,7 +199,8 @@ def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
             try:
                 rewrite(before, output=after, keep_reproducer=kept, **words_of_pipeline(pipeline))
             except EpweaveError as error:
-                raise rescue_reproducer(error, temporary) from None
+                rescue_reproducer(error, temporary)
+                raise
             if os.environ.get("EPWEAVE_VERIFY") == "1":
                 _require_proof(verify(before, after), "rewrite")
             is_last = bool(stage) or not os.environ.get("EPWEAVE_THEN")

@@ -384,7 +384,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     require_functional_collectives(graph)
     for node in graph.graph.nodes:
         node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
-        if (trace := node.meta.get("stack_trace")) and short_frame(trace) == trace:
+        if (lines := node.meta.get("stack_trace")) and short_frame(lines) == lines:
             del node.meta["stack_trace"]  # a sum of gradients: a heading without lines
     annotate(graph, label_exchanges=label_exchanges)
     return Step(graph, tracer.input_roles(), tracer.output_roles(), rows,

@@ -17,6 +17,7 @@
 #include "analysis/world.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/indexed_dims.h"
 #include "ops/mapping.h"
 #include "ops/mesh_calls.h"
 #include "ops/number_calls.h"
@@ -44,17 +45,6 @@ std::vector<Axis> fitting_axes(const Shard& shard) {
   for (const Axis& axis : shard.axes)
     if (shard.local * axis.extent == shard.global) found.push_back(axis);
   return found;
-}
-
-bool is_text(const Context& context, const Arg* arg, std::string_view text) {
-  return arg != nullptr && arg->is(ArgKind::kText) && context.text(arg->as_name()) == text;
-}
-
-const Arg* find_more(const Context& context, ArgRange more, std::string_view key) {
-  const auto items = context.args[more];
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2)
-    if (is_text(context, &items[i], key)) return &items[i + 1];
-  return nullptr;
 }
 
 // --------------------------------------------------------------------------- which dimensions are
@@ -101,7 +91,7 @@ class ShardFinder {
         for (const GroupRule& rule : rules->second) erase_axis(all, rule);
     for (const InputRole& input : graph_.inputs) {
       const auto at = placeholders.find(input.name);
-      const Arg* global = find_more(context_, input.more, "global_shape");
+      const Arg* global = find_entry(context_, input.more, "global_shape");
       if (at == placeholders.end() || global == nullptr || !global->is_list()) continue;
       const TensorType* tensor = tensor_of(context_, step.nodes[at->second].type);
       if (tensor != nullptr && axes.contains(input.fqn))
@@ -346,58 +336,20 @@ class LookupFinder {
 
  private:
   void visit(NodeId id, const Node& node) {
-    switch (node.op->family) {
-      case OpFamily::kEmbedding:
-        if (const Shard* shard = add(id, node, "weight", 0, named(node, "indices")))
-          tables_.emplace_back(node.module, *shard);
-        return;
-      case OpFamily::kEmbeddingBackward:
-        return backwards_.push_back(id);
-      case OpFamily::kGather:
-      case OpFamily::kIndexSelect:
-      case OpFamily::kScatter:
-      case OpFamily::kScatterAdd:
-      case OpFamily::kIndexAdd:
-      case OpFamily::kIndexCopy: {
-        const Arg dim = named(node, "dim");
-        if (dim.is_int()) add(id, node, "self", dim.as_int(), named(node, "index"));
-        return;
+    if (node.op->family == OpFamily::kEmbeddingBackward) return backwards_.push_back(id);
+    for (const IndexedDim& indexed : list_indexed_dims(context_, node)) {
+      if (const Shard* shard = shards_.find(indexed.table, indexed.dim)) {
+        found_.push_back({id, indexed.positions, *shard});
+        if (node.op->family == OpFamily::kEmbedding) tables_.emplace_back(node.module, *shard);
+      } else if (const auto rows = indexed_extent(context_, body_, indexed); rows && *rows > 1) {
+        plain_.push_back({indexed.positions, *rows});
       }
-      case OpFamily::kIndex:
-      case OpFamily::kIndexPut: {
-        const Arg indices = named(node, "indices");
-        if (!indices.is_list()) return;
-        const auto items = context_.args.children(indices);
-        for (std::size_t d = 0; d < items.size(); ++d)
-          add(id, node, "self", static_cast<std::int64_t>(d), items[d]);
-        return;
-      }
-      default:
-        return;
     }
   }
 
   Arg named(const Node& node, std::string_view param) const {
     const auto position = node.op->find_param(param);
     return position ? arg_of(context_, node, *position) : Arg::none();
-  }
-
-  const Shard* add(NodeId id, const Node& node, std::string_view table, std::int64_t dim, Arg positions) {
-    const Arg from = named(node, table);
-    const Shard* shard = from.is_node() ? shards_.find(from.as_node(), dim) : nullptr;
-    if (shard != nullptr && positions.is_node()) found_.push_back({id, positions.as_node(), *shard});
-    if (shard == nullptr && from.is_node() && positions.is_node())
-      add_plain(from.as_node(), dim, positions.as_node());
-    return shard;
-  }
-
-  void add_plain(NodeId table, std::int64_t dim, NodeId positions) {
-    const TensorType* tensor = tensor_of(context_, body_.nodes[table].type);
-    if (tensor == nullptr) return;
-    if (dim < 0) dim += static_cast<std::int64_t>(tensor->rank());
-    if (dim < 0 || dim >= static_cast<std::int64_t>(tensor->rank())) return;
-    const auto rows = context_.exprs.constant(tensor->sizes[static_cast<std::size_t>(dim)]);
-    if (rows && *rows > 1) plain_.push_back({positions, *rows});
   }
 
   // The gradient of a table of that module with as many rows.
@@ -438,9 +390,15 @@ class LiteralFinder {
   }
 
  private:
+  // Made when they are first asked for: most graphs look nothing up in a shard.
+  const IdNumbers& number_ids() {
+    if (!effects_) effects_.emplace(context_, body_);
+    if (!ids_) ids_.emplace(graph_, *effects_);
+    return *ids_;
+  }
+
   void prove() {
-    const Effects effects(context_, body_);
-    const IdNumbers numbers(graph_, effects);
+    const IdNumbers& numbers = number_ids();
     const NodeLists users = list_users(context_, body_);
     std::vector<BoundedLookup> shifted;
     for (const Lookup& lookup : lookups_.all()) {
@@ -495,7 +453,9 @@ class LiteralFinder {
     const Node& node = body_.nodes[at];
     if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
     const Arg from = arg_of(context_, node, 0);
-    return keeps_elements(*node.op) && from.is_node() && is_whole(from.as_node()) ? from.as_node() : NodeId();
+    return keeps_elements(*node.op) && from.is_node() && holds_whole_numbers(context_, body_, from.as_node())
+               ? from.as_node()
+               : NodeId();
   }
 
   void prove_bounds(const IdNumbers& numbers, const NodeLists& users, std::vector<BoundedLookup> lookups) {
@@ -557,10 +517,6 @@ class LiteralFinder {
     if (!arg.is_node()) return false;
     const TypeId type = body_.nodes[arg.as_node()].type;
     return type && context_.types[type].kind == TypeKind::kScalar;
-  }
-  bool is_whole(NodeId id) const {
-    const TensorType* tensor = tensor_of(context_, body_.nodes[id].type);
-    return tensor != nullptr && is_integral(tensor->dtype);
   }
 
   // Whether the ids are an input's, chosen, moved and masked, but not computed.
@@ -627,7 +583,8 @@ class LiteralFinder {
     for (const auto [id, node] : walk(context_, body_)) {
       if (node.op == nullptr || number_use_of(*node.op) == NumberUse::kNone) continue;
       const Arg operand = arg_of(context_, node, 0), number = arg_of(context_, node, 1);
-      if (!number.is_int() || !operand.is_node() || !is_whole(operand.as_node())) continue;
+      if (!number.is_int() || !operand.is_node() || !holds_whole_numbers(context_, body_, operand.as_node()))
+        continue;
       const auto look = looks.find(number.as_int());
       if (look == looks.end() || !is_known_.insert(id)) continue;
       found_.push_back(make(id, {look->second.first}, look->second.second));
@@ -642,8 +599,7 @@ class LiteralFinder {
       if (const NodeId shift = find_shift(lookup.positions); shift && is_multiple(shift, lookup.rows))
         shifts.emplace_back(shift, lookup.rows);
     if (shifts.empty()) return;
-    const Effects effects(context_, body_);
-    const IdNumbers numbers(graph_, effects);
+    const IdNumbers& numbers = number_ids();
     std::map<std::pair<NodeId, std::int64_t>, std::int64_t> rows_of;  // by ids and bound
     for (const auto& [shift, rows] : shifts) {
       const Node& node = body_.nodes[shift];
@@ -687,6 +643,8 @@ class LiteralFinder {
   ShardFinder shards_;
   LookupFinder lookups_;
   std::map<NodeId, std::vector<Place>> places_;  // by number of the ids
+  std::optional<Effects> effects_;
+  std::optional<IdNumbers> ids_;
   IdSet<NodeId> is_known_;
   std::vector<RankLiteral> found_;
   // By ids, module and rows: numbers of code that looks ids up in one shard.

@@ -313,6 +313,11 @@ class BoundFinder {
 
 }  // namespace
 
+bool holds_whole_numbers(const Context& context, const Body& body, NodeId id) {
+  const TensorType* tensor = tensor_of(context, body.nodes[id].type);
+  return tensor != nullptr && is_integral(tensor->dtype);
+}
+
 NodeId IdNumbers::operator[](NodeId id) const {
   // What is written after it was copied is other ids.
   while (holds_ids_of_first(body_.nodes[id])) {
@@ -332,16 +337,11 @@ bool IdNumbers::holds_ids_of_first(const Node& node) const {
       return true;
     case OpFamily::kCast: {
       const TensorType* made = tensor_of(context_, node.type);
-      return made != nullptr && is_integral(made->dtype) && is_whole(from);
+      return made != nullptr && is_integral(made->dtype) && holds_whole_numbers(context_, body_, from);
     }
     default:
       return false;
   }
-}
-
-bool IdNumbers::is_whole(NodeId id) const {
-  const TensorType* tensor = tensor_of(context_, body_.nodes[id].type);
-  return tensor != nullptr && is_integral(tensor->dtype);
 }
 
 std::vector<ShardBound> find_shard_bounds(const Graph& graph, const IdNumbers& numbers,

@@ -22,6 +22,8 @@
 
 namespace epweave {
 
+bool holds_whole_numbers(const Context& context, const Body& body, NodeId id);
+
 // Numbers of ids: copies, views, and casts between whole numbers hold the same ids.
 class IdNumbers {
  public:
@@ -31,7 +33,6 @@ class IdNumbers {
 
  private:
   bool holds_ids_of_first(const Node& node) const;
-  bool is_whole(NodeId id) const;
 
   const Context& context_;
   const Body& body_;

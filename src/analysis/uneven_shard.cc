@@ -7,19 +7,6 @@
 #include "analysis/world.h"
 
 namespace epweave {
-namespace {
-
-const Arg* find_global_shape(const Context& context, const InputRole& input) {
-  const auto items = context.args[input.more];
-  for (std::size_t i = 0; i + 1 < items.size(); i += 2)
-    if (items[i].is(ArgKind::kText) && context.text(items[i].as_name()) == "global_shape" &&
-        items[i + 1].is_list())
-      return &items[i + 1];
-  return nullptr;
-}
-
-}  // namespace
-
 std::optional<std::string> find_uneven_shard(const Graph& graph) {
   const Context& context = *graph.context;
   const Body& step = graph.step();
@@ -31,9 +18,9 @@ std::optional<std::string> find_uneven_shard(const Graph& graph) {
   }
   for (const InputRole& input : graph.inputs) {
     const auto at = placeholders.find(input.name);
-    const Arg* global = find_global_shape(context, input);
+    const Arg* global = find_entry(context, input.more, "global_shape");
     const TensorType* tensor = at == placeholders.end() ? nullptr : tensor_of(context, at->second->type);
-    if (global == nullptr || tensor == nullptr) continue;
+    if (global == nullptr || !global->is_list() || tensor == nullptr) continue;
     const auto extents = context.args.children(*global);
     for (std::size_t d = 0; d < tensor->rank() && extents.size() == tensor->rank(); ++d) {
       const auto local = context.exprs.constant(tensor->sizes[d]);

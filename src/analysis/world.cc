@@ -113,8 +113,11 @@ std::uint32_t Mesh::coordinate(Rank rank, std::size_t axis) const {
 }
 
 const Arg* find_entry(const Context& context, Arg dict, std::string_view key) {
-  if (!dict.is(ArgKind::kDict)) return nullptr;
-  const auto entries = context.args.children(dict);
+  return dict.is(ArgKind::kDict) ? find_entry(context, dict.children(), key) : nullptr;
+}
+
+const Arg* find_entry(const Context& context, ArgRange names_and_values, std::string_view key) {
+  const auto entries = context.args[names_and_values];
   for (std::size_t i = 0; i + 1 < entries.size(); i += 2)
     if (entries[i].is(ArgKind::kText) && context.text(entries[i].as_name()) == key) return &entries[i + 1];
   return nullptr;

@@ -91,5 +91,6 @@ std::optional<std::uint32_t> find_coordinate(const World& world, std::string_vie
 
 // The value of a key of a dict, or null.
 const Arg* find_entry(const Context& context, Arg dict, std::string_view key);
+const Arg* find_entry(const Context& context, ArgRange names_and_values, std::string_view key);
 
 }  // namespace epweave

@@ -409,7 +409,7 @@ class Merger {
     const Graph &base = graphs_[0], &other = graphs_[g];
     for (std::size_t i = 0; i < base.inputs.size(); ++i) {
       const InputRole &x = base.inputs[i], &y = other.inputs[i];
-      if (x.role != y.role || x.fqn != y.fqn || x.which != y.which || !is_same_data(x.more, y.more))
+      if (x.role != y.role || x.fqn != y.fqn || x.which != y.which || !context_.args.equal(x.more, y.more))
         return fmt::format("has {} as input {}, rank {}'s {}{}", print_role(y.role, y.fqn ? y.fqn : y.which),
                            i, ranks_[0], print_role(x.role, x.fqn ? x.fqn : x.which),
                            x.fqn == y.fqn && x.which == y.which ? ", of which other facts are recorded" : "");
@@ -426,11 +426,6 @@ class Merger {
     return fmt::format("{}{}{}", role ? context_.text(role) : "a value", name ? " " : "",
                        name ? context_.text(name) : "");
   }
-  bool is_same_data(ArgRange x, ArgRange y) const {
-    return std::ranges::equal(context_.args[x], context_.args[y],
-                              [&](Arg p, Arg q) { return context_.args.equal(p, q); });
-  }
-
   std::optional<std::string> find_other_symbol(std::size_t g) const {
     const Graph &base = graphs_[0], &other = graphs_[g];
     if (base.symbols.size() != other.symbols.size()) return "has another number of symbols";

@@ -6,7 +6,7 @@
 //   roles       no input is a parameter, or no output a loss or gradient
 //   tokens      no extent of the user inputs is a symbol       chunk
 //   exchanges   an all-to-all has no label                     isolate-ep-pg, overlap-ep
-//   division    (never: said is what is divided)
+//   division    nothing: this finding says which modules are divided
 //   groups      a launch's group has no members, or not those of other ranks
 //   operators   the op table lacks a call's target             chunk, replay
 //   inputs      the replay has no recipe for an input          epweave-replay

@@ -202,12 +202,8 @@ class HalfJoiner {
   // Of which tensor of which subclass an input of the joint graph is a piece, and the like.
   void check_said(const InputRole& role, const std::string& name) {
     const auto said = said_.find(key_of(role));
-    if (said != said_.end() && !is_same_data(said->second, role.more))
+    if (said != said_.end() && !context_.args.equal(said->second, role.more))
       fail("halves-input", "what is said of it is not what the joint graph says", name);
-  }
-  bool is_same_data(ArgRange x, ArgRange y) const {
-    return std::ranges::equal(context_.args[x], context_.args[y],
-                              [&](Arg p, Arg q) { return context_.args.equal(p, q); });
   }
 
   NodeId find_input(const InputRole& role) {
@@ -274,7 +270,7 @@ class HalfJoiner {
                                 : OutputKey{joint_.intern("other"), StringId()};
       if (const auto output = take(found[key], wanted[i])) {
         results.push_back(output->value);
-        if (i < joint_.outputs.size() && !is_same_data(joint_.outputs[i].more, output->more))
+        if (i < joint_.outputs.size() && !context_.args.equal(joint_.outputs[i].more, output->more))
           fail("halves-output",
                fmt::format("what is said of output {} of the joint graph ({} {}) is not what that says", i,
                            joint_.text(key.first), joint_.text(key.second)),

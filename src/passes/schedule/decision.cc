@@ -118,9 +118,7 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
         decision.uneven_groups == 1 ? "s" : "");
   if (decision.uneven_shard)
     text += fmt::format(
-        "; {} is cut unevenly: ranks with other shards may get another order, which `epweave verify --ranks` "
-        "of "
-        "all results shows",
+        "; {} is cut unevenly: other ranks may get another order (epweave verify --ranks shows it)",
         *decision.uneven_shard);
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;

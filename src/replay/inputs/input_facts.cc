@@ -49,11 +49,7 @@ std::string_view InputFacts::role_text(std::size_t i, StringId InputRole::*field
 
 const Arg* InputFacts::find_more(std::size_t i, std::string_view key) const {
   const InputRole* role = role_of(i);
-  if (role == nullptr) return nullptr;
-  const auto entries = context_.args[role->more];
-  for (std::size_t k = 0; k + 1 < entries.size(); k += 2)
-    if (context_.text(entries[k].as_name()) == key) return &entries[k + 1];
-  return nullptr;
+  return role == nullptr ? nullptr : find_entry(context_, role->more, key);
 }
 
 void InputFacts::refuse(std::size_t i, std::string_view why) const {

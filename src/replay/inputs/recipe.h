@@ -24,7 +24,8 @@
 //                    10000 if not given
 //   tokens           integers below the vocabulary (rows of the parameter named `*embed*`), from
 //                    place `first` on of one sequence: labels are the tokens one place on
-//   token-count      the tokens (elements of the input `tokens` or `input_ids`) of all batch coordinates together
+//   token-count      the tokens (elements of the input `tokens` or `input_ids`) of all batch
+//                    coordinates together
 //   positions        i modulo the document length
 //   documents        the document of each row
 //   document-starts  the first row of each document

@@ -9,6 +9,7 @@
 
 #include "analysis/world.h"
 #include "ops/bind.h"
+#include "ops/indexed_dims.h"
 #include "ops/op.h"
 
 namespace epweave::replay {
@@ -17,7 +18,7 @@ namespace {
 constexpr std::int64_t kAnyVocabulary = 1000;
 
 // Whether the results have elements of the first operand, and no others.
-bool keeps_elements(OpFamily family) {
+bool shows_elements(OpFamily family) {
   switch (family) {
     case OpFamily::kIdentity:
     case OpFamily::kCast:
@@ -48,7 +49,7 @@ class IndexedExtents {
       if (node.kind == NodeKind::kPlaceholder) shown_.at(id) = id;
       if (node.op == nullptr) continue;
       note_indices(node);
-      if (keeps_elements(node.op->family))
+      if (shows_elements(node.op->family))
         if (const Arg first = arg_of(context_, node, 0); first.is_node())
           shown_.at(id) = shown_[first.as_node()];
     }
@@ -61,60 +62,28 @@ class IndexedExtents {
 
  private:
   void note_indices(const Node& node) {
-    switch (node.op->family) {
-      case OpFamily::kEmbedding:
-        note(node, 1, 0);
-        if (!vocabulary_) vocabulary_ = extent(arg_of(context_, node, 0), 0);
-        break;
-      case OpFamily::kGather:
-      case OpFamily::kIndexSelect:
-      case OpFamily::kScatter:
-      case OpFamily::kScatterAdd:
-      case OpFamily::kIndexAdd:
-      case OpFamily::kIndexCopy:
-        if (const Arg dim = arg_of(context_, node, 1); dim.is_int()) note(node, 2, dim.as_int());
-        break;
-      case OpFamily::kIndex:
-      case OpFamily::kIndexPut:
-        if (const Arg indices = arg_of(context_, node, 1); indices.is_list()) {
-          std::int64_t dim = 0;
-          for (const Arg index : context_.args.children(indices))
-            note_index(index, extent(arg_of(context_, node, 0), dim++));
-        }
-        break;
-      case OpFamily::kClassLoss:
-        note(node, 1, rank(arg_of(context_, node, 0)) == 1 ? 0 : 1);
-        break;
-      default:
-        break;
+    for (const IndexedDim& indexed : list_indexed_dims(context_, node)) {
+      const auto extent = indexed_extent(context_, step_, indexed);
+      note(indexed.positions, extent);
+      if (node.op->family == OpFamily::kEmbedding && !vocabulary_) vocabulary_ = extent;
     }
+    if (node.op->family == OpFamily::kClassLoss) note_classes(node);
   }
 
-  void note(const Node& node, std::size_t index, std::int64_t dim) {
-    note_index(arg_of(context_, node, index), extent(arg_of(context_, node, 0), dim));
+  // Labels choose among the scores of each row.
+  void note_classes(const Node& node) {
+    const Arg scores = arg_of(context_, node, 0), labels = arg_of(context_, node, 1);
+    if (!scores.is_node() || !labels.is_node()) return;
+    const TensorType* type = tensor_of(context_, step_.nodes[scores.as_node()].type);
+    const std::int64_t dim = type != nullptr && type->rank() == 1 ? 0 : 1;
+    note(labels.as_node(), indexed_extent(context_, step_, {scores.as_node(), dim, labels.as_node()}));
   }
-  void note_index(Arg index, std::optional<std::int64_t> extent) {
-    if (!index.is_node() || !extent || *extent <= 0) return;
-    const NodeId input = shown_[index.as_node()];
-    if (!input) return;
+
+  void note(NodeId index, std::optional<std::int64_t> extent) {
+    const NodeId input = shown_[index];
+    if (!input || !extent || *extent <= 0) return;
     std::optional<std::int64_t>& least = extents_.at(input);
     least = std::min(least.value_or(*extent), *extent);
-  }
-
-  const TensorType* type_of(Arg arg) const {
-    return arg.is_node() ? tensor_of(context_, step_.nodes[arg.as_node()].type) : nullptr;
-  }
-  std::size_t rank(Arg arg) const {
-    const TensorType* type = type_of(arg);
-    return type == nullptr ? 0 : type->rank();
-  }
-  std::optional<std::int64_t> extent(Arg arg, std::int64_t dim) const {
-    const TensorType* type = type_of(arg);
-    if (type == nullptr) return std::nullopt;
-    const auto rank = static_cast<std::int64_t>(type->rank());
-    if (dim < 0) dim += rank;
-    if (dim < 0 || dim >= rank) return std::nullopt;
-    return context_.exprs.constant(type->sizes[static_cast<std::size_t>(dim)]);
   }
 
   const Context& context_;
