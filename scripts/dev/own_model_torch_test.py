@@ -4,11 +4,15 @@ unrewritten one. Needs torch, torchtitan and transformers.
 
 Each rank traces, rewrites, proves, loads and runs all models in one process; the ranks' graphs are then checked against
 each other and replayed.
+
+    own_model_torch_test.py [TEST...]   run the tests
+    own_model_torch_test.py --update    write testdata/own_model/step.epw.gz, the step that docs/own_model.md shows
 """
 import functools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,9 +22,10 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "scripts/examples")]
 import epweave  # noqa: E402
-from epweave.files import read_file  # noqa: E402
+from epweave.files import read_file, write_file  # noqa: E402
 
 RANKS = 2
+DOCUMENTED = ROOT / "testdata/own_model/step.epw.gz"
 ROOTS = {"own": "blocks.*.moe", "transformers": "model.layers.*.mlp", "torchtitan": "layers.*.moe"}
 
 
@@ -232,13 +237,25 @@ class Checkpointed(unittest.TestCase):
             self.assertTrue(epweave.verify(path, divided.path))
 
 
+def write_documented_step(path):
+    """The example's step, with the frames of its stack traces in files named from site-packages or the example's folder."""
+    subprocess.run([sys.executable, "-W", "ignore", str(ROOT / "scripts/examples/own_moe.py"), path], check=True,
+                   env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, stdout=subprocess.DEVNULL)
+    step = read_file(path)
+    for node in step["graphs"][0]["nodes"]:
+        for entry in node.get("meta", []):
+            if entry["name"] == "stack_trace":
+                kind, frames = entry["value"]
+                entry["value"] = (kind, re.sub(r'File "[^"]*/(site-packages|examples)/', 'File "', frames))
+    write_file(step, path)
+
+
 class Documented(unittest.TestCase):
     def test_the_step_that_docs_show_is_what_the_example_traces(self):
         with tempfile.TemporaryDirectory() as folder:
             path = f"{folder}/step.epw"
-            subprocess.run([sys.executable, "-W", "ignore", str(ROOT / "scripts/examples/own_moe.py"), path], check=True,
-                           env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, stdout=subprocess.DEVNULL)
-            self.assertTrue(epweave.diff(path, ROOT / "testdata/own_model/step.epw.gz"))
+            write_documented_step(path)
+            self.assertTrue(epweave.diff(path, DOCUMENTED))
             self.check_sources(path)
 
     def check_sources(self, path):
@@ -392,5 +409,7 @@ def doctor(path):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--rank"]:
         run_rank(int(sys.argv[2]), sys.argv[3])
+    elif sys.argv[1:] == ["--update"]:
+        write_documented_step(str(DOCUMENTED))
     else:
         unittest.main()
