@@ -463,7 +463,7 @@ class Torchtitan(GraphTest):
     def test_a_rewrite_loaded_and_exported_is_proved_as_before(self):
         """Sums that sympy writes in another order, and what chunk took for granted of symbols, survive."""
         self.export(self.module, **self.facts)
-        rewritten, again = self.path + ".rewritten", self.path + ".again"
+        rewritten, again = (f"{self.path}.{name}.epw" for name in ("rewritten", "again"))
         epweave = os.path.join(SCRIPTS, "../build/release/bin/epweave")
         subprocess.run([epweave, "rewrite", self.path, "-p", "chunk{parts=3}", "-o", rewritten, "-q"], check=True)
         with contextlib.redirect_stderr(io.StringIO()):
