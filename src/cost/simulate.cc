@@ -76,57 +76,18 @@ double Simulator::run_alone(std::span<const Place> order) {
 
 // --------------------------------------------------------------------------- overlap
 
-void Simulator::merge_busy() {
-  busy_.clear();
-  busy_sum_.clear();
-  for (const Place place : kernels_) {
-    const Interval time = times_[place];
-    if (!busy_.empty() && busy_.back().end >= time.start - 1e-15) {
-      busy_.back().end = time.end;
-    } else {
-      busy_.push_back(time);
-    }
-  }
-  double sum = 0;
-  for (const Interval& interval : busy_) {
-    busy_sum_.push_back(sum);
-    sum += interval.end - interval.start;
-  }
-}
-
-// Seconds for which the compute stream was busy before `time`.
-double Simulator::busy_until(double time) const {
-  const auto after = std::ranges::upper_bound(busy_, time, {}, &Interval::start);
-  if (after == busy_.begin()) return 0;
-  const auto at = static_cast<std::size_t>(after - busy_.begin()) - 1;
-  return busy_sum_[at] + std::min(time, busy_[at].end) - busy_[at].start;
-}
-
-// Seconds for which some collective ran and no kernel did.
-double Simulator::exposed_union() {
-  running_.clear();
-  for (const Place place : collectives_) running_.push_back(times_[place]);
-  std::ranges::sort(running_, {}, &Interval::start);
-  double exposed = 0;
-  for (std::size_t i = 0; i < running_.size();) {
-    Interval all = running_[i++];
-    for (; i < running_.size() && running_[i].start <= all.end; ++i)
-      all.end = std::max(all.end, running_[i].end);
-    exposed += all.end - all.start - busy_within(all);
-  }
-  return exposed;
-}
-
 OverlapSums Simulator::measure(std::vector<double>* exposed) {
-  merge_busy();
-  OverlapSums sums{.makespan = makespan_};
-  for (const Interval& interval : busy_) sums.compute += interval.end - interval.start;
+  busy_.clear();
+  for (const Place place : kernels_) busy_.add(times_[place]);
+  OverlapSums sums{.makespan = makespan_, .compute = busy_.seconds()};
   sums.group_comm.assign(model_.step_groups.size(), 0);
   sums.group_exposed.assign(model_.step_groups.size(), 0);
   if (exposed != nullptr) exposed->clear();
   double exposed_sum = 0;
+  running_.clear();
   for (const Place place : collectives_) {
-    const double seconds = end(place) - start(place), hidden = busy_within(times_[place]);
+    running_.push_back(times_[place]);
+    const double seconds = times_[place].seconds(), hidden = busy_.within(times_[place]);
     sums.comm += seconds;
     exposed_sum += seconds - hidden;
     sums.group_comm[model_.groups[place]] += seconds;
@@ -134,7 +95,7 @@ OverlapSums Simulator::measure(std::vector<double>* exposed) {
     ++(hidden >= 0.99 * seconds ? sums.full : hidden <= 0.01 * seconds ? sums.none : sums.part);
     if (exposed != nullptr) exposed->push_back(seconds - hidden);
   }
-  sums.exposed = exposed_union();
+  sums.exposed = busy_.idle_under(running_);
   // Sums of times in another order may be off by their rounding.
   sums.idle = std::max(0.0, sums.makespan - sums.compute - sums.exposed);
   if (sums.comm > 0) sums.hidden = std::clamp(1 - exposed_sum / sums.comm, 0.0, 1.0);

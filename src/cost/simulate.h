@@ -17,13 +17,10 @@
 #include <span>
 #include <vector>
 
+#include "cost/busy_time.h"
 #include "cost/step_model.h"
 
 namespace epweave {
-
-struct Interval {
-  double start = 0, end = 0;
-};
 
 struct OverlapSums {
   double makespan = 0;
@@ -59,20 +56,13 @@ class Simulator {
 
  private:
   double run_alone(std::span<const Place> order);
-  void merge_busy();
-  double busy_until(double time) const;
-  double busy_within(Interval interval) const {
-    return busy_until(interval.end) - busy_until(interval.start);
-  }
-  double exposed_union();
 
   const StepModel& model_;
   std::vector<Interval> times_;
   std::vector<double> group_free_;
   std::vector<Place> kernels_, collectives_;
   double makespan_ = 0;
-  std::vector<Interval> busy_;     // of the compute stream, disjoint
-  std::vector<double> busy_sum_;   // seconds busy before each
+  BusyTime busy_;                  // of the compute stream
   std::vector<Interval> running_;  // of all groups
 };
 

@@ -74,13 +74,15 @@ std::vector<PresetInfo> make_presets() {
   return {
       {.name = "overlap",
        .summary = "divide, isolate and schedule as is predicted to take least",
-       .options = {left_out(kRoots), left_out(kDim), kAutoParts, kDense, kAttention, kMemory, kEffort,
-                   kCluster, kCosts, kUnpriced, kSymbolize},
+       .options = {left_out(chunk_option::kRoots), left_out(chunk_option::kDim), kAutoParts,
+                   chunk_option::kDense, chunk_option::kAttention, kMemory, kEffort, kCluster, kCosts,
+                   kUnpriced, kSymbolize},
        .expand = expand_overlap},
       {.name = "ep-overlap",
        .summary = "chunk MoE modules and hide each part's token exchange behind the others' compute",
-       .options = {kRoots, kDim, kParts, kSizes, kDense, left_out(kCast), kGradAccumulation, kJoin,
-                   kAttention, kContract, kSymbolize},
+       .options = {chunk_option::kRoots, chunk_option::kDim, chunk_option::kParts, chunk_option::kSizes,
+                   chunk_option::kDense, left_out(chunk_option::kCast), chunk_option::kGradAccumulation,
+                   chunk_option::kJoin, chunk_option::kAttention, chunk_option::kContract, kSymbolize},
        .expand = expand_ep_overlap},
   };
 }

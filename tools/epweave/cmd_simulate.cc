@@ -69,6 +69,8 @@ int simulate(const SimulateOptions& options, Console& console) {
   simulation.peak = find_peak(simulation.model, order);
   simulation.collectives = explain_exposure(simulation.model, order, simulator);
   find_bounds_of(graph, simulation);
+  if (!options.measured.empty())
+    simulation.measured = read_measured_step(options.measured, graph, simulation.model);
   Json report;
   if (console.json() || !options.baseline.empty()) report = simulation_report(graph, simulation);
   const int code = options.baseline.empty() ? kFine : report_regressions(options, report, console);

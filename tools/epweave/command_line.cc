@@ -318,6 +318,10 @@ void add_simulate_options(CLI::App& command, Choices& choices) {
                   "Write streams, live bytes and the critical path for ui.perfetto.dev")
       ->type_name("FILE");
   command
+      .add_option("--measured", options.measured,
+                  "Compare with a measured step of this graph, as epweave-replay run --timeline writes it")
+      ->type_name("TIMELINE");
+  command
       .add_option("--baseline", options.baseline,
                   "Report (--json) to compare with: exit 1 where something hidden is exposed now, or "
                   "makespan or peak grew")
@@ -550,6 +554,7 @@ void add_examples(CLI::App& app) {
        "Examples:\n"
        "  epweave simulate G.epw --cluster h100-2x4 --json\n"
        "  epweave simulate G.epw --cluster h100+nic=4e11+host_us=10 --trace trace.json\n"
+       "  epweave simulate G.epw --costs costs.json --measured timeline.json\n"
        "  epweave simulate NEW.epw --baseline OLD.json"},
       {"verify",
        "Examples:\n"
@@ -716,8 +721,8 @@ CommandFiles files_of(const Choices& choices) {
   for (const std::string& path :
        {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
         choices.diff.b.path, choices.report.b.path, choices.report.costs, choices.simulate.pricing.costs,
-        choices.convert.pricing.costs, choices.simulate.baseline, choices.artifact.against.path,
-        choices.forward.path, choices.backward.path})
+        choices.convert.pricing.costs, choices.simulate.measured, choices.simulate.baseline,
+        choices.artifact.against.path, choices.forward.path, choices.backward.path})
     files.inputs.push_back(path);
   for (const std::string& path : choices.report.outputs) files.beside.push_back({"--output", path});
   return files;

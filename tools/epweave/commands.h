@@ -96,6 +96,7 @@ struct SimulateOptions {
   std::vector<std::string> set;  // "nic=4e11"
   Pricing pricing;
   std::string trace;                // file for the trace; empty: none
+  std::string measured;             // timeline to compare with; empty: none
   std::string baseline;             // an earlier report; empty: none
   std::optional<double> tolerance;  // share by which makespan and peak may grow: 0.01 where not given
 };

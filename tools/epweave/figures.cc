@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace epweave::cli {
 
 std::string metric(std::int64_t number, std::string_view unit, std::optional<std::int64_t> largest) {
@@ -15,6 +17,14 @@ std::string metric(std::int64_t number, std::string_view unit, std::optional<std
                      : value < 99.95 ? 1
                                      : 0,
                      kPrefixes[prefix], unit);
+}
+
+double milliseconds(double seconds) {
+  return std::round(seconds * 1e9) / 1e6 + 0.0;
+}
+
+double rounded_share(double share) {
+  return std::round(share * 1e9) / 1e9 + 0.0;
 }
 
 std::string assumed_text(std::size_t symbols) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "base/memory_text.h"
 #include "cost/prices.h"
@@ -12,11 +11,6 @@
 
 namespace epweave::cli {
 namespace {
-
-// Milliseconds to the nanosecond: what is behind that is rounding of sums.
-double ms(double seconds) {
-  return std::round(seconds * 1e9) / 1e6 + 0.0;
-}
 
 const Node& node_at(const Graph& graph, const StepModel& model, Place place) {
   return graph.step().nodes[model.nodes[place]];
@@ -62,12 +56,12 @@ Json costs_report(const Simulation& simulation) {
 
 Json bounds_report(const Simulation& simulation) {
   const StepBounds& bounds = simulation.bounds;
-  return {{"critical_path_ms", ms(bounds.critical_path)},
-          {"load_ms", ms(bounds.load)},
-          {"head_load_tail_ms", ms(bounds.head_load_tail)},
-          {"joints_ms", ms(bounds.joints)},
-          {"lower_bound_ms", ms(bounds.lower_bound)},
-          {"recompute_behind_forward_ms", ms(simulation.recompute_behind_forward)}};
+  return {{"critical_path_ms", milliseconds(bounds.critical_path)},
+          {"load_ms", milliseconds(bounds.load)},
+          {"head_load_tail_ms", milliseconds(bounds.head_load_tail)},
+          {"joints_ms", milliseconds(bounds.joints)},
+          {"lower_bound_ms", milliseconds(bounds.lower_bound)},
+          {"recompute_behind_forward_ms", milliseconds(simulation.recompute_behind_forward)}};
 }
 
 Json groups_report(const Simulation& simulation) {
@@ -83,8 +77,8 @@ Json groups_report(const Simulation& simulation) {
                     {"ranks_in_node", group.local_ranks},
                     {"nodes", group.nodes},
                     {"collectives", launches[i]},
-                    {"comm_ms", ms(simulation.sums.group_comm[i])},
-                    {"exposed_ms", ms(simulation.sums.group_exposed[i])}});
+                    {"comm_ms", milliseconds(simulation.sums.group_comm[i])},
+                    {"exposed_ms", milliseconds(simulation.sums.group_exposed[i])}});
   }
   return list;
 }
@@ -101,9 +95,9 @@ Json collective_report(const Graph& graph, const StepModel& model, const Collect
   return {{"node", graph.text(node.name)},
           {"group", model.step_groups[model.groups[collective.launch]].name},
           {"bytes", model.bytes[collective.launch]},
-          {"start_ms", ms(collective.start)},
-          {"end_ms", ms(collective.end)},
-          {"exposed_ms", ms(collective.exposed)},
+          {"start_ms", milliseconds(collective.start)},
+          {"end_ms", milliseconds(collective.end)},
+          {"exposed_ms", milliseconds(collective.exposed)},
           {"why", text_or_null(name_of(collective.reason))},
           {"blame", name_or_null(graph, model, collective.blame)},
           {"potentially_hidden", collective.potentially_hidden},
@@ -247,29 +241,30 @@ std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& 
 
 Json simulation_report(const Graph& graph, const Simulation& simulation) {
   const OverlapSums& sums = simulation.sums;
-  Json report = {
-      {"graph", simulation.file},
-      {"cluster", cluster_report(simulation.model.cluster)},
-      {"costs", costs_report(simulation)},
-      {"assumptions", list_assumptions(graph, simulation)},
-      {"makespan_ms", ms(sums.makespan)},
-      {"compute_ms", ms(sums.compute)},
-      {"comm_ms", ms(sums.comm)},
-      {"exposed_ms", ms(sums.exposed)},
-      {"idle_ms", ms(sums.idle)},
-      {"hidden", std::round(sums.hidden * 1e9) / 1e9 + 0.0},
-      {"peak_bytes", simulation.peak.bytes},
-      {"peak_at", name_or_null(graph, simulation.model, simulation.peak.at)},
-      {"input_bytes", simulation.model.input_bytes},
-      {"unknown_storages", simulation.model.unsized_storages},
-      {"bounds", bounds_report(simulation)},
-      {"gap", simulation.bounds.lower_bound > 0
-                  ? Json(std::round((sums.makespan / simulation.bounds.lower_bound - 1) * 1e9) / 1e9 + 0.0)
-                  : Json()},
-      {"groups", groups_report(simulation)}};
+  Json report = {{"graph", simulation.file},
+                 {"cluster", cluster_report(simulation.model.cluster)},
+                 {"costs", costs_report(simulation)},
+                 {"assumptions", list_assumptions(graph, simulation)},
+                 {"makespan_ms", milliseconds(sums.makespan)},
+                 {"compute_ms", milliseconds(sums.compute)},
+                 {"comm_ms", milliseconds(sums.comm)},
+                 {"exposed_ms", milliseconds(sums.exposed)},
+                 {"idle_ms", milliseconds(sums.idle)},
+                 {"hidden", rounded_share(sums.hidden)},
+                 {"peak_bytes", simulation.peak.bytes},
+                 {"peak_at", name_or_null(graph, simulation.model, simulation.peak.at)},
+                 {"input_bytes", simulation.model.input_bytes},
+                 {"unknown_storages", simulation.model.unsized_storages},
+                 {"bounds", bounds_report(simulation)},
+                 {"gap", simulation.bounds.lower_bound > 0
+                             ? Json(rounded_share(sums.makespan / simulation.bounds.lower_bound - 1))
+                             : Json()},
+                 {"groups", groups_report(simulation)}};
   Json& list = report["collectives"] = Json::array();
   for (const CollectiveExposure& collective : simulation.collectives)
     list.push_back(collective_report(graph, simulation.model, collective));
+  if (simulation.measured)
+    report["measured"] = measured_report(graph, simulation.model, *simulation.measured, sums);
   return report;
 }
 
@@ -284,6 +279,7 @@ std::string simulation_text(const Graph& graph, const Simulation& simulation) {
                   count_of(counts, PriceSource::kAssumed));
   text += "Assumed:\n";
   for (const std::string& line : list_assumptions(graph, simulation)) text += "  " + line + "\n";
+  if (simulation.measured) text += measured_text(*simulation.measured, simulation.sums);
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include "cost/exposure.h"
 #include "cost/live_bytes.h"
 #include "cost/simulate.h"
+#include "measured_step.h"
 
 namespace epweave::cli {
 
@@ -22,6 +23,7 @@ struct Simulation {
   StepBounds bounds;                    // over all legal orders
   double recompute_behind_forward = 0;  // the larger bound that keeps recomputation there
   std::vector<CollectiveExposure> collectives;
+  std::optional<MeasuredStep> measured;  // what it is compared with
 };
 
 Json simulation_report(const Graph& graph, const Simulation& simulation);

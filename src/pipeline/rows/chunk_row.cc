@@ -9,6 +9,8 @@
 
 namespace epweave {
 
+namespace chunk_option {
+
 const OptionSpec kRoots{"roots", OptionKind::kList, "layers.*.moe",
                         "patterns of module paths, compared component by component; PATTERN:N for N parts"};
 
@@ -68,6 +70,8 @@ const OptionSpec kContract{
         "rows means that of its own part (own-sums)",
     .choices = {"none", "own-sums"},
     .is_optional = true};
+
+}  // namespace chunk_option
 
 namespace {
 
@@ -166,18 +170,18 @@ ChunkOptions read_chunk_options(const Options& options) {
 PassInfo chunk_row() {
   return {.name = "chunk",
           .summary = "run selected modules on parts of the tokens, one after the other",
-          .options = {kRoots,
-                      kDim,
-                      kParts,
-                      kSizes,
+          .options = {chunk_option::kRoots,
+                      chunk_option::kDim,
+                      chunk_option::kParts,
+                      chunk_option::kSizes,
                       {"require-exchange", OptionKind::kFlag, "true",
                        "chunk only modules that exchange tokens between ranks"},
-                      kDense,
-                      kCast,
-                      kGradAccumulation,
-                      kJoin,
-                      kAttention,
-                      kContract},
+                      chunk_option::kDense,
+                      chunk_option::kCast,
+                      chunk_option::kGradAccumulation,
+                      chunk_option::kJoin,
+                      chunk_option::kAttention,
+                      chunk_option::kContract},
           .run = run_chunk,
           .settle = settle_chunk_options};
 }

@@ -9,8 +9,10 @@
 
 namespace epweave {
 
+namespace chunk_option {
 extern const OptionSpec kRoots, kDim, kParts, kDense, kSizes, kCast, kAttention, kGradAccumulation, kJoin,
     kContract;
+}
 
 PassInfo chunk_row();
 

@@ -179,8 +179,9 @@ PassInfo schedule_row() {
 PassInfo choose_chunks_row() {
   return {.name = "choose-chunks",
           .summary = "divide modules into parts where the schedule is predicted to take less for it",
-          .options = {left_out(kRoots), left_out(kDim), kAutoParts, kDense, kAttention, kMemory, kCluster,
-                      kCosts, kUnpriced, kThen},
+          .options = {left_out(chunk_option::kRoots), left_out(chunk_option::kDim), kAutoParts,
+                      chunk_option::kDense, chunk_option::kAttention, kMemory, kCluster, kCosts, kUnpriced,
+                      kThen},
           .run = run_choose_chunks,
           .settle = settle_choose_chunks_options};
 }

@@ -1,0 +1,233 @@
+#include "measured_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <unordered_map>
+
+#include "analysis/world.h"
+#include "cost/unique_json.h"
+#include "figures.h"
+#include "io/file.h"
+
+namespace epweave::cli {
+namespace {
+
+constexpr std::size_t kShownRanks = 16, kShownOps = 10;
+
+struct Span {
+  Place place = kNoPlace;
+  Interval time;
+};
+
+// Reads the events that have a node, in microseconds:
+//   {"ph": "X", "pid": rank, "ts": 12.5, "dur": 3.1, "args": {"node": "mm"}}
+class TimelineReader {
+ public:
+  TimelineReader(const std::string& path, const Graph& graph, const StepModel& model)
+      : path_(path), timeline_(parse_unique_json(read_bytes(path), path)) {
+    for (Place place = 0; place < model.size(); ++place)
+      places_.emplace(graph.text(graph.step().nodes[model.nodes[place]].name), place);
+  }
+
+  std::map<std::uint32_t, std::vector<Span>> read_spans() const {
+    if (!timeline_.is_object() || !timeline_.contains("traceEvents") ||
+        !timeline_.at("traceEvents").is_array())
+      fail("\"traceEvents\" is missing");
+    std::map<std::uint32_t, std::vector<Span>> ranks;
+    for (const Json& event : timeline_.at("traceEvents"))
+      if (event.is_object() && event.value("ph", "") == "X")
+        ranks[rank_of(event)].push_back(read_span(event));
+    if (ranks.empty()) fail("no node has a span");
+    for (auto& [rank, spans] : ranks)
+      std::ranges::stable_sort(spans, {}, [](const Span& span) { return span.time.start; });
+    return ranks;
+  }
+
+  bool is_of_one_rank_alone() const {
+    return timeline_.contains(Json::json_pointer("/otherData/measured_on/alone"));
+  }
+
+  // "" where the file does not say it.
+  std::string device() const {
+    const Json name = timeline_.value(Json::json_pointer("/otherData/measured_on/device/name"), Json());
+    return name.is_string() ? name.get<std::string>() : "";
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view what) const {
+    throw InputError(fmt::format("{}: no timeline of `epweave-replay run --timeline`: {}", path_, what));
+  }
+
+  std::uint32_t rank_of(const Json& event) const {
+    if (!event.contains("pid") || !event.at("pid").is_number_unsigned()) fail("a span has no rank (\"pid\")");
+    return event.at("pid").get<std::uint32_t>();
+  }
+
+  double microseconds(const Json& event, const char* key) const {
+    const Json value = event.value(key, Json());
+    if (!value.is_number() || !std::isfinite(value.get<double>()))
+      fail(fmt::format("a span has no \"{}\"", key));
+    return value.get<double>();
+  }
+
+  Span read_span(const Json& event) const {
+    const Json name = event.value(Json::json_pointer("/args/node"), Json());
+    if (!name.is_string()) fail("a span has no node");
+    const auto place = places_.find(name.get<std::string>());
+    if (place == places_.end())
+      throw InputError(fmt::format("{}: the graph has no node %{}: measure this graph, in this order", path_,
+                                   name.get<std::string>()));
+    const double start = microseconds(event, "ts"), seconds = microseconds(event, "dur");
+    if (seconds < 0) fail(fmt::format("the span of %{} ends before it starts", name.get<std::string>()));
+    return {place->second, {start * 1e-6, (start + seconds) * 1e-6}};
+  }
+
+  const std::string& path_;
+  Json timeline_;
+  std::unordered_map<std::string_view, Place> places_;
+};
+
+bool communicates(const StepModel& model, const Span& span) {
+  return model.kinds[span.place] == StepKind::kLaunch;
+}
+
+MeasuredRank add_up(std::uint32_t number, std::span<const Span> spans, const StepModel& model,
+                    std::vector<MeasuredCollective>& collectives) {
+  BusyTime busy;
+  for (const Span& span : spans)
+    if (!communicates(model, span)) busy.add(span.time);
+  MeasuredRank rank{.rank = number, .compute = busy.seconds()};
+  double last = 0;
+  std::vector<Interval> running;
+  collectives.clear();
+  for (const Span& span : spans) {
+    last = std::max(last, span.time.end);
+    if (!communicates(model, span)) continue;
+    running.push_back(span.time);
+    rank.comm += span.time.seconds();
+    collectives.push_back({span.place, span.time.seconds() - busy.within(span.time), span.time.seconds()});
+  }
+  rank.makespan = last - spans.front().time.start;
+  rank.exposed = busy.idle_under(running);
+  rank.idle = std::max(0.0, rank.makespan - rank.compute - rank.exposed);
+  return rank;
+}
+
+std::vector<MeasuredOp> compare_ops(const Graph& graph, const StepModel& model, std::span<const Span> spans) {
+  std::map<std::string_view, MeasuredOp> ops;
+  for (const Span& span : spans) {
+    MeasuredOp& op = ops[graph.text(graph.step().nodes[model.nodes[span.place]].target)];
+    ++op.nodes;
+    op.predicted += model.seconds[span.place];
+    op.measured += span.time.seconds();
+  }
+  std::vector<MeasuredOp> list;
+  for (auto& [name, op] : ops) {
+    op.op = name;
+    list.push_back(std::move(op));
+  }
+  std::ranges::stable_sort(list, std::greater(),
+                           [](const MeasuredOp& op) { return std::abs(op.predicted - op.measured); });
+  return list;
+}
+
+void find_unmeasured(const StepModel& model, std::span<const Span> spans, MeasuredRank& rank) {
+  std::vector<bool> measured(model.size());
+  for (const Span& span : spans) measured[span.place] = true;
+  for (Place place = 0; place < model.size(); ++place) {
+    if (model.seconds[place] == 0 || measured[place]) continue;
+    ++rank.unmeasured;
+    if (model.kinds[place] == StepKind::kLaunch) rank.is_whole = false;
+  }
+}
+
+}  // namespace
+
+MeasuredStep read_measured_step(const std::string& path, const Graph& graph, const StepModel& model) {
+  const TimelineReader reader(path, graph, model);
+  const auto ranks = reader.read_spans();
+  MeasuredStep step{.file = path, .device = reader.device()};
+  const auto own = ranks.find(own_rank(graph));
+  const auto& [chosen, spans] = own != ranks.end() ? *own : *ranks.begin();
+  step.rank = chosen;
+  for (const auto& [rank, its_spans] : ranks) {
+    std::vector<MeasuredCollective> collectives;
+    step.ranks.push_back(add_up(rank, its_spans, model, collectives));
+    step.ranks.back().is_whole = !reader.is_of_one_rank_alone();
+    find_unmeasured(model, its_spans, step.ranks.back());
+    if (rank == chosen) step.collectives = std::move(collectives);
+  }
+  step.ops = compare_ops(graph, model, spans);
+  return step;
+}
+
+std::optional<double> makespan_error(double predicted, const MeasuredRank& rank) {
+  if (!rank.is_whole || rank.makespan <= 0) return {};
+  return predicted / rank.makespan - 1;
+}
+
+Json measured_report(const Graph& graph, const StepModel& model, const MeasuredStep& step,
+                     const OverlapSums& predicted) {
+  Json ranks = Json::array(), ops = Json::array(), collectives = Json::array();
+  for (const MeasuredRank& rank : step.ranks) {
+    const auto error = makespan_error(predicted.makespan, rank);
+    ranks.push_back({{"rank", rank.rank},
+                     {"makespan_ms", milliseconds(rank.makespan)},
+                     {"compute_ms", milliseconds(rank.compute)},
+                     {"comm_ms", milliseconds(rank.comm)},
+                     {"exposed_ms", milliseconds(rank.exposed)},
+                     {"idle_ms", milliseconds(rank.idle)},
+                     {"error", error ? Json(rounded_share(*error)) : Json()},
+                     {"nodes_without_span", rank.unmeasured}});
+  }
+  for (const MeasuredOp& op : step.ops)
+    ops.push_back({{"op", op.op},
+                   {"nodes", op.nodes},
+                   {"predicted_ms", milliseconds(op.predicted)},
+                   {"measured_ms", milliseconds(op.measured)}});
+  for (const MeasuredCollective& collective : step.collectives)
+    collectives.push_back({{"node", graph.text(graph.step().nodes[model.nodes[collective.launch]].name)},
+                           {"measured_ms", milliseconds(collective.seconds)},
+                           {"exposed_ms", milliseconds(collective.exposed)}});
+  return {{"file", step.file},         {"device", text_or_null(step.device)},
+          {"ranks", std::move(ranks)}, {"rank", step.rank},
+          {"ops", std::move(ops)},     {"collectives", std::move(collectives)}};
+}
+
+std::string measured_text(const MeasuredStep& step, const OverlapSums& predicted) {
+  std::string text =
+      fmt::format("\nMeasured{}, milliseconds ({})\n{:<12}{:>12}{:>12}{:>12}{:>12}{:>12}  {}\n",
+                  step.device.empty() ? "" : " on " + step.device, step.file, "", "makespan", "compute",
+                  "comm", "exposed", "idle", "error of the makespan");
+  const auto row = [&](std::string_view name, const auto& sums, std::string_view error) {
+    text += fmt::format("{:<12}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{}{}\n", name,
+                        sums.makespan * 1e3, sums.compute * 1e3, sums.comm * 1e3, sums.exposed * 1e3,
+                        sums.idle * 1e3, error.empty() ? "" : "  ", error);
+  };
+  row("predicted", predicted, "");
+  std::size_t unmeasured = 0;
+  for (std::size_t i = 0; i < step.ranks.size(); ++i) {
+    const MeasuredRank& rank = step.ranks[i];
+    unmeasured = std::max(unmeasured, rank.unmeasured);
+    const auto error = makespan_error(predicted.makespan, rank);
+    if (i < kShownRanks)
+      row(fmt::format("rank {}", rank.rank), rank,
+          error ? fmt::format("{:+.1f} %", 100 * *error) : "none: no whole step was measured");
+  }
+  if (step.ranks.size() > kShownRanks)
+    text += fmt::format("{} ranks more\n", step.ranks.size() - kShownRanks);
+  text +=
+      fmt::format("\n{:<56}{:>7}{:>13}{:>13}\n", fmt::format("ops of rank {}, furthest off first", step.rank),
+                  "nodes", "predicted", "measured");
+  for (std::size_t i = 0; i < std::min(step.ops.size(), kShownOps); ++i)
+    text += fmt::format("{:<56}{:>7}{:>13.3f}{:>13.3f}\n", step.ops[i].op, step.ops[i].nodes,
+                        step.ops[i].predicted * 1e3, step.ops[i].measured * 1e3);
+  if (step.ops.size() > kShownOps) text += fmt::format("{} ops more\n", step.ops.size() - kShownOps);
+  if (unmeasured > 0) text += fmt::format("{} nodes with a price have no span\n", unmeasured);
+  return text;
+}
+
+}  // namespace epweave::cli
