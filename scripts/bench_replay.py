@@ -5,7 +5,7 @@
 
 The fastest of the runs is taken for each op, so that other programs on the machine disturb little.
 --with-torch: also PyTorch on the CPU running the same graph on the same inputs (compare_with_torch.py; one thread in each of
-its processes, a process for each rank), once. Needs torch, torchtitan, safetensors.
+its processes, a process for each rank), once. Needs torch, safetensors, protobuf; torchtitan where compare_with_torch.py says so.
 --device cuda: events on the GPU's streams (epweave-replay run --costs), the mean of the runs after two to warm up. With
 --with-torch, beside it PyTorch's ops on the same GPU, one at a time, also by events, as many runs after one to warm up; the
 ranks are processes that take turns on the GPU, so only few of them give its times. Collectives are not compared.

@@ -304,10 +304,32 @@ part_graphs() {
   has_cublaslt || leave_out "graphs, native math: cuBLASLt is not installed"
 }
 part_measure() { attempt "a measured step" measure "$first"; }
+# What a comparison with PyTorch needs and is not there, in a line; nothing where all is.
+find_missing_for_torch() {
+  python3 - "$scripts" <<'PYTHON'
+import importlib
+import sys
+sys.path.insert(0, sys.argv[1])
+missing = []
+for name in ("torch", "safetensors.torch", "epweave_fx"):  # the last needs the package epweave, which needs protobuf
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        missing.append(str(error))
+if not missing and not sys.modules["torch"].cuda.is_available():
+    missing.append("PyTorch sees no GPU")
+print("; ".join(missing))
+PYTHON
+}
 part_torch() {
-  if [ "$bare" -ne 0 ] ||
-    ! python3 -c 'import torch, torchtitan, safetensors; assert torch.cuda.is_available()' 2>/dev/null; then
-    leave_out "torch: PyTorch with a GPU, torchtitan and safetensors are not there, or --bare"
+  if [ "$bare" -ne 0 ]; then
+    leave_out "torch: --bare"
+    return
+  fi
+  local missing
+  missing=$(find_missing_for_torch 2>&1) || missing=${missing:-python3 does not run}
+  if [ -n "$missing" ]; then
+    leave_out "torch: $missing"
     return
   fi
   for name in "${names[@]}"; do

@@ -101,7 +101,7 @@ def check_all(place):
         "a rank that stands still: passed",
         "small over NCCL: passed",
         "small, ep-overlap, check over NCCL: passed",
-        "not run: torch: PyTorch with a GPU, torchtitan and safetensors are not there, or --bare",
+        "not run: torch: --bare",
         "not run: nccl, a GPU for each of 4 ranks: 1 GPUs are known of; ranks share them",
     ):
         expect(line in lines, f"no '{line}' in:\n{summary}")
@@ -122,6 +122,40 @@ def check_part_and_libraries(place):
     expect(code == 0 and "passed on the GPU: 0 steps" in summary, f"parts: exit {code}: {summary}")
     for line in ("not run: native: cuBLASLt is not installed", "not run: nccl: NCCL is not installed", "not run: steps (--only)"):
         expect(line in summary, f"no '{line}' in:\n{summary}")
+
+
+def check_torch(place):
+    """What the comparison with PyTorch lacks is said, and it runs where nothing is lacking: here with modules that say so."""
+    folder, modules = bundle(place / "torch"), place / "modules"
+    (modules / "safetensors").mkdir(parents=True)
+    (modules / "safetensors/__init__.py").write_text("")
+    (modules / "torch.py").write_text("raise ImportError('no torch here')\n")
+    code, summary, _ = gpu_test(folder, "--only", "torch", PYTHONPATH=str(modules))
+    expect(code == 0 and "not run: torch: no torch here; No module named 'safetensors.torch'" in summary, summary)
+    (modules / "torch.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n")
+    (modules / "safetensors/torch.py").write_text("")
+    code, summary, _ = gpu_test(folder, "--only", "torch", PYTHONPATH=str(modules))
+    expect(code == 0 and "not run: torch: PyTorch sees no GPU" in summary, summary)
+
+
+def check_packed(place):
+    """What gpu_bundle.sh packs holds what scripts/compare_with_torch.py imports: it reads a graph, with nothing of this checkout."""
+    programs, archive = place / "programs", place / "bundle.tar.gz"
+    programs.mkdir()
+    for name, target in (("epweave", EPWEAVE), ("epweave-replay", REPLAY), ("libepweave_cuda.so", os.environ["EPWEAVE_STALE_CUDA"]),
+                         ("replay_kernels_device_test", REPLAY), ("replay_cublas_test", REPLAY)):  # fmt: skip
+        (programs / name).symlink_to(target)
+    subprocess.run([ROOT / "scripts/gpu_bundle.sh", archive, programs], check=True, capture_output=True)
+    subprocess.run(["tar", "-C", place, "-xzf", archive], check=True)
+    packed = place / "epweave-gpu"
+    graph = sorted((packed / "testdata/graphs").glob("*.epw.gz"))[0]
+    read = ("import sys; sys.path.insert(0, 'scripts'); import compare_with_torch, epweave_fx; "
+            "print(compare_with_torch.list_names(epweave_fx.read_file(sys.argv[1]))[0][0], epweave_fx.read_file.__code__.co_filename)")  # fmt: skip
+    result = subprocess.run(["python3", "-c", read, graph], cwd=packed, capture_output=True, text=True, check=False,
+                            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"})  # fmt: skip
+    expect(result.returncode == 0 and str(packed / "python") in result.stdout, f"the bundle's package: {result}")
+    steps = {path.stem for path in (packed / "testdata/gpu").glob("*.txt")}
+    expect(steps == {path.name.removesuffix(".epw.gz") for path in (packed / "testdata/graphs").glob("*.epw.gz")}, steps)
 
 
 def check_failures(place):
@@ -152,5 +186,7 @@ if __name__ == "__main__":
         check_all(pathlib.Path(name))
         check_declined(pathlib.Path(name))
         check_part_and_libraries(pathlib.Path(name))
+        check_torch(pathlib.Path(name))
+        check_packed(pathlib.Path(name))
         check_failures(pathlib.Path(name))
     print("gpu_test.sh: all as expected")
