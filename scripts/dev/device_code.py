@@ -6,7 +6,8 @@
                                                              another nvcc than there only the limits are looked at
 
 The tools are cuobjdump and nvdisasm, of CUDA or of `pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm`: in the PATH, beside
-nvcc, in Python's packages, or where EPWEAVE_CUDA_TOOLS says (a folder).
+nvcc, in Python's packages (those of PyTorch for CUDA hold both, in triton), in those of build/venv, which scripts/test.sh --with-torch
+makes, or where EPWEAVE_CUDA_TOOLS says (a folder).
 
 Counted are the instructions of the loop over the reduced index, as they lie in the machine code, for the fused multiply-adds of a
 whole chunk. So both ways to load operands count (16 bytes at once, or element by element), of which a thread takes one; the loop
@@ -54,8 +55,8 @@ WITH_STACK = {"MapTask<1>": "MapTaskILi1E", "CoordinatesTask": "CoordinatesTask"
 
 def find_tool(name):
     folders = [os.environ.get("EPWEAVE_CUDA_TOOLS"), *os.environ.get("PATH", "").split(os.pathsep), "/usr/local/cuda/bin"]
-    packages = pathlib.Path(sysconfig.get_paths()["purelib"])
-    folders += [str(folder) for folder in packages.glob("nvidia/cu*/bin")]
+    for packages in (pathlib.Path(sysconfig.get_paths()["purelib"]), *ROOT.glob("build/venv/lib/python*/site-packages")):
+        folders += [str(folder) for pattern in ("nvidia/cu*/bin", "triton/backends/nvidia/bin") for folder in packages.glob(pattern)]
     return shutil.which(name, path=os.pathsep.join(folder for folder in folders if folder))
 
 
