@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -269,7 +270,7 @@ def check_launchers(files):
     }
     for name, of_rank in starts.items():
         # A file that an earlier run left: nobody is there.
-        meeting.write_text(f"epweave rendezvous 1\nstale\n{free_port()}\n127.0.0.1\n")
+        meeting.write_text(f"epweave rendezvous 2\nstale\n{free_port()}\n127.0.0.1\n")
         processes = []
         for rank in (1, 0):
             options, variables = of_rank(rank)
@@ -388,6 +389,32 @@ def check_rendezvous(files):
         [start([graph, "--deadline", 5, "--seed", rank], torchrun(rank, 2, port)) for rank in (0, 1)], 30
     )
     expect(all(code == 4 and "runs something else than rank 0" in e for code, _, e in results), f"{results}")
+
+
+def check_strangers(files):
+    """Connections that say nothing, or announce what no hello is, hold nobody up; a port that another program has is passed over."""
+    graph, port = files.folder / "pair.txt", free_port()
+    first = start([graph, "--deadline", 40], torchrun(0, 2, port))
+    strangers = []
+    while len(strangers) < 20:
+        try:
+            strangers.append(socket.create_connection(("127.0.0.1", port)))
+        except OSError:
+            time.sleep(0.05)  # rank 0 does not listen yet
+    strangers[0].sendall(struct.pack("<QQ", 1, 900 << 20))
+    expect(strangers[0].recv(1) == b"", "a hello of 900 MiB was waited for")
+    results = finish([first, start([graph, "--deadline", 40], torchrun(1, 2, port))], 60)
+    expect(all(code == 0 for code, _, _ in results), f"beside strangers: {results}")
+    for stranger in strangers:
+        stranger.close()
+
+    port = free_port()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port + 1))
+        taken.listen()  # and says nothing
+        agent = {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "x"}
+        results = finish([start([graph, "--deadline", 40], {**torchrun(rank, 2, port), **agent}) for rank in (0, 1)], 60)
+    expect(all(code == 0 for code, _, _ in results), f"a port that is taken: {results}")
 
 
 def check_mismatch(files):
@@ -526,7 +553,7 @@ def main():
         files = Files(pathlib.Path(name))
         pair = MISMATCH.replace("[1, 3]", "[2, 2]")
         (files.folder / "pair.txt").write_text(pair)
-        for check in (check_refusals, check_bits, check_library_sums, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous,
+        for check in (check_refusals, check_bits, check_library_sums, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous, check_strangers,
                       check_mismatch, check_killed, check_stuck, check_lost_device, check_measuring):
             began = time.time()
             check(files)

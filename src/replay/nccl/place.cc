@@ -122,12 +122,18 @@ class PlaceFinder {
     if (!has("MASTER_PORT")) return derive_port();
     set_port(number("MASTER_PORT"), "MASTER_PORT");
     if (place_.launcher == "torchrun" && text("TORCHELASTIC_USE_AGENT_STORE") == "True")
-      set_port(place_.port + 1, "the port after MASTER_PORT");
+      set_ports(place_.port + 1, "the port after MASTER_PORT");
   }
 
   void set_port(std::optional<std::uint32_t> port, std::string_view what) {
     if (!port || *port == 0 || *port > 65535) throw UsageError(fmt::format("{} is no port", what));
     place_.port = static_cast<std::uint16_t>(*port);
+  }
+
+  // A port that nobody chose may be taken by another program.
+  void set_ports(std::uint32_t port, std::string_view what) {
+    set_port(port, what);
+    place_.ports = static_cast<std::uint16_t>(std::min<std::uint32_t>(8, 65536 - port));
   }
 
   std::string find_host() const {
@@ -150,7 +156,7 @@ class PlaceFinder {
           "file:PATH");
     std::uint32_t hash = 2166136261;
     for (char c : place_.job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
-    set_port(20000 + hash % 20000, "the port that the job's name gives");
+    set_ports(20000 + hash % 20000, "the port that the job's name gives");
   }
 
   const PlaceOptions& options_;

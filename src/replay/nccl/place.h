@@ -12,10 +12,11 @@
 //
 // The first launcher whose rank and number of ranks are both set is taken. The ranks meet at
 // MASTER_ADDR and MASTER_PORT. Under torchrun that port is the launcher's own while
-// TORCHELASTIC_USE_AGENT_STORE is True: the ranks meet at the next one. Where there is no
+// TORCHELASTIC_USE_AGENT_STORE is True: the ranks meet at one of those behind it (another job's
+// launcher may have the next). Where there is no
 // MASTER_ADDR, srun's ranks meet at the first host of SLURM_STEP_NODELIST, and mpirun's on this
 // host if all are here. Where there is no MASTER_PORT, the port is 20000 and a number below 20000
-// that the job's name gives.
+// that the job's name gives, or one behind it.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,7 @@ struct Place {
   Rank local_ranks = 1;  // on this host; 1 where the launcher does not say
   std::string host;
   std::uint16_t port = 0;
+  std::uint16_t ports = 1;  // from `port` on: rank 0 listens at the first that is free
   std::string file;      // instead of host and port
   std::string job;       // names the job, so that ranks of two jobs do not meet; may be empty
   std::string launcher;  // "torchrun", "srun", "mpirun", "options"

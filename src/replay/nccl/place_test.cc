@@ -42,8 +42,12 @@ TEST_CASE("torchrun's variables go before srun's, and its own port is left to it
   CHECK(place.local_ranks == 1);
   CHECK(place.host == "node");
   CHECK(place.port == 29500);
+  CHECK(place.ports == 1);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   CHECK(find(environment).port == 29501);
+  CHECK(find(environment).ports == 8);
+  environment["MASTER_PORT"] = "65533";
+  CHECK(find(environment).ports == 2);
   environment["TORCHELASTIC_RESTART_COUNT"] = "1";
   CHECK(find(environment).job != place.job);
 }

@@ -9,14 +9,19 @@
 #include <random>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 
 namespace epweave::replay::nccl {
 namespace {
 
-constexpr std::string_view kMagic = "epweave rendezvous 1";
+constexpr std::string_view kMagic = "epweave rendezvous 2";
 constexpr std::chrono::milliseconds kRetry{50};
+constexpr std::uint64_t kHelloBytes = 1 << 16;
+constexpr std::size_t kMostStrangers = 64;  // beside as many as there are ranks
+// For who listens: to say who it is; for who comes: to be heard where several ports may be rank 0's.
+constexpr std::chrono::seconds kPatience{5};
 
 [[noreturn]] void fail(const std::string& problem, const std::string& remedy) {
   throw PassError("replay.rendezvous", problem, Site{}, remedy);
@@ -104,27 +109,67 @@ class Host {
 
  private:
   void wait_for_all() {
-    std::optional<Listener> listener;
-    try {
-      listener.emplace(place_.port);
-    } catch (const WireError& error) {
-      fail(fmt::format("rank 0: {}", error.what()),
-           "give another port: --rendezvous HOST:PORT, or MASTER_PORT");
-    }
+    Listener listener = listen();
     std::optional<MeetingFile> file;
     if (!place_.file.empty()) {
       nonce_ = make_nonce();
-      file.emplace(place_.file, listener->port(), nonce_);
+      file.emplace(place_.file, listener.port(), nonce_);
     }
     while (!missing().empty()) {
-      Socket socket = listener->accept(until_);
-      if (!socket.is_open()) give_up_waiting();
+      if (Clock::now() >= until_) give_up_waiting();
+      hear_who_comes(listener);
+    }
+  }
+
+  // At the first port that is free, of those that the others try.
+  Listener listen() {
+    std::string problem;
+    for (std::uint16_t i = 0; i < place_.ports; ++i) {
       try {
-        admit(std::move(socket));
-      } catch (const WireError&) {
-        // Somebody who is no rank, or who went away: the one that is missed is named at the
-        // deadline.
+        return Listener(static_cast<std::uint16_t>(place_.port + i));
+      } catch (const WireError& error) {
+        if (problem.empty()) problem = error.what();
       }
+    }
+    if (place_.ports > 1) problem += fmt::format(", nor can the {} ports behind it", place_.ports - 1);
+    fail(fmt::format("rank 0: {}", problem), "give another port: --rendezvous HOST:PORT, or MASTER_PORT");
+  }
+
+  // Who has connected and not said who it is. None holds up the others: each has a limit of its own.
+  struct Stranger {
+    Socket socket;
+    Clock::time_point until;
+  };
+
+  void hear_who_comes(Listener& listener) {
+    std::vector<int> descriptors{listener.descriptor()};
+    Clock::time_point until = until_;
+    for (const Stranger& stranger : strangers_) {
+      descriptors.push_back(stranger.socket.descriptor());
+      until = std::min(until, stranger.until);
+    }
+    const std::vector<bool> readable = find_readable(descriptors, until);
+    std::vector<Stranger> strangers = std::exchange(strangers_, {});
+    for (std::size_t i = 0; i < strangers.size(); ++i) {
+      if (readable[i + 1]) hear(strangers[i]);
+      if (strangers[i].socket.is_open() && Clock::now() < strangers[i].until)
+        strangers_.push_back(std::move(strangers[i]));
+    }
+    if (!readable[0]) return;
+    // One connection in place of the oldest where there are more than ranks that may still come.
+    if (strangers_.size() >= place_.ranks + kMostStrangers) strangers_.erase(strangers_.begin());
+    Socket socket = listener.accept(Clock::now());
+    if (socket.is_open()) strangers_.push_back({std::move(socket), Clock::now() + kPatience});
+  }
+
+  // Its socket is closed or moved away unless more is to come.
+  void hear(Stranger& stranger) {
+    try {
+      const auto frame = stranger.socket.receive(Clock::now(), kHelloBytes);
+      if (frame) admit(std::exchange(stranger.socket, Socket()), *frame);
+    } catch (const WireError&) {
+      // Somebody who is no rank, or who went away: the one that is missed is named at the deadline.
+      stranger.socket.close();
     }
   }
 
@@ -153,10 +198,20 @@ class Host {
         "see whether these processes were started, and reach the host of rank 0");
   }
 
-  void admit(Socket socket) {
-    // A connection that says nothing does not keep the others out for long.
-    const auto frame = socket.receive(std::min(until_, Clock::now() + std::chrono::seconds(5)));
-    const auto hello = frame ? Hello::decode(*frame) : std::nullopt;
+  // A rank that has gone away may come again.
+  bool is_there(Rank rank) {
+    Socket& socket = connections_.of_rank[rank];
+    if (rank == 0 || !socket.is_open()) return socket.is_open();
+    try {
+      socket.receive(Clock::now(), kHelloBytes);
+    } catch (const WireError&) {
+      socket.close();
+    }
+    return socket.is_open();
+  }
+
+  void admit(Socket socket, const Frame& frame) {
+    const auto hello = Hello::decode(frame);
     if (!hello) return;
     if (hello->job != place_.job || hello->nonce != nonce_) {
       socket.send(FrameKind::kRefused,
@@ -170,7 +225,7 @@ class Host {
                             hello->ranks, place_.ranks);
     else if (hello->rank >= place_.ranks)
       problem = fmt::format("rank {} ({}) is not one of {} ranks", hello->rank, from, place_.ranks);
-    else if (connections_.of_rank[hello->rank].is_open())
+    else if (is_there(static_cast<Rank>(hello->rank)))
       problem = hello->rank == 0 ? fmt::format("rank 0 is there twice: this process, and {}", from)
                                  : fmt::format("rank {} is there twice: {}, and {}", hello->rank,
                                                connections_.of_rank[hello->rank].peer(), from);
@@ -182,6 +237,7 @@ class Host {
       socket.send(FrameKind::kRefused, Writer().text(problem).text(remedy).take());
       refuse_all(problem, remedy);
     }
+    socket.send(FrameKind::kHeard, "");
     connections_.of_rank[hello->rank] = std::move(socket);
   }
 
@@ -189,6 +245,7 @@ class Host {
   const RendezvousOptions& options_;
   Clock::time_point until_;
   std::string nonce_;
+  std::vector<Stranger> strangers_;
   Connections connections_;
 };
 
@@ -202,9 +259,7 @@ class Guest {
   Connections run() {
     for (;;) {
       Connections connections;
-      if (place_.file.empty() ? come_to(place_.host, place_.port, "", connections)
-                              : come_by_file(connections))
-        return connections;
+      if (place_.file.empty() ? come_by_port(connections) : come_by_file(connections)) return connections;
       if (Clock::now() >= until_) give_up();
       std::this_thread::sleep_for(kRetry);
     }
@@ -219,6 +274,17 @@ class Guest {
     fail(fmt::format("rank {}: the rendezvous file {} leads nowhere within {} s (--deadline): {}",
                      place_.rank, place_.file, seconds(options_.deadline), problem_),
          "see whether rank 0 was started with the same file; remove a file that an earlier run left");
+  }
+
+  // Rank 0 listens at the first of the ports that was free.
+  bool come_by_port(Connections& connections) {
+    std::string problem;
+    for (std::uint16_t i = 0; i < place_.ports; ++i) {
+      if (come_to(place_.host, static_cast<std::uint16_t>(place_.port + i), "", connections)) return true;
+      if (problem.empty()) problem = problem_;
+    }
+    problem_ = problem;
+    return false;
   }
 
   bool come_by_file(Connections& connections) {
@@ -247,8 +313,11 @@ class Guest {
       Socket socket = connect_to(host, port);
       const Hello hello{place_.rank, place_.ranks, place_.job, nonce, options_.program};
       socket.send(FrameKind::kHello, hello.encode());
+      // What listens at one of several ports may be another program, which need not answer.
+      auto frame = socket.receive(place_.ports > 1 ? Clock::now() + kPatience : until_);
       // Rank 0 says who is missing; it is given time to say so.
-      const auto frame = socket.receive(until_ + std::chrono::seconds(2));
+      if (frame && frame->kind == FrameKind::kHeard)
+        frame = socket.receive(until_ + std::chrono::seconds(2));
       if (!frame) {
         problem_ = fmt::format("{}:{} does not answer", host, port);
         return false;

@@ -18,7 +18,6 @@
 namespace epweave::replay::nccl {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 1ULL << 30;
 constexpr std::size_t kHeader = 16;
 
 int milliseconds_until(Clock::time_point until) {
@@ -26,14 +25,18 @@ int milliseconds_until(Clock::time_point until) {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
 }
 
-bool wait_readable(int descriptor, Clock::time_point until) {
+// Of poll's: how many are ready.
+int poll_until(std::vector<pollfd>& wanted, Clock::time_point until) {
   for (;;) {
-    pollfd wanted{descriptor, POLLIN, 0};
-    const int found = poll(&wanted, 1, milliseconds_until(until));
-    if (found > 0) return true;
-    if (found == 0) return false;
+    const int found = poll(wanted.data(), wanted.size(), milliseconds_until(until));
+    if (found >= 0) return found;
     if (errno != EINTR) throw WireError(std::strerror(errno));
   }
+}
+
+bool wait_readable(int descriptor, Clock::time_point until) {
+  std::vector<pollfd> wanted{{descriptor, POLLIN, 0}};
+  return poll_until(wanted, until) > 0;
 }
 
 void send_at_once(int descriptor) {
@@ -84,22 +87,22 @@ void Socket::send(FrameKind kind, std::string_view text) {
   }
 }
 
-std::optional<Frame> Socket::take_frame() {
+std::optional<Frame> Socket::take_frame(std::uint64_t most_bytes) {
   if (received_.size() < kHeader) return std::nullopt;
   const auto read_number = [this](std::size_t at) {
     return Reader(std::string_view(received_).substr(at)).number();
   };
   const std::uint64_t size = read_number(8);
-  if (size > kMostBytes) throw WireError("a message is too long");
+  if (size > most_bytes) throw WireError("a message is too long");
   if (received_.size() - kHeader < size) return std::nullopt;
   Frame frame{static_cast<FrameKind>(read_number(0)), received_.substr(kHeader, size)};
   received_.erase(0, kHeader + size);
   return frame;
 }
 
-std::optional<Frame> Socket::receive(Clock::time_point until) {
+std::optional<Frame> Socket::receive(Clock::time_point until, std::uint64_t most_bytes) {
   for (;;) {
-    if (auto frame = take_frame()) return frame;
+    if (auto frame = take_frame(most_bytes)) return frame;
     if (!wait_readable(descriptor_, until)) return std::nullopt;
     char bytes[65536];
     const ssize_t count = ::recv(descriptor_, bytes, sizeof bytes, 0);
@@ -108,6 +111,15 @@ std::optional<Frame> Socket::receive(Clock::time_point until) {
     if (count == 0) throw WireError("the other side has closed the connection");
     received_.append(bytes, static_cast<std::size_t>(count));
   }
+}
+
+std::vector<bool> find_readable(const std::vector<int>& descriptors, Clock::time_point until) {
+  std::vector<pollfd> wanted;
+  for (const int descriptor : descriptors) wanted.push_back({descriptor, POLLIN, 0});
+  poll_until(wanted, until);
+  std::vector<bool> readable;
+  for (const pollfd& one : wanted) readable.push_back(one.revents != 0);
+  return readable;
 }
 
 std::pair<Socket, Socket> make_socket_pair() {

@@ -1,7 +1,7 @@
 // Framed messages between the processes of a run, over TCP.
 //
-// A frame is its kind, the length of its text, and the text (message.h). Nothing longer than
-// kMostBytes is read. What breaks this format is a WireError, as is a connection that fails.
+// A frame is its kind, the length of its text, and the text (message.h). Nothing longer than the
+// reader expects is read. What breaks this format is a WireError, as is a connection that fails.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,11 @@ inline double seconds_now() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
+constexpr std::uint64_t kMostBytes = 1ULL << 30;  // of a frame between ranks
+
 enum class FrameKind : std::uint64_t {
   kHello = 1,    // a rank to rank 0: who it is
+  kHeard,        // rank 0 to a rank: it is of this job; all are waited for
   kRefused,      // rank 0 to a rank: why it may not take part
   kWelcome,      // to all, once all have come: NCCL's unique id
   kPost,         // a launch
@@ -63,14 +66,17 @@ class Socket {
   // Throws WireError if the connection is broken.
   void send(FrameKind kind, std::string_view text);
   // The next frame; none if none is complete by then, or at once where `until` is in the past.
-  // Throws WireError if the other side has closed.
-  std::optional<Frame> receive(Clock::time_point until);
+  // Throws WireError if the other side has closed, or says that the frame has more than most_bytes.
+  std::optional<Frame> receive(Clock::time_point until, std::uint64_t most_bytes = kMostBytes);
 
  private:
-  std::optional<Frame> take_frame();
+  std::optional<Frame> take_frame(std::uint64_t most_bytes);
   int descriptor_ = -1;
   std::string received_;
 };
+
+// Waits until one can be read, or until then: which can.
+std::vector<bool> find_readable(const std::vector<int>& descriptors, Clock::time_point until);
 
 // Two ends within this process.
 std::pair<Socket, Socket> make_socket_pair();
@@ -80,6 +86,7 @@ class Listener {
  public:
   explicit Listener(std::uint16_t port);  // 0: any
   std::uint16_t port() const { return port_; }
+  int descriptor() const { return socket_.descriptor(); }
   // None if nobody came by then.
   Socket accept(Clock::time_point until);
 
