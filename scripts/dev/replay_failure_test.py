@@ -128,7 +128,7 @@ def check_stale_library(folder):
         code, output, errors = run("run", graph, "--device", "cuda", "--json", EPWEAVE_CUDA=os.environ[variable])
         expect(code == 4, f"{variable}: exit {code}: {errors}")
         error = json.loads(output)["error"]
-        problem = f"{re.escape(os.environ[variable])} {found}; this program needs build [0-9a-f]{{16}} of the device sources"
+        problem = f"{re.escape(os.environ[variable])} {found}; this program needs build [0-9a-f]{{16}}(-[0-9a-f]{{8}})? of the device sources"
         expect(error["id"] == "replay.stale-device" and re.search(problem, error["problem"]), output)
         expect("targets epweave_cuda and epweave-replay" in error["remedy"], output)
 

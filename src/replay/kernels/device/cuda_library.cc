@@ -17,7 +17,7 @@ namespace epweave::replay::device {
 namespace {
 
 constexpr const char* kFile = "libepweave_cuda.so";
-// Of the shared object: kDeviceBuild of device_build.h, the hash of its sources and flags. Asked
+// Of the shared object: kDeviceBuild of device_build.h, the hashes of what it is built of. Asked
 // for before anything else.
 constexpr const char* kBuildPoint = "epweave_device_build";
 using DeviceBuild = const char* (*)();
@@ -41,10 +41,10 @@ void require_this_build(void* library, const std::string& path) {
   const auto build = reinterpret_cast<DeviceBuild>(dlsym(library, kBuildPoint));
   const std::string found =
       build == nullptr ? "does not say what it is built of" : fmt::format("is of build {}", build());
-  if (build != nullptr && std::string_view(build()) == kDeviceBuild) return;
+  if (build != nullptr && serves_build(build(), kDeviceBuild)) return;
   throw PassError(
       "replay.stale-device",
-      fmt::format("--device cuda: {} {}; this program needs build {} of the device sources and flags", path,
+      fmt::format("--device cuda: {} {}; this program needs build {} of the device sources, flags and nvcc", path,
                   found, kDeviceBuild),
       Site{}, "build both from the same tree (targets epweave_cuda and epweave-replay)");
 }
@@ -67,6 +67,12 @@ OpenLibrary open_library() {
 }
 
 }  // namespace
+
+bool serves_build(std::string_view library, std::string_view program) {
+  constexpr char kNvcc = '-';  // what is behind it is of nvcc
+  if (program.find(kNvcc) == std::string_view::npos) library = library.substr(0, library.find(kNvcc));
+  return library == program;
+}
 
 std::unique_ptr<DeviceApi> load_cuda_device(int ordinal) {
   const auto [library, path] = open_library();

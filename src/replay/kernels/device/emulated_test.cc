@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "replay/kernels/device/cuda_library.h"
 #include "replay/kernels/device/launcher.h"
 #include "replay/kernels/host/elements.h"
 
@@ -165,6 +166,14 @@ TEST_CASE("streams of the concurrent device run beside one another, events order
   CHECK(late);
   api->destroy_event(begun);
   api->destroy_event(done);
+}
+
+TEST_CASE("a CUDA part serves programs of its sources, flags and nvcc") {
+  CHECK(serves_build("0123456789abcdef-01234567", "0123456789abcdef-01234567"));
+  CHECK(serves_build("0123456789abcdef-01234567", "0123456789abcdef"));  // built without nvcc
+  CHECK_FALSE(serves_build("0123456789abcdef-01234567", "0123456789abcdef-01234568"));
+  CHECK_FALSE(serves_build("0123456789abcdef", "0123456789abcdef-01234567"));
+  CHECK_FALSE(serves_build("1123456789abcdef-01234567", "0123456789abcdef"));
 }
 
 }  // namespace epweave::replay::device
