@@ -15,7 +15,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 to=$work/epweave-gpu
 
-mkdir -p "$to/bin" "$to/lib" "$to/scripts/launch_examples" "$to/python/epweave" "$to/testdata/graphs" "$to/testdata/gpu" "$to/testdata/kernels"
+mkdir -p "$to/bin" "$to/lib" "$to/scripts/launch_examples" "$to/scripts/dev" "$to/python/epweave" "$to/testdata/graphs" "$to/testdata/gpu" "$to/testdata/kernels"
 for file in epweave epweave-replay libepweave_cuda.so replay_kernels_device_test replay_cublas_test; do
   if [ ! -f "$build/$file" ]; then
     echo "gpu_bundle.sh: $build/$file is not built" >&2
@@ -30,9 +30,11 @@ for file in "$to"/bin/*; do ldd "$file"; done | awk '$2 == "=>" && $3 ~ "^/" { p
     cp -L "$library" "$to/lib/"
   done
 cp scripts/gpu_test.sh scripts/bench_replay.py scripts/compare_with_torch.py scripts/epweave_fx.py "$to/scripts/"
+cp scripts/dev/gpu_rates.py "$to/scripts/dev/"
 cp python/epweave/*.py "$to/python/epweave/"
 cp scripts/launch_examples/*.sh "$to/scripts/launch_examples/"
 cp testdata/kernels/cases.json "$to/testdata/kernels/"
+cp testdata/graphs/dsv3_16b_ep8.1b_remat.epw.gz "$to/testdata/graphs/"  # cut to two layers there
 for hashes in testdata/gpu/*.txt; do
   cp "$hashes" "$to/testdata/gpu/"
   cp "testdata/graphs/$(basename "$hashes" .txt).epw.gz" "$to/testdata/graphs/"

@@ -1,32 +1,48 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one command: gpu_test.sh [OPTION...] [FOLDER]
 #
-#   --only PART    this part alone; may be repeated. The parts, in their order: kernels, steps, rewrite, native, graphs, measure,
-#                  torch, nccl
+#   --only PART    this part alone; may be repeated. The parts, in their order: kernels, steps, memcheck, native, graphs, rewrite,
+#                  nccl, measure, torch, rates, widths, racecheck, initcheck, ranks
+#   --call N       some of the parts, within 590 s (docs/gpu.md has what each is for): 1: kernels, steps, memcheck; 2: native,
+#                  graphs, rewrite, nccl; 3: measure, torch, rates, widths; 4: racecheck, initcheck, ranks
+#   --total N      seconds of the whole: a step that would start behind them is not run, one that they cut short is no failure
 #   --logs DIR     whole logs of the steps, a file each, and summary.txt, a line each (default: a new folder of /tmp)
-#   --seconds N    what a step may take (default 90)
+#   --seconds N    what a step may take (default 90), under compute-sanitizer and for rates three times that
 #   --bare         nothing but this folder, bash and the driver: no python, no torch, no nvidia-smi
 #
 # FOLDER holds bin/ (epweave, epweave-replay, libepweave_cuda.so, replay_kernels_device_test, replay_cublas_test) and testdata/;
 # default: the release build of this checkout, or the bundle that this script is in (scripts/gpu_bundle.sh). Whole training
 # steps are those of testdata/gpu/NAME.txt, what `epweave-replay run -q` prints of testdata/graphs/NAME.epw.gz on the CPU.
 #
-# A step that fails is run again with CUDA_LAUNCH_BLOCKING=1, then under compute-sanitizer where that is. Prints what docs/gpu.md
+# Where a kernel fails, or the first run does not end, nothing else is run. A step that fails is run again with CUDA_LAUNCH_BLOCKING=1, then under compute-sanitizer where that is. Prints what docs/gpu.md
 # reports; exits 0 if all that was run passed, 1 if something failed, 2 for a wrong command line, 77 if there is no GPU. What
 # was not run is listed at the end.
 set -u
-all_parts="kernels steps rewrite native graphs measure torch nccl"
+all_parts="kernels steps memcheck native graphs rewrite nccl measure torch rates widths racecheck initcheck ranks"
 usage() {
   printf 'gpu_test.sh: %s\n' "$1" >&2
   exit 2
 }
-parts='' logs='' seconds=90 bare=0 folder=''
+parts='' logs='' seconds=90 total=0 bare=0 folder=''
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;;
     --only)
       case " $all_parts " in *" ${2:-} "*) ;; *) usage "--only takes one of: $all_parts" ;; esac
       parts="$parts $2" && shift ;;
+    --call)
+      total=590
+      case ${2:-} in
+        1) parts="$parts kernels steps memcheck" ;;
+        2) parts="$parts native graphs rewrite nccl" ;;
+        3) parts="$parts measure torch rates widths" ;;
+        4) parts="$parts racecheck initcheck ranks" ;;
+        *) usage "--call takes one of: 1 2 3 4" ;;
+      esac
+      shift ;;
+    --total)
+      case ${2:-} in '' | 0 | *[!0-9]*) usage "--total takes a whole number from 1" ;; esac
+      total=$2 && shift ;;
     --logs)
       [ -n "${2:-}" ] || usage "--logs needs a folder"
       logs=$2 && shift ;;
@@ -55,7 +71,7 @@ graphs=$here/testdata/graphs hashes=$here/testdata/gpu
 EPWEAVE_TESTDATA=$here/testdata
 under=''  # what a program is run under: nothing, or compute-sanitizer
 export EPWEAVE_TESTDATA bin work graphs hashes scripts under
-failed=0 steps=0 not_run=()
+failed=0 steps=0 not_run=() again=1
 
 # say TEXT: to the terminal and the summary.
 say() { printf '%s\n' "$*" | tee -a "$logs/summary.txt"; }
@@ -81,41 +97,69 @@ export EPWEAVE_CUBLASLT EPWEAVE_NCCL
 
 # ---- steps -------------------------------------------------------------------------------
 
+# time_left: what a step may take now: its limit, or what is left of the whole; 0: nothing.
+time_left() {
+  local left=$seconds
+  if [ "$total" -ne 0 ] && [ $((total - SECONDS)) -lt "$left" ]; then left=$((total - SECONDS)); fi
+  if [ "$left" -lt 1 ]; then left=0; fi
+  echo "$left"
+}
 # in_time LOG COMMAND...: its exit code; 124 or 137 where it ran past its time.
 in_time() {
-  local log=$1
+  local log=$1 limit
   shift
-  timeout -k 5 "$seconds" bash -c '"$@"' step "$@" >"$log" 2>&1
+  limit=$(time_left)
+  if [ "$limit" -eq 0 ]; then
+    echo "no time is left" >"$log"
+    return 124
+  fi
+  timeout -k 5 "$limit" bash -c '"$@"' step "$@" >"$log" 2>&1
 }
+ran_out() { [ "$1" -eq 124 ] || [ "$1" -eq 137 ]; }
 how_it_ended() {
   case $1 in
     0) echo passed ;;
-    124 | 137) echo "FAILED (ran past $seconds s)" ;;
+    124 | 137) echo "FAILED (ran past ${2:-$seconds} s)" ;;
     *) echo "FAILED (exit $1)" ;;
   esac
 }
-# attempt NAME COMMAND...: a line for the summary, the output in a file; a failure is counted, and looked into.
+# attempt NAME COMMAND...: a line for the summary, the output in a file; a failure is counted, and looked into unless `again` is 0.
 attempt() {
-  local name=$1 log status start again
+  local name=$1 log status start limit
   shift
+  limit=$(time_left)
+  if [ "$limit" -eq 0 ]; then
+    leave_out "$name: no time is left (--total $total)"
+    return 0
+  fi
   steps=$((steps + 1))
   log=$(printf '%s/%02d-%s' "$logs" "$steps" "$(printf '%s' "$name" | tr -c 'A-Za-z0-9_.\n' '-')")
   start=$SECONDS status=0
   in_time "$log.log" "$@" || status=$?
+  if ran_out "$status" && [ "$limit" -lt "$seconds" ]; then
+    leave_out "$name: cut short after $((SECONDS - start)) s (--total $total)"
+    return 0
+  fi
   say "$name: $(how_it_ended "$status"), $((SECONDS - start)) s: $(tail -n 1 "$log.log" | cut -c 1-160)"
   [ "$status" -ne 0 ] || return 0
   failed=$((failed + 1))
-  again=0
-  CUDA_LAUNCH_BLOCKING=1 in_time "$log.blocking.log" "$@" || again=$?
-  say "  with CUDA_LAUNCH_BLOCKING=1: $(how_it_ended "$again"): $(tail -n 1 "$log.blocking.log" | cut -c 1-160)"
+  if [ "$again" -ne 0 ]; then look_into "$log" "$@"; fi
+  return "$status"
+}
+# look_into LOG COMMAND...: the failed step once more, with launches that wait, then under compute-sanitizer.
+look_into() {
+  local log=$1 found=0 limit
+  shift
+  limit=$(time_left)
+  CUDA_LAUNCH_BLOCKING=1 in_time "$log.blocking.log" "$@" || found=$?
+  say "  with CUDA_LAUNCH_BLOCKING=1: $(how_it_ended "$found" "$limit"): $(tail -n 1 "$log.blocking.log" | cut -c 1-160)"
   if command -v compute-sanitizer >/dev/null; then
-    again=0
-    under="compute-sanitizer --error-exitcode 9" in_time "$log.sanitizer.log" "$@" || again=$?
-    say "  under compute-sanitizer: $(how_it_ended "$again"): $(tail -n 1 "$log.sanitizer.log" | cut -c 1-160)"
+    found=0 limit=$(time_left)
+    under="compute-sanitizer --error-exitcode 9" in_time "$log.sanitizer.log" "$@" || found=$?
+    say "  under compute-sanitizer: $(how_it_ended "$found" "$limit"): $(tail -n 1 "$log.sanitizer.log" | cut -c 1-160)"
   else
     say "  under compute-sanitizer: not run, it is not installed"
   fi
-  return "$status"
 }
 replay() { $under "$bin/epweave-replay" "$@"; }
 tests() { EPWEAVE_TEST_DEVICE=cuda $under "$bin/$1" "${@:2}"; }
@@ -147,7 +191,7 @@ repeat_native() {
   replay run "$graphs/$1.epw.gz" --device cuda --math native >"$work/once" 2>"$work/messages"
   local status=$?
   cat "$work/messages"
-  [ "$status" -eq 0 ] && grep -q '^[1-9][0-9]* of [0-9]* products by cuBLASLt$' "$work/messages" &&
+  [ "$status" -eq 0 ] && grep -qx '\([1-9][0-9]*\) of \1 products by cuBLASLt' "$work/messages" &&
     replay run "$graphs/$1.epw.gz" --device cuda --math native -q >"$work/twice" && diff "$work/once" "$work/twice"
 }
 # Each stretch is captured in the first runs and launched again in the others; the device may refuse none.
@@ -162,7 +206,9 @@ with_graphs() {
     ! grep -q -e 'refused a graph' -e 'was interrupted' "$work/messages"
 }
 measure() {
-  replay run "$1" --device cuda --warm-up 2 --repeat 5 --nvtx --timeline "$work/timeline.json" --costs "$work/costs.json" &&
+  local graph=$1
+  shift
+  replay run "$graph" "$@" --device cuda --warm-up 2 --repeat 5 --nvtx --timeline "$work/timeline.json" --costs "$work/costs.json" &&
     [ -s "$work/timeline.json" ] && head -40 "$work/costs.json"
 }
 # against_cpu RANKS GRAPH: a process for each rank; loss, norms and hashes must be what the CPU's virtual ranks have.
@@ -196,18 +242,29 @@ hang_over_nccl() {
   [ "$status" -eq 1 ] && grep -q -e 'all_reduce.* was not done within 5 s (--deadline)' \
     -e 'waited 5 s (--deadline) for the launch of collective [0-9]* on group 7 by the others' "$work/rank0"
 }
-# check_against_cpu RANKS A B [OPTION...]: two graphs compared by a process for each rank; the verdict, and all that is printed, must
-# be what the CPU's virtual ranks give.
-check_against_cpu() {
-  local ranks=$1 a=$2 b=$3 expected=0 found=0
-  shift 3
-  "$bin/epweave-replay" check "$a" "$b" -q >"$work/expected" || expected=$?
+# check_over_nccl ALONE RANKS A B [OPTION...]: two graphs compared by a process for each rank; the verdict, and all that is printed, must
+# be what virtual ranks give with the options ALONE.
+check_over_nccl() {
+  local alone=$1 ranks=$2 a=$3 b=$4 expected=0 found=0
+  shift 4
+  # shellcheck disable=SC2086  # a list of words
+  "$bin/epweave-replay" check "$a" "$b" -q $alone >"$work/expected" || expected=$?
   RANKS=$ranks GPUS=$shared COMMAND=check DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay \
     "$scripts/launch_examples/no_launcher.sh" "$a" "$b" --deadline 600 "$@" >"$work/found" || found=$?
   diff "$work/expected" "$work/found" && tail -n 1 "$work/found" && [ "$found" -eq "$expected" ]
 }
+# checked TOOL [TESTS]: the tests of kernels under a tool of compute-sanitizer.
+checked() {
+  under="compute-sanitizer --tool $1 --error-exitcode 9"
+  tests replay_kernels_device_test "${@:2}"
+}
+# resize_widths: two layers of DeepSeek-V3 16B, 2,048 tokens for each of 8 ranks, in $work.
+resize_widths() {
+  "$bin/epweave" resize "$graphs/dsv3_16b_ep8.1b_remat.epw.gz" --set tokens=2048 --set layers=2 -o "$work/widths.epw"
+}
 export -f replay tests same_hashes check_rewrite check_native check_pinned repeat_native with_graphs measure \
-  against_cpu ranks_of hashes_over_nccl hang_over_nccl check_against_cpu
+  against_cpu ranks_of hashes_over_nccl hang_over_nccl check_over_nccl checked \
+  resize_widths
 
 # ---- is there a GPU -----------------------------------------------------------------------
 
@@ -235,6 +292,10 @@ say "$(grep 'device:' "$logs/00-first-run.log" || echo "device: unknown")"
 if [ "$status" -ne 0 ]; then
   tail -n 5 "$logs/00-first-run.log"
   say "the first run on the GPU: $(how_it_ended "$status"), the log is $logs/00-first-run.log"
+  if ran_out "$status"; then
+    say "nothing else was run: ${parts# }"
+    exit 1
+  fi
 fi
 gpus=1
 if [ "$bare" -eq 0 ] && command -v nvidia-smi >/dev/null; then
@@ -304,6 +365,38 @@ part_graphs() {
   has_cublaslt || leave_out "graphs, native math: cuBLASLt is not installed"
 }
 part_measure() { attempt "a measured step" measure "$first"; }
+part_widths() {
+  if [ ! -f "$graphs/dsv3_16b_ep8.1b_remat.epw.gz" ]; then
+    leave_out "widths: $graphs/dsv3_16b_ep8.1b_remat.epw.gz is not there"
+    return
+  fi
+  attempt "two layers of DeepSeek-V3 16B, 2,048 tokens a rank" resize_widths || return
+  attempt "their step, portable" measure "$work/widths.epw"
+  if has_cublaslt; then attempt "their step, native" measure "$work/widths.epw" --math native; fi
+}
+# sanitize TOOL [TESTS]
+sanitize() {
+  if ! command -v compute-sanitizer >/dev/null; then
+    leave_out "$1: compute-sanitizer is not installed"
+    return
+  fi
+  local seconds=$((seconds * 3)) again=0
+  attempt "kernels under $1" checked "$@"
+}
+part_memcheck() { sanitize memcheck; }
+# Where threads of a block share memory: of all tests it takes too long.
+part_racecheck() { sanitize racecheck '*products*,*softmax*'; }
+part_initcheck() { sanitize initcheck '*products*,*softmax*,maps*'; }
+part_rates() {
+  if [ "$bare" -ne 0 ] || ! command -v python3 >/dev/null; then
+    leave_out "rates: no python3, or --bare"
+    return
+  fi
+  local seconds=$((seconds * 3)) options=()
+  if [ -z "$(find_missing_for_torch 2>&1)" ]; then options+=(--with-torch); fi
+  if command -v ncu >/dev/null; then options+=(--profile); fi
+  attempt "rates of single ops" python3 "$scripts/dev/gpu_rates.py" --replay "$bin/epweave-replay" "${options[@]}"
+}
 # What a comparison with PyTorch needs and is not there, in a line; nothing where all is.
 find_missing_for_torch() {
   python3 - "$scripts" <<'PYTHON'
@@ -339,7 +432,8 @@ part_torch() {
     done
   done
 }
-part_nccl() {
+# has_nccl: also whether ranks share GPUs, and a graph of one rank.
+has_nccl() {
   cat >"$work/one.txt" <<'GRAPH'
 epweave text 1
 group 7 ranks=[0]
@@ -357,39 +451,59 @@ graph
   %wh = _c10d_functional.wait_tensor.default(%h) : f32[4, 4]
   output([%wg, %ws, %wa, %wb, %wh])
 GRAPH
-  if ! in_time "$logs/00-nccl.log" replay run "$work/one.txt" --device cuda --transport nccl --rank 0 --world-size 1 \
-    --rendezvous "file:$work/meeting" --json && grep -q 'replay.no-nccl' "$logs/00-nccl.log"; then
+  shared=4
+  if [ "$gpus" -lt 4 ]; then shared=$gpus; fi
+  export shared
+  if [ -z "${nccl:-}" ]; then
+    nccl=there
+    in_time "$logs/00-nccl.log" replay run "$work/one.txt" --device cuda --transport nccl --rank 0 --world-size 1 \
+      --rendezvous "file:$work/meeting" --json || ! grep -q 'replay.no-nccl' "$logs/00-nccl.log" || nccl=missing
+  fi
+  [ "$nccl" = there ]
+}
+part_nccl() {
+  if ! has_nccl; then
     leave_out "nccl: NCCL is not installed"
     return
   fi
-  shared=4
-  export shared
   attempt "one rank over NCCL" against_cpu 1 "$work/one.txt"
-  attempt "one rank over NCCL, check" check_against_cpu 1 "$work/one.txt" "$work/one.txt"
-  attempt "one rank over NCCL, check of the CPU's bits against the GPU's" check_against_cpu 1 "$work/one.txt" \
+  attempt "one rank over NCCL, check" check_over_nccl "" 1 "$work/one.txt" "$work/one.txt"
+  attempt "one rank over NCCL, check of the CPU's bits against the GPU's" check_over_nccl "" 1 "$work/one.txt" \
     "$work/one.txt" --device-a cpu
-  if [ "$gpus" -lt 4 ]; then
-    shared=$gpus
-    leave_out "nccl, a GPU for each of 4 ranks: $gpus GPUs are known of; ranks share them"
-  fi
   sed -e 's/ranks=\[0\]/ranks=[0, 1]/' -e '/%[sabh] =/d' -e '/%w[sabh] =/d' -e 's/output.*/output([%wg])/' "$work/one.txt" >"$work/two.txt"
   attempt "a rank that stands still" hang_over_nccl "$work/two.txt"
+}
+# Bounds are the CPU's work, and `rewrite` compares with them: here all ranks are on the GPU, alone and as processes.
+part_ranks() {
+  if ! has_nccl; then
+    leave_out "ranks: NCCL is not installed"
+    return
+  fi
+  if [ "$gpus" -lt 4 ]; then leave_out "ranks, a GPU for each of 4 ranks: $gpus GPUs are known of; ranks share them"; fi
   for name in "${names[@]}"; do
     attempt "$name over NCCL" hashes_over_nccl "$name"
     if rewrite "$name"; then
-      attempt "$name, ep-overlap, check over NCCL" check_against_cpu "$(ranks_of "$name")" "$graphs/$name.epw.gz" \
-        "$work/$name.epw"
+      attempt "$name, ep-overlap, check over NCCL" check_over_nccl "--device cuda --bounds none" "$(ranks_of "$name")" \
+        "$graphs/$name.epw.gz" "$work/$name.epw" --bounds none
     fi
   done
 }
+done_parts=''
 for part in $parts; do
   say "== $part"
   "part_$part"
+  done_parts="$done_parts $part"
+  if [ "$part" = kernels ] && [ "$failed" -ne 0 ]; then break; fi  # all else is made of them
 done
 
 say "== result"
 for part in "${not_run[@]}"; do say "not run: $part"; done
-for part in $all_parts; do case " $parts " in *" $part "*) ;; *) say "not run: $part (--only)" ;; esac; done
+for part in $all_parts; do
+  case " $parts " in
+    *" $part "*) case " $done_parts " in *" $part "*) ;; *) say "not run: $part (a kernel fails)" ;; esac ;;
+    *) say "not run: $part (not asked for)" ;;
+  esac
+done
 if [ "$failed" -ne 0 ] || [ "$status" -ne 0 ]; then
   say "something failed on the GPU: $failed of $steps steps; whole logs are in $logs"
   exit 1

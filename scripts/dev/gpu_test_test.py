@@ -69,6 +69,7 @@ def gpu_test(folder, *options, **variables):
 
 def check_usage(place):
     for options, message in ((["--only", "all"], "--only takes one of: kernels"), (["--fast"], "unknown option --fast"),
+                             (["--call", "5"], "--call takes one of: 1 2 3 4"), (["--total", "x"], "--total takes a whole number"),
                              (["--logs"], "--logs needs a folder"), (["--seconds", "0"], "--seconds takes a whole number")):  # fmt: skip
         result = subprocess.run([ROOT / "scripts/gpu_test.sh", *options], capture_output=True, text=True, check=False)
         expect(result.returncode == 2 and message in result.stderr, f"{options}: {result}")
@@ -77,7 +78,7 @@ def check_usage(place):
 def check_no_gpu(place):
     code, summary, _ = gpu_test(bundle(place / "none", "cuda"), EPWEAVE_CUDA="/nonexistent.so")
     expect(code == 77, f"no GPU: exit {code}: {summary}")
-    expect("nothing was run on a GPU: there is none. Not run: kernels steps rewrite native graphs measure torch nccl" in summary, summary)
+    expect("nothing was run on a GPU: there is none. Not run: kernels steps memcheck native graphs rewrite nccl measure torch" in summary, summary)
     code, summary, _ = gpu_test(bundle(place / "stale", "cuda"), "--only", "kernels", EPWEAVE_CUDA=os.environ["EPWEAVE_STALE_CUDA"])
     expect(code == 1 and "the first run on the GPU: FAILED (exit 4)" in summary, f"stale: exit {code}: {summary}")
 
@@ -102,7 +103,8 @@ def check_all(place):
         "small over NCCL: passed",
         "small, ep-overlap, check over NCCL: passed",
         "not run: torch: --bare",
-        "not run: nccl, a GPU for each of 4 ranks: 1 GPUs are known of; ranks share them",
+        "not run: rates: no python3, or --bare",
+        "not run: ranks, a GPU for each of 4 ranks: 1 GPUs are known of; ranks share them",
     ):
         expect(line in lines, f"no '{line}' in:\n{summary}")
     expect(any(line.startswith("not run: absent: ") for line in lines), summary)
@@ -120,8 +122,40 @@ def check_part_and_libraries(place):
         bundle(place / "part"), "--bare", "--only", "native", "--only", "nccl", EPWEAVE_CUBLASLT="/none.so", EPWEAVE_NCCL="/none.so"
     )
     expect(code == 0 and "passed on the GPU: 0 steps" in summary, f"parts: exit {code}: {summary}")
-    for line in ("not run: native: cuBLASLt is not installed", "not run: nccl: NCCL is not installed", "not run: steps (--only)"):
+    for line in ("not run: native: cuBLASLt is not installed", "not run: nccl: NCCL is not installed", "not run: steps (not asked for)"):
         expect(line in summary, f"no '{line}' in:\n{summary}")
+
+
+def check_limits(place):
+    """A failing kernel ends it; so does a first run that hangs; behind --total nothing is begun, and what it cuts short is no failure."""
+    folder = bundle(place / "kernels")
+    kernels = folder / "bin/replay_kernels_device_test"
+    kernels.write_text("#!/bin/bash\nexit 1\n")
+    code, summary, _ = gpu_test(folder, "--bare", "--call", "1")
+    expect(code == 1 and "something failed on the GPU: 1 of 1 steps" in summary, f"kernels: exit {code}: {summary}")
+    expect("not run: steps (a kernel fails)" in summary and "not run: native (not asked for)" in summary, summary)
+    code, summary, _ = gpu_test(bundle(place / "first", before="sleep 60"), "--bare", "--seconds", "1")
+    expect(code == 1 and "the first run on the GPU: FAILED (ran past 1 s)" in summary and "nothing else was run: kernels" in summary, summary)
+    folder = bundle(place / "total")
+    (folder / "bin/replay_kernels_device_test").write_text("#!/bin/bash\nsleep 60\n")
+    code, summary, _ = gpu_test(folder, "--bare", "--only", "kernels", "--only", "steps", "--total", "8")
+    expect(code == 0 and "not run: kernels, bits of the CPU: cut short after" in summary, f"total: exit {code}: {summary}")
+    expect("not run: small, hashes of the CPU: no time is left (--total 8)" in summary, summary)
+
+
+def check_sanitizers(place):
+    """With a program in compute-sanitizer's place: the tools and tests that are asked for."""
+    folder, path = bundle(place / "sanitizer"), place / "path"
+    path.mkdir()
+    (path / "compute-sanitizer").write_text('#!/bin/bash\necho "tool $2, $3 $4: ${*: -1}"\n')
+    (path / "compute-sanitizer").chmod(0o755)
+    code, summary, logs = gpu_test(folder, "--bare", "--only", "memcheck", "--only", "racecheck", "--only", "initcheck",
+                                   PATH=f"{path}:{os.environ['PATH']}")  # fmt: skip
+    expect(code == 0 and "passed on the GPU: 3 steps" in summary, f"sanitizers: exit {code}: {summary}")
+    for text in ("tool memcheck, --error-exitcode 9: ", "tool racecheck, --error-exitcode 9: *products*,*softmax*", "tool initcheck, "):
+        expect(any(text in log for log in logs.values()), f"{text}: {logs}")
+    code, summary, _ = gpu_test(folder, "--bare", "--only", "memcheck")
+    expect(code == 0 and "not run: memcheck: compute-sanitizer is not installed" in summary, summary)
 
 
 def check_torch(place):
@@ -155,7 +189,8 @@ def check_packed(place):
                             env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"})  # fmt: skip
     expect(result.returncode == 0 and str(packed / "python") in result.stdout, f"the bundle's package: {result}")
     steps = {path.stem for path in (packed / "testdata/gpu").glob("*.txt")}
-    expect(steps == {path.name.removesuffix(".epw.gz") for path in (packed / "testdata/graphs").glob("*.epw.gz")}, steps)
+    expect(steps and steps < {path.name.removesuffix(".epw.gz") for path in (packed / "testdata/graphs").glob("*.epw.gz")}, steps)
+    subprocess.run(["python3", packed / "scripts/dev/gpu_rates.py", "--help"], check=True, capture_output=True)
 
 
 def check_failures(place):
@@ -186,6 +221,8 @@ if __name__ == "__main__":
         check_all(pathlib.Path(name))
         check_declined(pathlib.Path(name))
         check_part_and_libraries(pathlib.Path(name))
+        check_limits(pathlib.Path(name))
+        check_sanitizers(pathlib.Path(name))
         check_torch(pathlib.Path(name))
         check_packed(pathlib.Path(name))
         check_failures(pathlib.Path(name))
