@@ -40,9 +40,9 @@ struct Place {
   std::string host;
   std::uint16_t port = 0;
   std::uint16_t ports = 1;  // from `port` on: rank 0 listens at the first that is free
-  std::string file;      // instead of host and port
-  std::string job;       // names the job, so that ranks of two jobs do not meet; may be empty
-  std::string launcher;  // "torchrun", "srun", "mpirun", "options"
+  std::string file;         // instead of host and port
+  std::string job;          // names the job, so that ranks of two jobs do not meet; may be empty
+  std::string launcher;     // "torchrun", "srun", "mpirun", "options"
 };
 
 // The value of an environment variable, or null.

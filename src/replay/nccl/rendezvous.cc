@@ -20,7 +20,7 @@ constexpr std::string_view kMagic = "epweave rendezvous 2";
 constexpr std::chrono::milliseconds kRetry{50};
 constexpr std::uint64_t kHelloBytes = 1 << 16;
 constexpr std::size_t kMostStrangers = 64;  // beside as many as there are ranks
-// For who listens: to say who it is; for who comes: to be heard where several ports may be rank 0's.
+// To say who one is, and to be heard where several ports may be rank 0's.
 constexpr std::chrono::seconds kPatience{5};
 
 [[noreturn]] void fail(const std::string& problem, const std::string& remedy) {
@@ -135,7 +135,7 @@ class Host {
     fail(fmt::format("rank 0: {}", problem), "give another port: --rendezvous HOST:PORT, or MASTER_PORT");
   }
 
-  // Who has connected and not said who it is. None holds up the others: each has a limit of its own.
+  // Who has connected and not said who it is. None holds up the others: each has its own limit.
   struct Stranger {
     Socket socket;
     Clock::time_point until;
@@ -316,8 +316,7 @@ class Guest {
       // What listens at one of several ports may be another program, which need not answer.
       auto frame = socket.receive(place_.ports > 1 ? Clock::now() + kPatience : until_);
       // Rank 0 says who is missing; it is given time to say so.
-      if (frame && frame->kind == FrameKind::kHeard)
-        frame = socket.receive(until_ + std::chrono::seconds(2));
+      if (frame && frame->kind == FrameKind::kHeard) frame = socket.receive(until_ + std::chrono::seconds(2));
       if (!frame) {
         problem_ = fmt::format("{}:{} does not answer", host, port);
         return false;

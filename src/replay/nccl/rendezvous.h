@@ -1,8 +1,8 @@
 // The processes of a run find one another: rank 0 listens, the others come to it.
 //
-// Rank 0 listens at the first free port of those that the place names, and tells each that comes that
-// it was heard; who is not heard there tries the next one. A connection that says nothing, or too
-// much, is closed and holds up nobody.
+// Rank 0 listens at the first free port of those that the place names, and tells each that comes
+// that it was heard; who is not heard there tries the next one. A connection that says nothing, or
+// too much, is closed and holds up nobody.
 //
 // Each says its rank, how many ranks there are, the job's name and what it runs. Once all have
 // come, rank 0 sends all what they need to go on (NCCL's unique id). It turns a process of another

@@ -44,8 +44,8 @@ void require_this_build(void* library, const std::string& path) {
   if (build != nullptr && serves_build(build(), kDeviceBuild)) return;
   throw PassError(
       "replay.stale-device",
-      fmt::format("--device cuda: {} {}; this program needs build {} of the device sources, flags and nvcc", path,
-                  found, kDeviceBuild),
+      fmt::format("--device cuda: {} {}; this program needs build {} of the device sources, flags and nvcc",
+                  path, found, kDeviceBuild),
       Site{}, "build both from the same tree (targets epweave_cuda and epweave-replay)");
 }
 
