@@ -19,7 +19,7 @@ CHUNK = "chunk{roots=layers.*.moe}"
 REAL = ["dsv3_debug_ep2.1b_remat", "dsv3_debug_ep2_static.1b_remat", "dsv3_debug_fsdp2_tp2_ep4.1b_remat",
         "dsv3_debug_ep1_fsdp4.1b_remat", "dsv3_debug_ep2_sdpa_r030.1b_remat", "qwen3_moe_ep2.1b_remat",
         "llama3_debug_fsdp4.1b_remat", "llama3_debug_fsdp4_full.1b_remat", "llama3_debug_fsdp2_tp2.1_norm",
-        "llama3_debug_fsdp2_tp2_coor.1_norm", "dsv3_16b_ep8.1b_remat"]
+        "llama3_debug_fsdp2_tp2_coor.1_norm", "dsv3_debug_ep2_full.1b_remat", "dsv3_16b_ep8.1b_remat"]
 
 
 def graph(name):
@@ -105,6 +105,20 @@ class ResizeTest(CommandLineTest):
         self.assertTrue(json.loads(self.output_of("verify", "small.epw", "chunked.epw", "--json", "-q"))["ok"])
         checked = subprocess.run([REPLAY, "check", "small.epw", "chunked.epw"], cwd=self.folder, capture_output=True)
         self.assertEqual(checked.returncode, 0, checked.stderr)
+
+    def test_a_batch_that_is_a_number_beside_a_symbol(self):
+        """It is refused with what helps: symbols made numbers."""
+        mixed = graph("dsv3_debug_ep2_seq_r030.1b_remat")
+        result = self.run_tool("resize", mixed, "--set", "batch=2", "-o", "out.epw")
+        self.assertEqual(result.returncode, 4)
+        self.assertIn(b"make its symbols numbers first (epweave rewrite -p concretize)", result.stderr)
+        self.output_of("rewrite", mixed, "-p", "concretize", "-o", "numbers.epw", "-q")
+        self.resize("numbers.epw", "small.epw", batch=2)
+        self.assertEqual(self.output_of("verify", "small.epw"), b"")
+
+    def test_a_part_that_lacks_the_first_layer_has_no_number_of_layers(self):
+        self.output_of("extract", DSV3, "--module", "layers.1.moe", "-o", "part.epw", "-q")
+        self.assertEqual(self.sizes("part.epw").keys(), {"tokens"})
 
     def test_nothing_is_written_where_a_size_is_refused(self):
         result = self.run_tool("resize", DSV3, "--set", "tokens=100", "-o", "out.epw")

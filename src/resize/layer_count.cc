@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "analysis/layers.h"
 #include "analysis/type_symbols.h"
@@ -11,6 +12,7 @@
 #include "passes/pass.h"
 #include "passes/record.h"
 #include "resize/layer_cut.h"
+#include "resize/remedies.h"
 
 namespace epweave {
 namespace {
@@ -61,7 +63,7 @@ class LayerRemover {
                           fmt::format("it reads %{}, an input of a layer that goes",
                                       in_.text(in_.step().nodes[input].name)),
                           site_of(in_, node),
-                          "resize the graph before passes that join what layers do (bucket)");
+                          "keep another number of layers, or " + resize_before_passes(in_));
       });
     }
   }
@@ -187,9 +189,15 @@ void require_whole_step(const Graph& graph) {
 
 std::int64_t count_layers(const Graph& graph) {
   Layers layers(*graph.context);
-  std::int64_t count = 0;
-  for (NodeId id : graph.step().order) count = std::max(count, layers.of(graph.step().nodes[id]) + 1);
-  return count;
+  std::set<std::int64_t> found;
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.kind != NodeKind::kCall) continue;
+    if (const std::int64_t layer = layers.of(node); layer != kNoLayer) found.insert(layer);
+  }
+  // A part of a step may lack the first ones: what it has is no number of layers.
+  const auto count = static_cast<std::int64_t>(found.size());
+  return found.empty() || *found.rbegin() == count - 1 ? count : 0;
 }
 
 Graph keep_layers(const Graph& graph, std::int64_t count, std::vector<std::string>& notes) {

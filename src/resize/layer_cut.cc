@@ -9,6 +9,7 @@
 #include "analysis/layers.h"
 #include "analysis/value_numbers.h"
 #include "passes/pass.h"
+#include "resize/remedies.h"
 
 namespace epweave {
 namespace {
@@ -153,11 +154,16 @@ class CutFinder {
       if (equal_to[one]) return false;
       equal_to.at(one) = other;
       const Node &again = body_.nodes[one], &first = body_.nodes[other];
+      if (are_same_graph(again, first)) continue;
       if (again.kind != NodeKind::kCall || again.target != first.target || again.type != first.type ||
           !are_alike(again.args, first.args, pending) || !are_alike(again.kwargs, first.kwargs, pending))
         return false;
     }
     return true;
+  }
+  static bool are_same_graph(const Node& a, const Node& b) {
+    return a.kind == NodeKind::kGetAttr && b.kind == NodeKind::kGetAttr && a.attr.is(ArgKind::kGraph) &&
+           a.attr == b.attr;
   }
   // Equal but for nodes, which are added to `pending`.
   bool are_alike(ArgRange a, ArgRange b, std::vector<std::pair<NodeId, NodeId>>& pending) const {
@@ -219,10 +225,8 @@ class CutFinder {
   }
 
   [[noreturn]] void fail(const Node& node, std::string problem) const {
-    throw PassError(
-        "resize.layers", std::move(problem), site_of(graph_, node),
-        "keep another number of layers, or resize the graph as it was traced, before passes that join "
-        "what layers do (bucket)");
+    throw PassError("resize.layers", std::move(problem), site_of(graph_, node),
+                    "keep another number of layers, or " + resize_before_passes(graph_));
   }
 
   const Graph& graph_;

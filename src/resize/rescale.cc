@@ -13,6 +13,7 @@
 #include "passes/pass.h"
 #include "passes/record.h"
 #include "resize/count_bounds.h"
+#include "resize/remedies.h"
 
 namespace epweave {
 namespace {
@@ -141,8 +142,7 @@ class Rescaler {
             "resize.type",
             fmt::format("with {} = {} it does not type-check: {}", change_.name, change_.after, error.what()),
             site_of(out_, node),
-            "a number of this call or of one before it does not follow the size: trace the model with "
-            "symbolic sizes, or at the size itself");
+            "a number of this call or of one before it does not follow the size: " + find_other_way(in_));
       }
     }
     const Type& recorded = context_.types[node.type];
@@ -212,7 +212,7 @@ Graph rescale(const Graph& graph, const std::vector<TokenInput>& inputs, Scaling
     } catch (const PassError& error) {
       throw PassError("resize.conflict",
                       fmt::format("what scales with {} contradicts itself: {}", change.name, error.problem()),
-                      error.site(), "trace the model with symbolic sizes, or at the size itself");
+                      error.site(), find_other_way(graph));
     }
   }();
   return Rescaler(graph, factors, change, options.fixed_parameters).run();

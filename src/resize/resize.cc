@@ -10,6 +10,7 @@
 #include "base/nearest_name.h"
 #include "passes/pass.h"
 #include "resize/layer_count.h"
+#include "resize/remedies.h"
 #include "resize/token_size.h"
 
 namespace epweave {
@@ -72,9 +73,7 @@ void require_sound(const Graph& before, const Graph& after) {
       throw PassError(
           "resize.type",
           fmt::format("at the new sizes the graph breaks '{}': {}", violation.invariant, violation.message),
-          violation.site,
-          "a number of this call does not follow the size: trace the model with symbolic sizes, or at "
-          "the size itself");
+          violation.site, "a number of this call does not follow the size: " + find_other_way(before));
 }
 
 }  // namespace
