@@ -100,8 +100,10 @@ class Bucketer {
   }
 
   std::int64_t run_by_clock(std::span<const BucketScope> scopes) {
-    const StepModel& model = clock_->decision.step;
-    const auto sets = choose_buckets(given_, model, found_.list, scopes, clock_->aim);
+    const DecisionModel& decision = clock_->decision;
+    std::vector<std::vector<std::size_t>> sets;
+    if (!decision.uneven_shard)
+      sets = choose_buckets(given_, decision.step, found_.list, scopes, clock_->aim);
     for (const std::vector<std::size_t>& set : sets) write_chosen(set);
     writer_.finish();
     keep_given_order();
@@ -110,9 +112,14 @@ class Bucketer {
     if (sets.empty() || !is_better(sets)) {
       result_.graph = given_;
       result_.notes.push_back(
-          fmt::format("predicted: {}; to merge any of {} collectives makes it no shorter "
-                      "within {}, so nothing is merged",
-                      describe(clock_->given), found_.list.size(), memory_text(clock_->budget)));
+          decision.uneven_shard
+              ? fmt::format(
+                    "predicted: {} is cut unevenly, so other ranks have other prices: nothing is merged by "
+                    "predicted time; plan=blocks merges the same on all ranks",
+                    *decision.uneven_shard)
+              : fmt::format("predicted: {}; to merge any of {} collectives makes it no shorter "
+                            "within {}, so nothing is merged",
+                            describe(clock_->given), found_.list.size(), memory_text(clock_->budget)));
       launches_.clear();
     }
     if (!launches_.empty()) note();

@@ -116,10 +116,6 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
         "; {} lie{} unevenly on nodes: priced as where the fewest members share one",
         decision.uneven_groups == 1 ? "1 group" : fmt::format("{} groups", decision.uneven_groups),
         decision.uneven_groups == 1 ? "s" : "");
-  if (decision.uneven_shard)
-    text += fmt::format(
-        "; {} is cut unevenly: other ranks may get another order (epweave verify --ranks shows it)",
-        *decision.uneven_shard);
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;
 }

@@ -47,11 +47,13 @@ struct PriceOptions {
   Unpriced unpriced = Unpriced::kDecline;
 };
 
-// A step with prices that are the same on every rank that runs it.
+// A step with prices that are the same on every rank that runs it, but where shards are uneven.
 struct DecisionModel {
   StepModel step;
   std::size_t uneven_groups = 0;
-  std::optional<std::string> uneven_shard;  // an input (analysis/uneven_shard.h)
+  // An input (analysis/uneven_shard.h). Where there is one, other ranks have other prices, and
+  // passes keep the launches that all ranks have: in their order, and unmerged.
+  std::optional<std::string> uneven_shard;
 };
 // Throws PassError simulate.unpriced, and InputError where the measured costs are of another graph.
 DecisionModel model_decision(const Graph& graph, const PriceOptions& options);

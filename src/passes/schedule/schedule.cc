@@ -51,23 +51,32 @@ FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_
   return found;
 }
 
+// Prices of ranks whose shards differ in size differ, too: only the order that the step has is the
+// same on all of them.
+ScheduleRules rules_of(const DecisionModel& decision, const ScheduleOptions& options) {
+  ScheduleRules rules = options.rules;
+  if (decision.uneven_shard) rules.launches = LaunchOrder::kAllKept;
+  return rules;
+}
+
 // A graph to schedule, its lookups in meshes in front, and what it costs.
 struct Step {
   const Graph& graph;
   const StepModel& model;
-  const ScheduleOptions& options;
+  const ScheduleRules& rules;
+  Effort effort;
   std::int64_t budget;
 };
 
 // Recomputation that is free to move is tried behind the forward, too: of two searches, the one
 // with more orders to choose from need not find the shorter one.
 FoundOrder find_order(const Step& step) {
-  const ScheduleRules& rules = step.options.rules;
   const auto search = [&](const ScheduleRules& tried) {
-    return find_order(make_schedule_problem(step.graph, step.model, tried), step.options.effort, step.budget);
+    return find_order(make_schedule_problem(step.graph, step.model, tried), step.effort, step.budget);
   };
-  FoundOrder best = search(rules);
-  if (rules.recompute == RecomputeOrder::kFree) keep_better(best, search({.launches = rules.launches}));
+  FoundOrder best = search(step.rules);
+  if (step.rules.recompute == RecomputeOrder::kFree)
+    keep_better(best, search({.launches = step.rules.launches}));
   return best;
 }
 
@@ -116,12 +125,14 @@ Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& opt
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
   constexpr std::size_t kQuick = 4;
-  const StepModel model = model_decision(graph, options.prices()).step;
+  const DecisionModel decision = model_decision(graph, options.prices());
+  const StepModel& model = decision.step;
+  const ScheduleRules rules = rules_of(decision, options);
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
   const FoundOrder found = look == Look::kWhole
-                               ? find_order({graph, model, options, budget})
-                               : search_order(make_schedule_problem(graph, model, options.rules),
+                               ? find_order({graph, model, rules, options.effort, budget})
+                               : search_order(make_schedule_problem(graph, model, rules),
                                               {.budget = budget, .settings = kQuick, .steps = 0});
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
@@ -161,7 +172,8 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   const StepModel& model = decision.step;
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
-  const FoundOrder found = find_order({graph, model, options, budget});
+  const ScheduleRules rules = rules_of(decision, options);
+  const FoundOrder found = find_order({graph, model, rules, options.effort, budget});
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
   if (!fits && given.peak > budget) refuse_memory(budget, given, found.least_peak);
@@ -169,7 +181,7 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   PassResult pass{given_graph};
   if (fits && (result.seconds < given.seconds || given.peak > budget)) {
     pass.graph = graph;
-    const std::size_t moved = apply_order(graph, model, found.order, options.rules, reason_of, pass.graph);
+    const std::size_t moved = apply_order(graph, model, found.order, rules, reason_of, pass.graph);
     pass.notes.push_back(fmt::format(
         "predicted: {} -> {}, within {}; {} of {} nodes moved; best of {} orders", describe(given),
         describe(result), memory_text(budget), moved, model.size(), found.schedules));
@@ -177,6 +189,12 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
     pass.notes.push_back(fmt::format("predicted: {}; none of {} orders within {} is faster, so it stays",
                                      describe(given), found.schedules, memory_text(budget)));
   }
+  if (decision.uneven_shard)
+    pass.notes.push_back(
+        fmt::format("predicted: {} is cut unevenly, so other ranks have other prices: launches keep the "
+                    "given order, which "
+                    "all ranks have",
+                    *decision.uneven_shard));
   pass.notes.push_back(describe_assumptions(decision, options.prices()));
   return pass;
 }

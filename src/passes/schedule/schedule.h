@@ -24,8 +24,8 @@
 // Else the result is never slower than its input and, where the input is within the budget, never
 // above it. Ranks that run the same program get the same order, so that launches pair up: a group
 // has one price on all ranks, however its members lie on nodes, where a rule says which groups the
-// other ranks have (find_group_rule). Ranks whose shards differ in size run other programs, for
-// which nothing makes the orders agree; the notes name such a shard.
+// other ranks have (find_group_rule). Ranks whose shards differ in size run programs of other
+// prices: there all launches keep the order that the step has, whatever the rules say.
 //
 // Numerics: reorder (bitwise by construction).
 //

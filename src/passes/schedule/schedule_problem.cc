@@ -137,7 +137,7 @@ class ProblemBuilder {
     add_host_reads();
     add_symbol_order();
     add_barriers();
-    if (rules_.launches == LaunchOrder::kKept) add_launch_order();
+    if (rules_.launches != LaunchOrder::kFree) add_launch_order();
     if (rules_.recompute == RecomputeOrder::kBehindForward) add_recompute_order();
     for (auto& [before, after] : pairs_) std::swap(before, after);
     const PlaceLists more = list_pairs(m_.size(), pairs_);
@@ -220,9 +220,10 @@ class ProblemBuilder {
 
   void add_launch_order() {
     std::vector<Place> last(m_.step_groups.size(), kNoPlace);
+    Place of_any = kNoPlace;
     for (Place i = 0; i < m_.size(); ++i) {
       if (m_.kinds[i] != StepKind::kLaunch || m_.groups[i] == kNoPlace) continue;
-      Place& before = last[m_.groups[i]];
+      Place& before = rules_.launches == LaunchOrder::kAllKept ? of_any : last[m_.groups[i]];
       if (before != kNoPlace) pairs_.emplace_back(before, i);
       before = i;
     }

@@ -59,10 +59,14 @@ struct ScheduleProblem {
   bool is_timed(Place i) const { return work[i] == PlaceWork::kKernel || work[i] == PlaceWork::kLaunch; }
 };
 
-enum class LaunchOrder : std::uint8_t { kFree, kKept };
+enum class LaunchOrder : std::uint8_t {
+  kFree,
+  kKept,     // of each group
+  kAllKept,  // of all groups together
+};
 enum class RecomputeOrder : std::uint8_t { kBehindForward, kFree };
 struct ScheduleRules {
-  LaunchOrder launches = LaunchOrder::kFree;  // of each group
+  LaunchOrder launches = LaunchOrder::kFree;
   RecomputeOrder recompute = RecomputeOrder::kBehindForward;
 };
 
