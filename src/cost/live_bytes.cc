@@ -42,23 +42,4 @@ PeakMemory find_peak(const StepModel& model, std::span<const Place> order) {
   return {memory.peak(), memory.peak_at()};
 }
 
-std::vector<std::uint32_t> live_storages(const StepModel& model, std::span<const Place> order, Place at) {
-  std::vector<std::uint32_t> left = model.storage_users;
-  std::vector<std::uint8_t> is_made(model.storage_bytes.size(), 0);
-  for (const Place place : order) {
-    for (const std::uint32_t storage : model.storages[place])
-      if (model.storage_homes[storage] == place) is_made[storage] = 1;
-    if (place == at) break;
-    for (const std::uint32_t storage : model.storages[place]) --left[storage];
-  }
-  std::vector<std::uint32_t> live;
-  for (std::uint32_t storage = 0; storage < left.size(); ++storage) {
-    const StorageLife life = model.storage_lives[storage];
-    if (life == StorageLife::kInput || is_made[storage] == 0) continue;
-    if (left[storage] > 0 || life == StorageLife::kOutput) live.push_back(storage);
-  }
-  std::ranges::stable_sort(live, std::greater(), [&](std::uint32_t s) { return model.storage_bytes[s]; });
-  return live;
-}
-
 }  // namespace epweave

@@ -40,8 +40,6 @@ class LiveBytes {
   Place peak_at() const {
     return peak_at_;
   }  // the first node that runs at the peak; kNoPlace: none is placed
-  // Nodes of the order that will touch the storage yet.
-  std::uint32_t users_left(std::uint32_t storage) const { return left_[storage]; }
 
  private:
   const StepModel& model_;
@@ -55,8 +53,5 @@ struct PeakMemory {
   Place at = kNoPlace;
 };
 PeakMemory find_peak(const StepModel& model, std::span<const Place> order);
-
-// The storages that live while the node runs, inputs apart, the largest first.
-std::vector<std::uint32_t> live_storages(const StepModel& model, std::span<const Place> order, Place at);
 
 }  // namespace epweave

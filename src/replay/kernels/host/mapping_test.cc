@@ -1,4 +1,4 @@
-// What a mapping says of a call's dimensions (ir/mapping.h), tried by execution on PyTorch's cases
+// What a mapping says of a call's dimensions (ops/mapping.h), tried by execution on PyTorch's cases
 // of every kernel: pieces along a factor that is passed, or summed, are run, and joined or added
 // they must be the whole; of every factor that is needed whole, reduced or indexed there must be a
 // case in which they are not.
