@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
+#include "analysis/collectives.h"
 #include "compare/lineage.h"
+#include "compare/rewrite/rewrite_claims.h"
+#include "ops/bind.h"
+#include "ops/op.h"
 
 namespace epweave {
 namespace {
@@ -84,13 +89,54 @@ class Rebaser {
     for (std::size_t i = 0; i < after.size(); ++i) {
       const Node &gone = b_.step().nodes[before[i]], &taken = result_.step().nodes[after[i]];
       if (in_c_.contains(gone.name)) continue;
-      if (is_new(after[i]) || moves_copy(after[i], gone)) {
-        replaced_.at(after[i]) = gone.name;
-      } else if (absorbs(taken, gone) && seen_.insert(before[i])) {
-        absorbed_.at(after[i]).push_back(before[i]);
-        if (gone.target == taken.target) pairs_.emplace_back(before[i], after[i]);
+      const bool is_memory = is_new(after[i]) && is_merged_memory(taken);
+      if (is_memory && find_lineage(gone).role != ProvenanceRole::kAdded && absorb(before[i], after[i]))
+        continue;
+      const Node& moved = b_.step().nodes[is_moved(after[i]) ? find_moved(before[i], after[i]) : before[i]];
+      if (is_new(after[i]) || moves_copy(after[i], moved)) {
+        replaced_.at(after[i]) = moved.name;
+        if (is_moved(after[i])) absorb(before[i], after[i]);
+      } else if (absorb(before[i], after[i]) && gone.target == taken.target) {
+        pairs_.emplace_back(before[i], after[i]);
       }
     }
+  }
+
+  // A node of B that C merged into one of its own, and what it is a view of, if that is gone, too.
+  bool absorb(NodeId gone, NodeId taken) {
+    const bool is_absorbed =
+        absorbs(result_.step().nodes[taken], b_.step().nodes[gone]) && seen_.insert({gone, taken}).second;
+    if (!is_absorbed) return false;
+    absorbed_.at(taken).push_back(gone);
+    for (NodeId shown = shown_by(gone); shown; shown = shown_by(shown)) {
+      const Node& node = b_.step().nodes[shown];
+      const bool is_own = find_lineage(node).role == ProvenanceRole::kAdded;
+      if (!is_own && !in_c_.contains(node.name) && absorbs(result_.step().nodes[taken], node) &&
+          seen_.insert({shown, taken}).second)
+        absorbed_.at(taken).push_back(shown);
+    }
+    return true;
+  }
+
+  // What C moved of what a node of B shows; else the node.
+  NodeId find_moved(NodeId gone, NodeId taken) const {
+    const NameList moved = find_maker(result_.step().nodes[taken])->origins;
+    NodeId found = gone;
+    for (NodeId shown = gone; shown; shown = shown_by(shown)) {
+      const NameList origins = find_lineage(b_.step().nodes[shown]).origins;
+      const bool is_gone = !in_c_.contains(b_.step().nodes[shown].name);
+      if (is_gone && !origins.empty() && std::ranges::find(moved, origins.front()) != moved.end())
+        found = shown;
+    }
+    return found;
+  }
+
+  // Of a view, or a wait, in B.
+  NodeId shown_by(NodeId in_b) const {
+    const Node& node = b_.step().nodes[in_b];
+    const Arg shown = arg_of(*b_.context, node, 0);
+    if (node.op == nullptr || !(node.op->is_view || is_wait(node)) || !shown.is_node()) return {};
+    return shown.as_node();
   }
 
   // Whether C may have merged what B made, or has as a copy, into a node.
@@ -104,9 +150,10 @@ class Rebaser {
   }
 
   // Of two calls of one name: C may have given the name of a node that it has not to a call of its
-  // own.
+  // own. A reshape may be written as another one.
   static bool is_same_call(const Node& in_b, const Node& in_c) {
-    return in_b.target == in_c.target && thing_of(find_lineage(in_b)) == thing_of(find_lineage(in_c));
+    const bool is_one_op = in_b.target == in_c.target || (is_reshape(in_b) && is_reshape(in_c));
+    return is_one_op && thing_of(find_lineage(in_b)) == thing_of(find_lineage(in_c));
   }
 
   // A tensor: of a split of its own, each piece says what it is. It may have the name of a node of
@@ -149,10 +196,13 @@ class Rebaser {
     } else if (const Node* copied =
                    find_copy_record(node) != nullptr ? find_copied(node, lineage) : nullptr) {
       record = {.role = ProvenanceRole::kBody, .origins = {copied->name}, .parts = 1};
+      const NameList known = find_lineage(*copied).origins;
+      lineage.is_whole() ? add_origins(lineage, known, record) : add_merged(lineage, known, record);
     } else if (is_merged_memory(node)) {
-      return set_records(node, list_of_memory(node, replaced_[id]));
+      return set_records(node, list_of_memory(node, id));
     } else if (const StringId replaced = replaced_[id]) {
       record = {.role = ProvenanceRole::kMaterialize, .origins = {replaced}};
+      add_absorbed(absorbed_[id], record);
     } else if (const StringId divided = find_divided_copy(node, lineage)) {
       record.origins = {divided};
       copy_of_.at(id) = divided;
@@ -169,18 +219,21 @@ class Rebaser {
     node.provenance = result_.context->own(std::move(records));
   }
 
-  // Memory that C made, and that stands for what was merged into it: of that, B has this one, or
-  // what joins or is it.
-  std::vector<Provenance> list_of_memory(const Node& node, StringId replaced) const {
+  // Memory that C made, and that stands for what was merged into it: of that, B has what calls take
+  // in its place, or else what joins or is it.
+  std::vector<Provenance> list_of_memory(const Node& node, NodeId id) const {
     const Provenance& maker = *find_maker(node);
     Provenance made{.role = ProvenanceRole::kAdded}, merged{.role = ProvenanceRole::kMerged};
     add_origins({.role = maker.role, .origins = maker.origins}, {}, made);
     std::vector<StringId> names(made.origins.begin(), made.origins.end());
-    if (replaced) names.push_back(replaced);
+    const std::vector<NodeId>& taken = absorbed_[id];  // what is shown comes behind what shows it
+    for (auto at = taken.rbegin(); at != taken.rend(); ++at) names.push_back(b_.step().nodes[*at].name);
+    const bool is_taken = !taken.empty() || replaced_[id];
+    if (replaced_[id]) names.push_back(replaced_[id]);
     for (StringId origin : origins_of(node)) {
       const bool is_made_of = std::ranges::find(maker.origins, origin) != maker.origins.end();
       const StringId name = joined_[origin] ? joined_[origin] : whole_[origin];
-      if (!replaced && !is_made_of && name) names.push_back(name);
+      if (!is_taken && !is_made_of && name) names.push_back(name);
     }
     merged.origins = result_.context->own(std::span<const StringId>(names));
     return {std::move(made), std::move(merged)};
@@ -315,7 +368,7 @@ class Rebaser {
   SideTable<StringId, StringId> joined_;             // of a node of A: the last of B that joins or moves it
   SideTable<NodeId, StringId> replaced_;             // of nodes that C made: what of B they stand for
   SideTable<NodeId, std::vector<NodeId>> absorbed_;  // and of those that B has: what they are taken for, too
-  IdSet<NodeId> seen_;                               // of B, what is absorbed
+  std::set<std::pair<NodeId, NodeId>> seen_;         // absorbed, and by what
   IdSet<StringId> in_c_;                             // names
   std::vector<std::pair<NodeId, NodeId>> pairs_;     // of calls of B and C that are one, to look at
   SideTable<StringId, StringId> whole_;              // of a node of A: the node of B that is it
