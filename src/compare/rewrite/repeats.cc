@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <unordered_map>
 
 #include "analysis/collectives.h"
@@ -48,6 +50,13 @@ class RepeatableCalls {
     times_.at(id) = std::max(times_[id], times);
   }
   bool is_chosen(NodeId id) const { return chosen_.contains(id); }
+
+  // Neither writes storage nor sees what anything but a wait writes.
+  bool is_read_only(NodeId id) const {
+    const auto is_unwritten = [&](const StorageAccess& access) { return writers_[access.storage].empty(); };
+    return std::ranges::all_of(effects_.accesses_of(id), is_unwritten) &&
+           writers_[effects_.storage_of(id)].empty();
+  }
 
   // Leaves out what would find or leave storage in another state; fewer calls, until all that are
   // left do not.
@@ -122,6 +131,7 @@ class RepeatWriter {
  public:
   RepeatWriter(const Graph& a, const Graph& b) : graphs_{a, b, {}}, context_(*a.context) {
     for (NodeId id : a.step().order) names_.at(a.step().nodes[id].name) = id;
+    for (NodeId id : b.step().order) names_of_b_.insert(b.step().nodes[id].name);
   }
 
   std::optional<RepeatedGraphs> run() {
@@ -141,6 +151,7 @@ class RepeatWriter {
       }
       rename_origins(graphs_.b.step().nodes[copy.node], copy.record, names);
     }
+    complete_parts(calls);
     insert();
     list_origins();
     return std::move(graphs_);
@@ -171,24 +182,30 @@ class RepeatWriter {
       if (!lineage.is_whole() && !lineage.is_part()) continue;
       for (StringId origin : lineage.origins) {
         times_of_whole(origin) = 1;
-        if (lineage.is_part()) times_of_part(origin, lineage.part) = 1;
+        if (!lineage.is_part()) continue;
+        times_of_part(origin, lineage.part) = 1;
+        if (origin == lineage.origins.front()) parts_[{names_[origin], lineage.part}] = id;
+      }
+    }
+    // A copy that stands before what is moved in may be of the launch that was merged into that.
+    SideTable<NodeId, std::vector<Stand>> moved;
+    for (NodeId id : b.order) {
+      if (!has_origins(b.nodes[id]) || !is_moved(b.nodes[id], find_lineage(b.nodes[id]))) continue;
+      for (StringId origin : origins_of(b.nodes[id])) {
+        moved.at(id).push_back({names_[origin], times_of_whole(origin)++});
+        count_launch(names_[origin]);
       }
     }
     SideTable<NodeId, std::uint32_t> copy_of_node;  // 1 + the place in `copies_`
     for (NodeId id : b.order) {
       const Node& node = b.nodes[id];
       const NameList origins = origins_of(node);
-      if (node.provenance.empty() ||
-          !std::ranges::all_of(origins, [&](StringId o) { return bool{names_[o]}; }))
-        continue;
+      if (!has_origins(node)) continue;
       const Provenance* record = find_copy_record(node);
       const Lineage lineage = find_lineage(node);
       Copy copy{id, record == nullptr ? &node.provenance.front() : record, {}};
-      if (is_moved(node, lineage)) {
-        for (StringId origin : origins) {
-          copy.stands.push_back({names_[origin], times_of_whole(origin)++});
-          count_launch(names_[origin]);
-        }
+      if (!moved[id].empty()) {
+        copy.stands = moved[id];
       } else if (!lineage.is_whole() && !lineage.is_part()) {
         for_each_input(context_, node, [&](NodeId input) {
           if (copy_of_node[input] == 0 || !copy.stands.empty()) return;
@@ -206,6 +223,12 @@ class RepeatWriter {
       copies_.push_back(std::move(copy));
       copy_of_node.at(id) = static_cast<std::uint32_t>(copies_.size());
     }
+  }
+
+  // Records, and what they name is in A.
+  bool has_origins(const Node& node) const {
+    return !node.provenance.empty() &&
+           std::ranges::all_of(origins_of(node), [&](StringId origin) { return bool{names_[origin]}; });
   }
 
   // What is moved in stands for the launch that A waits for, too: one that B does by itself is
@@ -226,6 +249,55 @@ class RepeatWriter {
   std::uint32_t& times_of_whole(StringId origin) { return times_[std::uint64_t{origin.index()} << 32]; }
   std::uint32_t& times_of_part(StringId origin, std::uint32_t part) {
     return times_[std::uint64_t{origin.index()} << 32 | (part + std::uint64_t{1})];
+  }
+
+  // Where B computes some parts of a call again, and reads the others as they are, it is written as
+  // if it computed these again, too: nothing takes them.
+  void complete_parts(const RepeatableCalls& calls) {
+    std::map<std::pair<std::uint32_t, NodeId>, std::set<std::uint32_t>> parts_of;  // by repeat, in A's order
+    for (const Copy& copy : copies_) {
+      const Lineage lineage = find_lineage(graphs_.b.step().nodes[copy.node]);
+      for (const Stand& stand : copy.stands)
+        if (lineage.is_part() && stand.repeat > 0 && calls.is_chosen(stand.original))
+          parts_of[{stand.repeat, stand.original}].insert(lineage.part);
+    }
+    for (const NodeId id : std::vector<NodeId>(graphs_.a.step().order))
+      for (std::uint32_t n = 1; n <= repeats_[id].size(); ++n)
+        if (const auto found = parts_of.find({n, id}); found != parts_of.end() && calls.is_read_only(id))
+          complete(id, n, found->second);
+  }
+
+  void complete(NodeId original, std::uint32_t n, const std::set<std::uint32_t>& there) {
+    const auto first = parts_.lower_bound({original, 0});
+    for (auto at = first; at != parts_.end() && at->first.first == original; ++at) {
+      if (there.contains(at->first.second)) continue;
+      Body& b = graphs_.b.step();
+      Node made = b.nodes[at->second];
+      const Lineage lineage = find_lineage(made);
+      const Provenance record{.pass = made.provenance.back().pass,
+                              .role = ProvenanceRole::kBody,
+                              .origins = {graphs_.a.step().nodes[repeats_[original][n - 1]].name},
+                              .part = lineage.part,
+                              .parts = lineage.parts};
+      made.provenance = context_.own(std::span<const Provenance>(&record, 1));
+      made.name = name_in_b(made.name);
+      map_arguments(context_, made, [&](Arg arg) {
+        if (!arg.is_node()) return arg;
+        const auto again = completed_.find({arg.as_node(), n});
+        return again == completed_.end() ? arg : Arg::node(again->second);
+      });
+      const NodeId id = b.nodes.push_back(made);
+      completed_[{at->second, n}] = id;
+      b.order.insert(std::ranges::find(b.order, at->second) + 1, id);
+    }
+  }
+
+  StringId name_in_b(StringId name) {
+    const std::string wanted = fmt::format("{}_repeat", context_.text(name));
+    StringId made = graphs_.b.intern(wanted);
+    for (std::size_t i = 1; !names_of_b_.insert(made); ++i)
+      made = graphs_.b.intern(fmt::format("{}_{}", wanted, i));
+    return made;
   }
 
   // The n-th repeat of the original, n from 1.
@@ -303,6 +375,9 @@ class RepeatWriter {
   // How often a call of A is there already; one in parts is there as a whole, too.
   std::unordered_map<std::uint64_t, std::uint32_t> times_;  // by origin and part, from 1; 0: whole
   SideTable<NodeId, std::vector<NodeId>> repeats_;
+  std::map<std::pair<NodeId, std::uint32_t>, NodeId> parts_;      // of B, by call of A and number
+  std::map<std::pair<NodeId, std::uint32_t>, NodeId> completed_;  // by such a part and repeat
+  IdSet<StringId> names_of_b_;
 };
 
 }  // namespace

@@ -141,16 +141,27 @@ TEST_CASE("faults in the second of two rewrites are found") {
 // one whose place it has.
 TEST_CASE(
     "chains with what is computed, bucketed or merged once more are accepted, and faults in them found") {
-  const auto [front, then] = GENERATE(table<const char*, const char*>(
-      {{"", "chunk,bucket,memory-policy{policy=full},recompute"},
-       {"chunk", "bucket,canonicalize"},
-       {"bucket", "bucket,canonicalize"},
-       {"memory-policy{policy=full},recompute,bucket", "canonicalize"},
-       {"memory-policy{policy=full},recompute", "dedup-unshard"},
+  static const char* const kTp = "llama3_debug_fsdp2_tp2.0_traced";
+  static const char* const kMoe = "dsv3_debug_ep2.1b_remat";
+  const auto [graph, front, then] = GENERATE(table<const char*, const char*, const char*>(
+      {{kMoe, "", "chunk,bucket,memory-policy{policy=full},recompute"},
+       {kMoe, "chunk", "bucket,canonicalize"},
+       {kMoe, "bucket", "bucket,canonicalize"},
+       {kMoe, "memory-policy{policy=full},recompute,bucket", "canonicalize"},
+       {kMoe, "memory-policy{policy=full},recompute", "dedup-unshard"},
+       // of some parts only
+       {kMoe, "chunk", "memory-policy{policy=eager},recompute"},
        // names of calls that are gone are given to others
-       {"bucket", "memory-policy{policy=full},recompute,bucket,canonicalize"},
-       {"memory-policy{policy=full},recompute", "chunk,bucket,canonicalize"}}));
-  const Graph traced = read("dsv3_debug_ep2.1b_remat");
+       {kMoe, "bucket", "memory-policy{policy=full},recompute,bucket,canonicalize"},
+       {kMoe, "memory-policy{policy=full},recompute", "chunk,bucket,canonicalize"},
+       // views of copies, which are gone, are merged
+       {kTp, "memory-policy{policy=full},recompute", "canonicalize"},
+       {kTp, "memory-policy{policy=eager}", "recompute,bucket{plan=blocks},canonicalize"},
+       {kTp, "memory-policy{policy=eager},recompute", "bucket{plan=blocks},canonicalize"},
+       {kTp, "memory-policy{policy=eager},recompute,bucket{plan=blocks}", "canonicalize"},
+       // copies stand before what the first were merged into
+       {kTp, "memory-policy{policy=eager},recompute,schedule{like=inductor}", "bucket{plan=overlap}"}}));
+  const Graph traced = read(graph);
   const Graph b = *front == 0 ? traced : rewrite(traced, front);
   const Graph c = rewrite(b, then);
   INFO(front << " | " << then);
@@ -159,6 +170,8 @@ TEST_CASE(
   FaultMaker maker(b, c, 11);
   for (const char* kind : {"kept node with another argument", "operands swapped", "another op",
                            "collective on another group", "another piece of a split", "constant changed"}) {
+    // Bucketed collectives may run on any of the groups with the same ranks, of which it has three.
+    if (graph == kTp && kind == std::string_view("collective on another group")) continue;
     for (int i = 0; i < 4; ++i) {
       const std::optional<Fault> fault = maker.make(kind);
       if (!fault) continue;
