@@ -344,7 +344,9 @@ class Inference {
     if (rule == nullptr)
       throw PlacementRefusal{
           "chunk.no-rule", "there is no placement rule for this operation",
-          "select roots that leave it outside, or add a row for it to the op table and a placement rule"};
+          node.op == nullptr
+              ? "select roots that leave it outside, or add a row for it to the op table and a placement rule"
+              : "select roots that leave it outside"};
     call_.begin(id);
     check_types(id);
     check_updates_before(id, region);

@@ -173,6 +173,14 @@ bool PartFacts::is_zero(NodeId value) const {
 
 // ------------------------------------------------------------------------- numbers
 
+// Not even one: an extent of it is 0.
+bool PartFacts::has_no_elements(NodeId origin) const {
+  const TensorType* whole = claims_.tensor_a(origin);
+  return whole != nullptr && std::ranges::any_of(whole->sizes, [&](ExprId extent) {
+           return context_.exprs.constant(extent) == 0;
+         });
+}
+
 // Whether the numbers of the parts, as recorded, add up to the whole's.
 bool PartFacts::adds_up(NodeId origin) const {
   std::vector<ExprId> parts;
@@ -216,13 +224,14 @@ PartFact PartFacts::find_element(NodeId origin, NodeId part) {
     return number_rows(origin, static_cast<std::size_t>(std::ranges::find(dims, true) - dims.begin()));
   }
   numbered_ = entry.numbered;
-  return claims_.tensor_a(origin) != nullptr && is_divided(origin, part) ? entry.rows : entry.full;
+  if (claims_.tensor_a(origin) != nullptr && is_divided(origin, part)) return entry.rows;
+  return has_no_elements(origin) ? PartFact::kSame : entry.full;
 }
 
 // Of what is divided along two dimensions, pairs of rows of two parts are in none.
 PartFact PartFacts::find_tensor(NodeId origin, NodeId part) {
   const auto divided = std::ranges::count(divided_dimensions(origin, part), true);
-  if (divided == 0) return find_full(origin);
+  if (divided == 0) return has_no_elements(origin) ? PartFact::kSame : find_full(origin);
   const PartFact fact = find_rows(origin, part);
   return holds(Condition::kDividesOneDimension, divided == 1) ? fact : PartFact::kOwn;
 }

@@ -100,6 +100,7 @@ class PartFacts {
   Operand describe(const PartOperand& taken) const;
   bool is_zero(NodeId value) const;
   bool adds_up(NodeId origin) const;
+  bool has_no_elements(NodeId origin) const;
   void write_through(NodeId origin, PartFact fact);
 
   PartFact find_number(NodeId origin, NodeId part);

@@ -47,11 +47,16 @@ class Prover {
 
  private:
   Arg arg(const Node& node, std::size_t i) const { return arg_of(context_, node, i); }
-  // The single element of an index list, or none.
+  // The single tensor of an index list, None not counted; or none.
   Arg only_item(Arg list) const {
-    if (!list.is_list()) return Arg::none();
-    const auto items = context_.args.children(list);
-    return items.size() == 1 ? items[0] : Arg::none();
+    Arg only = Arg::none();
+    if (!list.is_list()) return only;
+    for (const Arg item : context_.args.children(list)) {
+      if (item.is_none()) continue;
+      if (!only.is_none()) return Arg::none();
+      only = item;
+    }
+    return only;
   }
   // What is known of the order of an operand's rows.
   struct Rows {
@@ -356,6 +361,8 @@ class Prover {
 
   void visit_row_write(NodeId id, const RowWrite& write) {
     const Placement& p = placements_.placement[id];
+    // At the same places of every row.
+    if (p.is_rows() && !placement(write.positions).is_divided()) return set(id, common(id));
     if (p.is_local()) return set(id, restored(id, write));
     if (!p.is(PlacementKind::kSplit)) return set(id, common(id));
     if (!placement(write.positions).is_local()) return;  // along another dimension than the rows

@@ -359,8 +359,9 @@ Placement scalar_arithmetic(std::span<const Placement> placements, Linearity lin
   return Placement::local();
 }
 
-// Only sums and wholes: a sum stays a sum where the op is linear in it; else it is joined and the
-// op runs once.
+}  // namespace
+
+// A sum stays a sum where the op is linear in it; else it is joined and the op runs once.
 Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
                          std::span<const Placement> placements, Linearity linearity) {
   const auto partials =
@@ -373,10 +374,7 @@ Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
   return Placement::whole();
 }
 
-}  // namespace
-
-// Rows of a value that all parts share and that is not divided, beside rows of a part.
-[[noreturn]] static void refuse_shared_rows(PlacementCall& call, const Rows& rows) {
+void refuse_shared_rows(PlacementCall& call, const Rows& rows) {
   const ExprId extent = call.tensor(rows.value)->sizes[static_cast<std::size_t>(rows.dim)];
   call.refuse(
       "chunk.whole-rows",
@@ -387,10 +385,8 @@ Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
       "symbolize{inputs=[tokens:0,..]}");
 }
 
-// Rows from outside, which may be cut in any blocks, are cut in those of the part's rows that they
-// pair with.
-static void cut_outside_rows(PlacementCall& call, std::span<const Operand> operands,
-                             std::span<Placement> placements) {
+void cut_outside_rows(PlacementCall& call, std::span<const Operand> operands,
+                      std::span<Placement> placements) {
   const auto is_ordered = [](const Placement& p) { return p.is(PlacementKind::kSplit) && !p.any_order; };
   const Placement* own = nullptr;
   for (std::size_t i = 0; i < operands.size() && own == nullptr; ++i)
@@ -402,6 +398,11 @@ static void cut_outside_rows(PlacementCall& call, std::span<const Operand> opera
     p.blocks = own->blocks;
     call.take_slice_like(operands[i], p.dim, p);
   }
+}
+
+bool has_elements(PlacementCall& call, const TensorType& type) {
+  return std::ranges::none_of(type.sizes,
+                              [&](ExprId extent) { return call.facts().pool().constant(extent) == 0; });
 }
 
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity) {
@@ -429,7 +430,8 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
     if (p.is_rows()) {
       aligned.push_back(p);
       aligned.back().dim += rank - static_cast<int>(call.rank(operands[i]));
-    } else if (p.is_partial() || p.is_local()) {
+    } else if ((p.is_partial() || p.is_local()) &&
+               (call.tensor(operands[i]) == nullptr || has_elements(call, *call.tensor(operands[i])))) {
       call.take_own_sum(operands[i]);
       aligned.push_back(Placement::local());
     }
@@ -468,8 +470,8 @@ std::vector<PlacementRow> placement_rows() {
 
 namespace {
 
-// Ops of a family that its rule does not cover: they write into an operand in a way of their own,
-// or give several results where the others give one.
+// Whether the rule of its family covers an op. Others are placed by their mapping: they write into
+// an operand in a way of their own, or give several results where the others give one.
 bool is_covered(const OpInfo& op) {
   switch (op.family) {
     case OpFamily::kElementwise:
@@ -574,6 +576,16 @@ bool is_covered(const OpInfo& op) {
   return false;
 }
 
+// What a device computes of elements, by the mapping of its dimensions. A collective, a wait or a
+// copy to another device of a part has its own meaning: there is none for those.
+PlacementRule default_rule(const OpInfo& op) {
+  const bool computes = op.cost != CostClass::kCollective && op.cost != CostClass::kWait &&
+                        op.cost != CostClass::kHostSync && op.family != OpFamily::kTransfer;
+  if (!computes || op.is_effectful) return nullptr;
+  if (!op.writes) return by_factors;
+  return op.params[0].is_written ? by_factors_in_place : nullptr;
+}
+
 }  // namespace
 
 PlacementRule find_placement_rule(const OpInfo& op) {
@@ -585,6 +597,8 @@ PlacementRule find_placement_rule(const OpInfo& op) {
     for (const OpInfo& row : ops())
       if (const auto found = of_family.find(row.family); found != of_family.end() && is_covered(row))
         table[row.index] = found->second;
+      else
+        table[row.index] = default_rule(row);
     return table;
   }();
   return rules[op.index];

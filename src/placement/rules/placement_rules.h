@@ -168,6 +168,19 @@ std::vector<PlacementRow> placement_rows();
 // By what the op is linear in, which decides what it may do with sums of parts.
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity);
 
+// By the mapping of the call's dimensions (ops/mapping.h): rows of a divided dimension that is
+// passed, a sum of one that is summed; refused where parts of it say nothing of the result.
+Placement by_factors(PlacementCall& call);
+// So, written over the first operand.
+Placement by_factors_in_place(PlacementCall& call);
+
+// A buffer that a device's kernel does not use has none: torch records an extent of 0.
+bool has_elements(PlacementCall& call, const TensorType& type);
+
+// Of sums of parts and of what all parts share, by what the op is linear in.
+Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
+                         std::span<const Placement> placements, Linearity linearity);
+
 // The common placement of row operands; refused if they differ in dimension, or in the blocks that
 // are divided. At least one must be rows.
 Placement common_rows(PlacementCall& call, std::span<const Placement> placements);
@@ -179,6 +192,12 @@ struct Rows {
   int dim = 0;
 };
 void require_same_extent(PlacementCall& call, const Rows& a, const Rows& b);
+// Rows of a value that all parts share and that is not divided, beside rows of a part.
+[[noreturn]] void refuse_shared_rows(PlacementCall& call, const Rows& rows);
+// Rows from outside, which may be cut in any blocks, are cut in those of the part's rows that they
+// pair with.
+void cut_outside_rows(PlacementCall& call, std::span<const Operand> operands,
+                      std::span<Placement> placements);
 
 // Whether row i of one is row i of the other, as far as blocks decide it.
 bool same_order(const Placement& a, const Placement& b);

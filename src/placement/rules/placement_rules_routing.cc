@@ -117,23 +117,48 @@ void refuse_masks(PlacementCall& call, std::span<const Operand> indices) {
           "keep the rows and use where(mask, rows, 0), or select roots that leave this operation outside");
 }
 
+// x[:, i]: what a call indexes, None not counted.
+struct IndexList {
+  std::vector<Operand> items;  // None counted
+  Operand first;
+  int at = 0;  // the dimension of `first`
+  int used = 0;
+  bool any_divided = false;
+
+  // Whether the rows of `p` lie along a dimension that is indexed.
+  bool meets(const Placement& p) const {
+    const auto dim = static_cast<std::size_t>(p.dim);
+    return p.is_rows() && dim < items.size() && items[dim].arg.is_node();
+  }
+};
+
+IndexList indices_of(PlacementCall& call) {
+  IndexList list;
+  list.items = call.items(call.arg(1, "indices"));
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    if (!list.items[i].arg.is_node()) continue;
+    if (list.used++ == 0) list.first = list.items[i], list.at = static_cast<int>(i);
+    list.any_divided |= call.of(list.items[i]).is_divided();
+  }
+  return list;
+}
+
+[[noreturn]] void refuse_several_indices(PlacementCall& call) {
+  call.refuse("chunk.several-indices", "it indexes several dimensions at once");
+}
+
 Placement index(PlacementCall& call) {
   const Operand source = call.arg(0);
   const Placement p = call.of(source);
-  const auto items = call.items(call.arg(1, "indices"));
-  Operand only;
-  int at = 0, used = 0;
-  bool any_divided = p.is_divided();
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (!items[i].arg.is_node()) continue;
-    only = items[i];
-    at = static_cast<int>(i);
-    ++used;
-    any_divided |= call.of(items[i]).is_divided();
+  const IndexList list = indices_of(call);
+  if (!p.is_divided() && !list.any_divided) return Placement::whole();
+  refuse_masks(call, list.items);
+  if (list.used != 1) {
+    if (list.any_divided || list.meets(p)) refuse_several_indices(call);
+    return by_factors(call);
   }
-  if (!any_divided) return Placement::whole();
-  refuse_masks(call, items);
-  if (used != 1) call.refuse("chunk.several-indices", "it indexes several dimensions at once");
+  const Operand only = list.first;
+  const int at = list.at;
   const Placement q = call.of(only);
   const int index_rank = static_cast<int>(call.rank(only));
   if (p.is_rows() && p.dim == at) return pick(call, source, only, at + std::max(q.dim, 0));
@@ -185,7 +210,7 @@ bool is_made_of_zeros(PlacementCall& call, Operand operand) {
 // How the dimensions of the positions, of what is written and of the destination go together.
 enum class Pairing : std::uint8_t {
   kAll,      // scatter: each with its like, but for the destination's dimension that the positions number
-  kIndexed,  // index_put: those of the positions with the first of what is written, which is broadcast
+  kIndexed,  // index_put: those of the positions with some of what is written, which is broadcast
 };
 
 // Rows `source` written or added at `positions` of dimension `dim` of `destination`.
@@ -197,10 +222,11 @@ struct RowWrite {
 };
 
 // By how much a dimension of the source is behind the one of the positions that it pairs with.
+// Those of the positions stand where the dimension that they index was.
 int source_shift(const PlacementCall& call, const RowWrite& write) {
   if (write.pairing == Pairing::kAll) return 0;
-  return static_cast<int>(call.rank(write.source)) - static_cast<int>(call.rank(write.positions)) -
-         static_cast<int>(call.rank(write.destination)) + 1;
+  return write.dim + static_cast<int>(call.rank(write.source)) -
+         static_cast<int>(call.rank(write.positions)) - static_cast<int>(call.rank(write.destination)) + 1;
 }
 
 // The dimension of the source that pairs with dimension `dim` of the positions; none if one row is
@@ -314,19 +340,24 @@ Placement deterministic_scatter_add(PlacementCall& call) {
   return write_rows(call, {call.arg(0), call.arg(1), call.arg(2), 0, true});
 }
 
+// Whether what is written is divided along a dimension that pairs with one of the positions.
+bool has_rows_at_positions(PlacementCall& call, const RowWrite& write) {
+  const Placement rows = call.of(write.source);
+  const int paired = rows.dim - source_shift(call, write);
+  return rows.is_rows() && paired >= 0 && paired < static_cast<int>(call.rank(write.positions));
+}
+
+// Along dimensions that are not indexed it is by the mapping.
 Placement index_put(PlacementCall& call) {
-  const auto items = call.items(call.arg(1, "indices"));
-  if (items.size() != 1) {
-    for (const Operand& operand : call.operands())
-      for (const Operand& item : call.items(operand))
-        if (call.of(item).is_divided())
-          call.refuse("chunk.several-indices", "it indexes several dimensions at once");
-    if (call.of(call.arg(0)).is_divided() || call.of(call.arg(2)).is_divided())
-      call.refuse("chunk.several-indices", "it indexes several dimensions at once");
-    return Placement::whole();
-  }
-  return write_rows(call, {call.arg(0), items[0], call.arg(2, "values"), 0,
-                           call.bool_arg(3, "accumulate", false), Pairing::kIndexed});
+  const IndexList list = indices_of(call);
+  const Placement to = call.of(call.arg(0));
+  const bool meets = list.any_divided || list.meets(to);
+  if (list.used != 1 && meets) refuse_several_indices(call);
+  const RowWrite write{
+      call.arg(0),      list.first, call.arg(2, "values"), list.at, call.bool_arg(3, "accumulate", false),
+      Pairing::kIndexed};
+  if (list.used == 1 && (meets || has_rows_at_positions(call, write))) return write_rows(call, write);
+  return call.op().writes ? by_factors_in_place(call) : by_factors(call);
 }
 
 Placement repeat_interleave(PlacementCall& call) {

@@ -591,6 +591,13 @@ void addmm(ScalingCall& call) {
   multiply(call, call.in(1), call.in(2));
   call.align(call.out(), call.in(std::size_t{0}));
 }
+// X of A X = B.
+void solve(ScalingCall& call) {
+  const Span matrix = call.in(std::size_t{0}), out = call.out();
+  call.align(out, call.in(1));
+  if (matrix.size() > 2 && out.size() > 2)
+    call.align(out.first(out.size() - 2), matrix.first(matrix.size() - 2));
+}
 void mv(ScalingCall& call) {
   const Span a = call.in(std::size_t{0}), b = call.in(1);
   if (a.size() != 2 || b.size() != 1) return;
@@ -1019,6 +1026,7 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::gather, gather},
     {rules::scatter, scatter},
     {rules::scatter_in_place, scatter},
+    {rules::solve_triangular, solve},
     {rules::index_add, index_add},
     {rules::index_add_in_place, index_add},
     {rules::deterministic_scatter_add, deterministic_scatter_add},
