@@ -292,6 +292,10 @@ TypeId nll_loss(TypeRuleCall& call) {
   if (self.rank() == 0 || self.rank() > 2) call.mismatch("{} dimensions, 1 or 2 are wanted", self.rank());
   if (self.rank() == 2)
     call.check_equal(self.sizes[0], target.rank() == 0 ? self.sizes[0] : target.sizes[0], "batches");
+  if (const TensorType* weight = call.optional_tensor(2)) {
+    if (weight->rank() != 1) call.mismatch("a weight of {} dimensions, 1 is wanted", weight->rank());
+    call.check_equal(self.sizes.back(), weight->sizes[0], "classes");
+  }
   constexpr std::int64_t kNoReduction = 0;
   const bool is_each = call.integer(3) == kNoReduction && self.rank() == 2;
   return call.tuple({call.contiguous(self.dtype, is_each ? Dims{self.sizes[0]} : Dims(), self.device),

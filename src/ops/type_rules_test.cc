@@ -108,6 +108,18 @@ TEST_CASE("matrix products say what does not fit") {
   CHECK(c.type("aten.mm.default", {a, i(3)}) == "mm: 'mat2' is not a tensor");
 }
 
+TEST_CASE("a loss over classes weighs all of them") {
+  Calls c;
+  const auto loss = [&](std::vector<std::string> sizes, std::vector<std::string> strides) {
+    const Arg x = n(c.tensor("f32", {"6", "9"}, {"9", "1"})), target = n(c.tensor("i64", {"6"}, {"1"}));
+    return c.type("aten.nll_loss_forward.default",
+                  {x, target, n(c.tensor("f32", sizes, strides)), i(1), i(-100)});
+  };
+  CHECK(loss({"9"}, {"1"}) == "(f32[]{}@cuda:0, f32[]{}@cuda:0)");
+  CHECK(loss({"2"}, {"1"}) == "nll_loss_forward: classes 9 and 2 differ");
+  CHECK(loss({"9", "1"}, {"1", "1"}) == "nll_loss_forward: a weight of 2 dimensions, 1 is wanted");
+}
+
 TEST_CASE("grouped products pad their rows to 16 bytes") {
   Calls c;
   const Arg a = n(c.tensor("bf16", {"u0", "16"}, {"16", "1"})),

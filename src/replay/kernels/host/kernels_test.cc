@@ -233,6 +233,25 @@ TEST_CASE("a mutation is seen through every view") {
   CHECK(cpu::dense<std::int64_t>(base) == Buffer<std::int64_t>{1, 1, 6, 1, 1, 1, 6, 1, 1, 1, 6, 1});
 }
 
+TEST_CASE("losses over classes with too few weights, gradients or totals are refused") {
+  Fixture f;
+  const Tensor x = f.random({4, 3}), grads = f.random({4}), total = f.random({}), weight = f.random({3}),
+               few = f.random({2}), targets = f.integers({0, 1, 2, 2}, {4}, DType::kInt64);
+  const auto loss = [&](const Tensor& weights) {
+    f.run("aten.nll_loss_forward.default", {x, targets, weights, std::int64_t{1}, std::int64_t{-100}});
+  };
+  CHECK_NOTHROW(loss(weight));
+  CHECK_THROWS_AS(loss(few), KernelError);
+  const auto gradient = [&](const Tensor& of_loss, const Tensor& weights, const Tensor& sum) {
+    f.run("aten.nll_loss_backward.default",
+          {of_loss, x, targets, weights, std::int64_t{0}, std::int64_t{-100}, sum});
+  };
+  CHECK_NOTHROW(gradient(grads, weight, total));
+  CHECK_THROWS_AS(gradient(grads, few, total), KernelError);
+  CHECK_THROWS_AS(gradient(few, weight, total), KernelError);
+  CHECK_THROWS_AS(gradient(grads, weight, few), KernelError);
+}
+
 TEST_CASE("indices out of range are refused") {
   Fixture f;
   const Tensor x = f.random({4, 3});

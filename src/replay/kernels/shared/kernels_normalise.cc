@@ -362,7 +362,9 @@ Loss read_loss(Scratch& scratch, const Tensor& self, const Tensor& target, const
   Loss loss{cpu::read_loss_shape(self, target), DType::kFloat32, {}, {}};
   loss.dtype = floating_dtype(self.dtype);
   loss.targets = scratch.dense(target, DType::kInt64);
-  if (!weight.is_none()) loss.weight = scratch.dense(weight.tensor(), loss.dtype);
+  if (weight.is_none()) return loss;
+  if (weight.tensor().numel() != loss.classes) throw KernelError("nll_loss: a weight per class");
+  loss.weight = scratch.dense(weight.tensor(), loss.dtype);
   return loss;
 }
 
@@ -400,6 +402,9 @@ Value nll_loss_backward(KernelCall& call) {
   const bool is_mean = static_cast<LossReduction>(call.integer(4)) == LossReduction::kMean;
   const Tensor grad = scratch.dense(call.tensor(0), loss.dtype),
                total = scratch.dense(call.tensor(6), loss.dtype);
+  if (grad.numel() != 1 && grad.numel() != loss.rows)
+    throw KernelError("nll_loss_backward: one gradient, or one per row");
+  if (total.numel() != 1) throw KernelError("nll_loss_backward: one total weight");
   // Row-major, of the compute dtype: the result itself where it is so.
   const Tensor result = call.make_result(0, self.dtype, self.sizes);
   const bool is_direct = self.dtype == loss.dtype && result.is_contiguous();
