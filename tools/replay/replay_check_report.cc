@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "replay_setup.h"
@@ -135,6 +136,36 @@ const replay::OutputCheck* find_worst_unverified(const replay::CheckReport& repo
   return worst;
 }
 
+// Of regrouped sums, those of which nothing is known before rounding.
+std::vector<const replay::OutputCheck*> list_by_bounds_alone(const replay::CheckReport& report) {
+  std::vector<const replay::OutputCheck*> found;
+  for (const replay::OutputCheck& output : report.outputs)
+    if (output.verdict == replay::Verdict::kSumOrder && output.bound && !output.bound->has_ideals)
+      found.push_back(&output);
+  return found;
+}
+
+// What the comparison of sums does not show.
+std::string describe_blind_spots(const replay::CheckReport& report) {
+  constexpr std::size_t kMost = 5;
+  std::string text;
+  if (const auto outputs = list_by_bounds_alone(report); !outputs.empty()) {
+    std::set<std::string> names;
+    for (const replay::OutputCheck* output : outputs) names.insert(output->name);
+    std::vector<std::string> first;
+    for (const std::string& name : names)
+      if (first.size() < kMost) first.push_back(name);
+    text += fmt::format("  {} of them are compared by these bounds alone, not before rounding: {}{}\n",
+                        outputs.size(), fmt::join(first, ", "),
+                        names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
+  }
+  std::size_t listed = 0;
+  for (const std::string& cast : report.added_roundings)
+    if (listed++ < kMost) text += fmt::format("  B alone rounds to a coarser type: {}\n", cast);
+  if (listed > kMost) text += fmt::format("  and {} more casts; --json lists them\n", listed - kMost);
+  return text;
+}
+
 // Outputs that are not proved: all that differ, the first of those that nothing bounds.
 std::string list_outputs(const std::vector<replay::OutputCheck>& outputs) {
   constexpr std::size_t kMostUnverified = 10;
@@ -182,6 +213,8 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
                  {"largest_share_of_bound", number_or_text(report.largest_share)},
                  {"largest_unverified_error",
                   worst == nullptr ? Json() : number_or_text(worst->difference.relative_error)},
+                 {"by_bounds_alone", list_by_bounds_alone(report).size()},
+                 {"added_roundings", report.added_roundings},
                  {"ops_without_bound", report.ops_without_bound},
                  {"ranks", std::move(ranks)},
                  {"first_divergence", nullptr},
@@ -224,8 +257,9 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
                           ? ""
                           : fmt::format("; {} with NaN or infinity", report.outputs_not_finite));
   if (counts[static_cast<std::size_t>(replay::Verdict::kSumOrder)] != 0)
-    text +=
-        fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n", report.largest_share);
+    text += fmt::format("sum-order outputs: at most {:.3g} of what their summands allow\n",
+                        report.largest_share) +
+            describe_blind_spots(report);
   if (const replay::OutputCheck* worst = find_worst_unverified(report))
     text += fmt::format("unverified outputs: a relative error of at most {:.3g} (rank {}, {})\n",
                         worst->difference.relative_error, worst->rank, worst->name);

@@ -6,6 +6,7 @@
 
 #include "analysis/users.h"
 #include "ops/op.h"
+#include "replay/check/added_roundings.h"
 #include "replay/check/bound_plan.h"
 #include "replay/check/group_capture.h"
 #include "replay/check/library_changes.h"
@@ -232,6 +233,7 @@ class Checker {
     report.run_b = describe_run(first_b_, rank);
     count_nodes(rank);
     count_not_finite(report, first_a_.outputs[rank]);
+    if (has_sums()) report.added_roundings = find_added_roundings(graphs_);
     if (makes_bounds())
       judge_sums(report, rank);
     else if (has_sums())

@@ -37,6 +37,7 @@ void add(CheckReport& all, const CheckReport& of_rank) {
   if (!all.first_change) all.first_change = of_rank.first_change;
   all.largest_share = std::max(all.largest_share, of_rank.largest_share);
   all.ops_without_bound.insert(of_rank.ops_without_bound.begin(), of_rank.ops_without_bound.end());
+  all.added_roundings.insert(of_rank.added_roundings.begin(), of_rank.added_roundings.end());
   add(all.reference, of_rank.reference);
   all.devices_agree = all.devices_agree && of_rank.devices_agree;
   all.outputs_not_finite += of_rank.outputs_not_finite;

@@ -65,6 +65,7 @@ struct CheckReport {
   std::optional<NodeCheck> first_change;     // the first of them
   double largest_share = 0;                  // of |a - b| / bound: sum-order outputs
   std::set<std::string> ops_without_bound;   // targets that regrouped sums went through
+  std::set<std::string> added_roundings;     // casts by which B alone loses precision, in words
   std::optional<ReferenceCheck> reference;
   bool devices_agree = true;  // with the CPU, where bounds were made there
   // Outputs of A that hold NaN or infinity, behind which a fault can hide, and whether loss or
