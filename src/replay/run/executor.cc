@@ -11,6 +11,7 @@
 
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/type_rules.h"
 #include "replay/collectives/mesh_ops.h"
 #include "replay/run/call_values.h"
 #include "replay/run/host_exchange.h"
@@ -105,6 +106,7 @@ class RankRunner {
         throw CollectiveError(describe(node, error.what()));
       } catch (const CheckError& error) {
         if (device_ != nullptr) check_fault();
+        require_arguments(node);
         throw CheckError(describe(node, error.what()));
       }
     }
@@ -312,6 +314,18 @@ class RankRunner {
   }
 
   // --- results ---
+
+  // A kernel takes what the type rule of its op accepts: where that refuses the call, as `verify`
+  // does, the graph is wrong and not the kernel.
+  void require_arguments(const Node& node) const {
+    if (!has_type_rule(node)) return;
+    try {
+      Facts facts(graph_);
+      infer_type(facts, graph_, body_, node);
+    } catch (const TypeMismatch& mismatch) {
+      throw RunError(describe(node, mismatch.what()));
+    }
+  }
 
   void define(NodeId id, Value value) {
     check_recorded(body_.nodes[id], value);
