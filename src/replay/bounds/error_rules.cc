@@ -233,6 +233,16 @@ void bound_masked_fill(ErrorBounds& bounds, const BoundedCall& call) {
 
 // --- sums ---
 
+// A multiple of the first operand, by what the others say.
+void bound_multiple(ErrorBounds& bounds, const BoundedCall& call) {
+  const Value& result = call.result;
+  if (!result.is_tensor() || !is_floating(result.tensor().dtype)) throw NoBound();
+  bound_activation_backward(bounds, call);
+}
+
+// A loss's `reduction`.
+constexpr std::int64_t kNoReduction = 0, kTotal = 2;
+
 // Sums of `terms` elements each: the op on gamma |x| + bound(x).
 void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms) {
   if (call.op.writes) throw NoBound();
@@ -321,6 +331,30 @@ void bound_convolution_backward(ErrorBounds& bounds, const BoundedCall& call) {
       set_rounded(bounds, result.tensor(), bound.items().at(i).tensor());
 }
 
+// Terms of exact operands, added up or averaged. Of a row's class also the weights of all rows.
+void bound_loss(ErrorBounds& bounds, const BoundedCall& call) {
+  for (const Value& arg : call.args)
+    if (arg.is_tensor()) require_exact(bounds, arg.tensor());
+  const std::size_t reduction = *call.op.find_param("reduction");
+  const std::int64_t kind = call.args[reduction].integer();
+  if (kind == kNoReduction) throw NoBound();  // exact: who asks has another reason to
+  std::vector<Value> args(call.args.begin(), call.args.end());
+  args[reduction] = kNoReduction;
+  const Value made = run_op(bounds, call.op, std::move(args));
+  const bool is_class = call.op.family == OpFamily::kClassLoss;
+  if (is_class && (kind != kTotal || !call.args[2].is_none())) throw NoBound();
+  const Tensor terms = bounds.magnitude((is_class ? made.items().at(0) : made).tensor());
+  const double scale =
+      kind == kTotal ? 1.0 : 1.0 / static_cast<double>(std::max<std::int64_t>(terms.numel(), 1));
+  const Tensor total = bounds.scale(bounds.apply("aten.sum.default", {terms}), scale);
+  const Tensor& result = (is_class ? call.result.items().at(0) : call.result).tensor();
+  const double g = sum_error(terms.numel(), result.dtype);
+  set_rounded(bounds, result, bounds.scale(total, g));
+  if (!is_class) return;
+  const Tensor& weights = call.result.items().at(1).tensor();
+  set_rounded(bounds, weights, bounds.scale(bounds.magnitude(weights), g));
+}
+
 struct RuleRow {
   std::string_view target;
   BoundRule rule;
@@ -342,7 +376,6 @@ constexpr RuleRow kRules[] = {
     {"aten.add.Tensor", bound_add},
     {"aten.add_.Scalar", bound_add},
     {"aten.add_.Tensor", bound_add},
-    {"aten.binary_cross_entropy_backward.default", bound_activation_backward},
     {"aten.bmm.default", bound_product},
     {"aten.copy.default", bound_copy_in_place},
     {"aten.copy_.default", bound_copy_in_place},
@@ -351,18 +384,10 @@ constexpr RuleRow kRules[] = {
     {"aten.div.Tensor", bound_div},
     {"aten.div_.Scalar", bound_div},
     {"aten.div_.Tensor", bound_div},
-    {"aten.elu_backward.default", bound_activation_backward},
     {"aten.embedding_dense_backward.default", bound_embedding_backward},
     {"aten.fill_.Scalar", bound_overwrite},
     {"aten.gelu_backward.default", bound_activation_backward},
-    {"aten.glu_backward.default", bound_activation_backward},
-    {"aten.hardsigmoid_backward.default", bound_activation_backward},
-    {"aten.hardswish_backward.default", bound_activation_backward},
-    {"aten.hardtanh_backward.default", bound_activation_backward},
-    {"aten.huber_loss_backward.default", bound_activation_backward},
     {"aten.index_add.default", bound_index_add},
-    {"aten.leaky_relu_backward.default", bound_activation_backward},
-    {"aten.log_sigmoid_backward.default", bound_activation_backward},
     {"aten.masked_fill.Scalar", bound_masked_fill},
     {"aten.masked_fill.Tensor", bound_masked_fill},
     {"aten.masked_fill_.Scalar", bound_masked_fill},
@@ -372,35 +397,27 @@ constexpr RuleRow kRules[] = {
     {"aten.masked_select.default", bound_movement},
     {"aten.mean.default", bound_reduction},
     {"aten.mean.dim", bound_reduction},
-    {"aten.mish_backward.default", bound_activation_backward},
     {"aten.mm.default", bound_product},
-    {"aten.mse_loss_backward.default", bound_activation_backward},
     {"aten.mul.Scalar", bound_mul},
     {"aten.mul.Tensor", bound_mul},
     {"aten.mul_.Scalar", bound_mul},
     {"aten.mul_.Tensor", bound_mul},
     {"aten.mv.default", bound_product},
-    {"aten.native_dropout_backward.default", bound_activation_backward},
     {"aten.native_layer_norm_backward.default", bound_layer_norm_backward},
     {"aten.neg.default", bound_neg},
     {"aten.neg_.default", bound_neg},
     {"aten.scatter_add.default", bound_scatter_add},
-    {"aten.sigmoid_backward.default", bound_activation_backward},
-    {"aten.silu_backward.default", bound_activation_backward},
-    {"aten.smooth_l1_loss_backward.default", bound_activation_backward},
-    {"aten.softplus_backward.default", bound_activation_backward},
     {"aten.sub.Scalar", bound_add},
     {"aten.sub.Tensor", bound_add},
     {"aten.sub_.Scalar", bound_add},
     {"aten.sub_.Tensor", bound_add},
     {"aten.sum.default", bound_reduction},
     {"aten.sum.dim_IntList", bound_reduction},
-    {"aten.tanh_backward.default", bound_activation_backward},
-    {"aten.threshold_backward.default", bound_activation_backward},
     {"aten.where.Scalar", bound_where},
     {"aten.where.ScalarOther", bound_where},
     {"aten.where.ScalarSelf", bound_where},
     {"aten.where.self", bound_where},
+    {"aten.xlogy.Tensor", bound_activation_backward},  // linear but where the logarithm is not finite
     {"aten.zero_.default", bound_overwrite},
     {"bucketing._pre_bucket_reduce_scatter.default", bound_movement},
     {"higher_order.flex_attention_backward", bound_flex_attention_backward},
@@ -438,6 +455,12 @@ BoundRule find_family_rule(const OpInfo& op) {
       return bound_new;
     case OpFamily::kConvolutionBackward:
       return bound_convolution_backward;
+    case OpFamily::kHalveBackward:
+    case OpFamily::kLossBackward:
+      return bound_activation_backward;
+    case OpFamily::kLoss:
+    case OpFamily::kClassLoss:
+      return bound_loss;
     default:
       return nullptr;
   }
@@ -449,7 +472,9 @@ BoundRule find_bound_rule(const OpInfo& op) {
   if (const BoundRule rule = find_family_rule(op)) return rule;
   const auto* row = std::find_if(std::begin(kRules), std::end(kRules),
                                  [&](const RuleRow& rule) { return rule.target == op.target; });
-  return row == std::end(kRules) ? nullptr : row->rule;
+  if (row != std::end(kRules)) return row->rule;
+  const bool is_multiple = op.family == OpFamily::kElementwise && op.linearity == Linearity::kFirst;
+  return is_multiple && !op.writes ? bound_multiple : nullptr;
 }
 
 }  // namespace epweave::replay
