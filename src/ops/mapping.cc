@@ -162,10 +162,17 @@ std::size_t wrap(std::int64_t dim, std::size_t rank) {
   return static_cast<std::size_t>(std::clamp<std::int64_t>(dim < 0 ? dim + r : dim, 0, r - 1));
 }
 
-// Those that `param` names; all where it is left out or empty.
+// Whether an empty list names no dimension: of any, all and flip. For others it names all.
+bool names_none_by_empty(const OpInfo& op) {
+  return op.family == OpFamily::kTruth || (op.family == OpFamily::kReorder && !op.find_param("shifts"));
+}
+
+// Those that `param` names; all where it is left out.
 std::vector<bool> dims_named(const B& b, std::string_view param, std::size_t rank) {
   const auto named = b.numbers(param);
-  std::vector<bool> is_named(rank, named.empty());
+  const MappedCall::Argument* argument = b.find(param);
+  const bool is_list = argument != nullptr && argument->kind == Kind::kNumbers;
+  std::vector<bool> is_named(rank, named.empty() && !(is_list && names_none_by_empty(b.op())));
   for (const std::int64_t dim : named)
     if (rank > 0) is_named[wrap(dim, rank)] = true;
   return is_named;

@@ -154,6 +154,13 @@ TypeId binary_second_first(TypeRuleCall& call) {
   return elementwise(call, operands.tensors, operands.promotion.result());
 }
 
+// So, in the second operand's dtype.
+TypeId binary_in_second(TypeRuleCall& call) {
+  Operands operands = operands_of(call, 0, 2);
+  std::reverse(operands.tensors.begin(), operands.tensors.end());
+  return elementwise(call, operands.tensors, call.tensor(std::size_t{1}).dtype);
+}
+
 // (grad_output, self, target, ...): scale * (self - target), .. times the gradient.
 TypeId loss_backward(TypeRuleCall& call) {
   Operands operands = operands_of(call, 0, 3);

@@ -77,7 +77,14 @@ TypeId mean_dims(TypeRuleCall& call) {
                          self.device);
 }
 
-// amax, amin, logsumexp (self, dim, keepdim).
+// logsumexp (self, dim, keepdim), of integers in the default floating type.
+TypeId logsumexp(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  return call.contiguous(to_float(self.dtype),
+                         reduced_sizes(call, self, call.dims(1, self.rank()), call.boolean(2)), self.device);
+}
+
+// amax, amin (self, dim, keepdim).
 TypeId reduce_dims(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   return call.contiguous(self.dtype, reduced_sizes(call, self, call.dims(1, self.rank()), call.boolean(2)),
@@ -95,10 +102,14 @@ TypeId reduce_bool_all(TypeRuleCall& call) {
   return call.contiguous(self.dtype == DType::kUint8 ? DType::kUint8 : DType::kBool, {}, self.device);
 }
 
+// An empty list names no dimension here, where other reductions take all for it.
 TypeId reduce_bool_dims(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
+  const std::vector<std::size_t> dims = call.dims(1, self.rank());
+  const bool reduces_none = call.arg(1).is_list() && dims.empty();
   return call.contiguous(self.dtype == DType::kUint8 ? DType::kUint8 : DType::kBool,
-                         reduced_sizes(call, self, call.dims(1, self.rank()), call.boolean(2)), self.device);
+                         reduces_none ? self.sizes : reduced_sizes(call, self, dims, call.boolean(2)),
+                         self.device);
 }
 
 // max, min (self, dim, keepdim): (values, indices).
@@ -325,6 +336,10 @@ TypeId loss(TypeRuleCall& call) {
 }
 TypeId cross_entropy(TypeRuleCall& call) {
   return reduce_terms(call, binary_second_first(call));
+}
+// Computed in place of 1 - target: in the target's dtype.
+TypeId cross_entropy_with_logits(TypeRuleCall& call) {
+  return reduce_terms(call, binary_in_second(call));
 }
 
 // histc(self, bins, min, max); bincount's length depends on the data.

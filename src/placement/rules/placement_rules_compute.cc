@@ -278,8 +278,12 @@ Placement truth_over(PlacementCall& call, std::vector<int> dims) {
   return Placement::whole();
 }
 
+// An empty list names no dimension: each element by itself.
 Placement truth(PlacementCall& call) {
-  return truth_over(call, dims_of(call));
+  const Operand list = call.named("dim");
+  const bool names_none = list && list.arg.is_list() && call.items(list).empty();
+  if (!names_none) return truth_over(call, dims_of(call));
+  return elementwise(call, std::vector{call.arg(0)}, Linearity::kNone);
 }
 
 constexpr PlacementRow kComputeRows[] = {

@@ -487,6 +487,9 @@ void reduce(ScalingCall& call) {
   const Span in = call.in(std::size_t{0});
   const auto param = call.find_param("dim");
   if (!param) return;
+  const bool names_none = call.graph.step().nodes[call.id].op->family == OpFamily::kTruth &&
+                          call.arg(*param).is_list() && call.items(call.arg(*param)).empty();
+  if (names_none) return call.align(call.out(), in);
   const std::vector<bool> reduced = call.dims(*param, in.size());
   for (std::size_t e = 0; e < call.out_count(); ++e) {
     const Span out = call.out(e);
@@ -991,6 +994,7 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::sum_dims, reduce},
     {rules::mean_dims, reduce},
     {rules::reduce_dims, reduce},
+    {rules::logsumexp, reduce},
     {rules::reduce_bool_dims, reduce},
     {rules::extreme_dim, reduce},
     {rules::argextreme, reduce},
@@ -1006,6 +1010,7 @@ constexpr ScalingRow kScalingRows[] = {
     {rules::glu_backward, glu_backward},
     {rules::loss, loss},
     {rules::cross_entropy, loss},
+    {rules::cross_entropy_with_logits, loss},
     {rules::loss_backward, loss_backward},
     {rules::nll_loss, nll_loss},
     {rules::nll_loss_backward, nll_loss_backward},

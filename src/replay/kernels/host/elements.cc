@@ -243,6 +243,8 @@ void copy_elements(const Tensor& from, const Tensor& to) {
 }
 
 void fill_elements(const Tensor& to, const Value& number) {
+  // Of a bool it counts whether the number is 0, fractions included.
+  if (to.dtype == DType::kBool && number.is<double>()) return fill_elements(to, Value(number.real() != 0));
   if (Queue* queue = to.storage->queue(); queue != nullptr)
     return queue->map({math::ElementOp::kFill, to.dtype, to, {}, 0, number});
   with_compute(to.dtype, [&](auto tag) {

@@ -8,6 +8,8 @@
 // 1 / terms.
 #pragma once
 
+#include <optional>
+
 #include "replay/kernels/host/map_ops.h"
 
 namespace epweave::replay::cpu {
@@ -28,13 +30,15 @@ struct LossOperands {
   DType dtype;
   Tensor self, target, terms;
 };
-inline LossOperands loss_operands(KernelCall& call) {
+// Terms are stored in the dtype of both, or in `stored`.
+inline LossOperands loss_operands(KernelCall& call, std::optional<DType> stored = std::nullopt) {
   LossOperands loss{promoted_dtype(call, {0, 1}), {}, {}, {}};
   loss.self = operand(call, 0, loss.dtype);
   loss.target = operand(call, 1, loss.dtype);
   const std::vector<const Tensor*> both{&loss.self, &loss.target};
-  loss.terms = reduction_of(call) == Reduction::kNone ? call.make_result(0, loss.dtype, broadcast_sizes(both))
-                                                      : call.make(loss.dtype, broadcast_sizes(both));
+  const DType dtype = stored.value_or(loss.dtype);
+  loss.terms = reduction_of(call) == Reduction::kNone ? call.make_result(0, dtype, broadcast_sizes(both))
+                                                      : call.make(dtype, broadcast_sizes(both));
   return loss;
 }
 template <TotalOf total_of>
@@ -69,10 +73,10 @@ Value binary_cross_entropy(KernelCall& call) {
   weigh_terms(call, loss, call[2]);
   return reduce_terms<total_of>(call, loss);
 }
-// (self, target, weight, pos_weight, reduction)
+// (self, target, weight, pos_weight, reduction): torch writes the terms over 1 - target.
 template <TotalOf total_of>
 Value binary_cross_entropy_with_logits(KernelCall& call) {
-  const LossOperands loss = loss_operands(call);
+  const LossOperands loss = loss_operands(call, call.tensor(1).dtype);
   const Tensor weight =
       call[3].is_none() ? number_tensor(call, Value(1.0), loss.dtype) : operand(call, 3, loss.dtype);
   map_op<LogitsCrossEntropy, 3>(call, loss.dtype, loss.terms, {&loss.self, &loss.target, &weight});

@@ -243,8 +243,10 @@ Value bucketize(KernelCall& call) {
 
 Value linspace(KernelCall& call) {
   const std::int64_t steps = call.integer(2);
-  const Tensor out = call.make_result(0, call.result_dtype(0, DType::kFloat32), {steps});
-  with_float(out.dtype, [&](auto zero) {
+  const DType asked = call[3].is<DType>() ? call[3].as<DType>() : call.result_dtype(0, DType::kFloat32);
+  const Tensor out = call.make_result(0, asked, {steps});
+  // Integers are steps of a double, cut.
+  with_float(is_floating(out.dtype) ? out.dtype : DType::kFloat64, [&](auto zero) {
     using C = decltype(zero);
     const C start = cpu::number_as<C>(call[0]), end = cpu::number_as<C>(call[1]);
     const C step = steps > 1 ? (end - start) / static_cast<C>(steps - 1) : C(0);

@@ -78,6 +78,11 @@ Value position_of_extreme(KernelCall& call) {
       call, some_of(call), {DType::kInt64, computed_dtype(call.tensor(0).dtype)},
       [](Scratch& scratch, const Tensor& x) { return scratch.find_in_rows(x, op).positions; });
 }
+// An empty list names no dimension: each element is a row.
+Reduction named_of(const KernelCall& call) {
+  const bool names_none = call[1].is<List>() && call[1].items().empty();
+  return names_none ? Reduction{std::vector<bool>(call.tensor(0).rank(), false), false} : some_of(call);
+}
 template <RowOp op, Reduction (*dims)(const KernelCall&)>
 Value quantify(KernelCall& call) {
   const DType dtype = call.tensor(0).dtype;
@@ -109,12 +114,12 @@ constexpr KernelRow kRows[] = {
     {"aten._assert_async.msg", assert_true},
     {"aten.all.default", quantify<RowOp::kAll, all_of>},
     {"aten.all.dim", quantify<RowOp::kAll, some_of>},
-    {"aten.all.dims", quantify<RowOp::kAll, some_of>},
+    {"aten.all.dims", quantify<RowOp::kAll, named_of>},
     {"aten.amax.default", extreme<RowOp::kLargest, some_of>},
     {"aten.amin.default", extreme<RowOp::kSmallest, some_of>},
     {"aten.any.default", quantify<RowOp::kAny, all_of>},
     {"aten.any.dim", quantify<RowOp::kAny, some_of>},
-    {"aten.any.dims", quantify<RowOp::kAny, some_of>},
+    {"aten.any.dims", quantify<RowOp::kAny, named_of>},
     {"aten.argmax.default", position_of_extreme<RowOp::kLargest>},
     {"aten.argmin.default", position_of_extreme<RowOp::kSmallest>},
     {"aten.max.default", extreme<RowOp::kLargest, all_of>},

@@ -120,7 +120,7 @@ void scatter_into(KernelCall& call, const Tensor& target, const Scatter& scatter
   const Tensor sum = scratch.copied(target, dtype);
   const Tensor source = scatter.source.is_tensor()
                             ? under_index(scratch, scatter.source.tensor(), index, dtype)
-                            : scratch.filled(dtype, {}, scatter.source);
+                            : scratch.dense(scratch.filled(target.dtype, {}, scatter.source), dtype);
   if (is_of_rows) {
     scatter_rows_into(scratch, sum, source, scatter);
     return cpu::copy_elements(sum, target);

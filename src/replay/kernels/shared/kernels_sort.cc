@@ -68,6 +68,7 @@ struct Request {
   std::size_t dim = 0;
   Direction direction = Direction::kAscending;
   std::int64_t count = 0;
+  bool wants_values = true;  // else the places are the only result
 };
 Direction read_direction(const KernelCall& call, std::size_t param) {
   return call.boolean(param) ? Direction::kDescending : Direction::kAscending;
@@ -79,7 +80,9 @@ Sorted sort_along(KernelCall& call, const Request& request) {
   const Tensor& self = call.tensor(0);
   Extents sizes = self.sizes;
   if (self.rank() != 0) sizes[request.dim] = request.count;
-  const Sorted sorted{call.make_result(0, self.dtype, sizes), call.make_result(1, DType::kInt64, sizes)};
+  const Sorted sorted{
+      request.wants_values ? call.make_result(0, self.dtype, sizes) : call.make(self.dtype, sizes),
+      call.make_result(request.wants_values ? 1 : 0, DType::kInt64, sizes)};
   if (self.numel() == 0) return sorted;
   Scratch scratch(call);
   const Rows in = scratch.rows_along(self, request.dim),
@@ -111,11 +114,15 @@ Value sort(KernelCall& call) {
 Value sort_stable(KernelCall& call) {
   return pair(sort_along(call, whole(call, 2, 3)));
 }
+Value places(KernelCall& call, Request request) {
+  request.wants_values = false;
+  return sort_along(call, request).indices;
+}
 Value argsort(KernelCall& call) {
-  return sort_along(call, whole(call, 1, 2)).indices;
+  return places(call, whole(call, 1, 2));
 }
 Value argsort_stable(KernelCall& call) {
-  return sort_along(call, whole(call, 2, 3)).indices;
+  return places(call, whole(call, 2, 3));
 }
 // The k largest (or smallest), sorted whatever `sorted` says; of equal ones the lower index first.
 Value topk(KernelCall& call) {
