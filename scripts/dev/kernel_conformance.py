@@ -1291,6 +1291,101 @@ def with_negative_dims(done):
     return [turn(name, a) for name, a in zip(names, done.args)]
 
 
+def composed():
+    """Ops whose kernels are made of several formulas."""
+    small = torch.tensor([0.0, -0.0, 1e-4, -1e-4, 0.3, -0.5, 0.99, 1.0, -1.0, 2.0, -3.0, 20.0, -88.0, 89.3, INF, -INF, NAN])
+    inverse = torch.tensor([0.0, -0.0, 1e-4, -0.3, 0.5, 0.9999, 1.0, -1.0, 1.5, -2.0, INF, NAN])
+    for op, edge in (("tan", small), ("atan", small), ("sinh", small), ("cosh", small), ("asin", inverse), ("acos", inverse)):
+        case(f"aten.{op}.default", edge, ulps=4)
+        case(f"aten.{op}.default", rand(4, 5).t(), ulps=4)
+        case(f"aten.{op}.default", rand(3, 4, dtype=torch.float64), ulps=16)
+        case(f"aten.{op}.default", strided(rand(3, 4, dtype=torch.bfloat16)), ulps=1)
+        case(f"aten.{op}.default", rand(0, 3), ulps=4)
+        case(f"aten.{op}.default", ints(-1, 2, 6), ulps=4)
+    case("aten.frac.default", small)
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        case("aten.frac.default", rand(4, 5, dtype=dtype, scale=9).t())
+    case("aten.frac.default", strided(rand(3, 4)))
+    case("aten.frac.default", rand(0, 3))
+    ends = torch.tensor([1.0, NAN, 2.0, NAN, INF, -INF])
+    others = torch.tensor([2.0, 3.0, NAN, NAN, NAN, 1.0])
+    for op in ("fmax", "fmin"):
+        case(f"aten.{op}.default", ends, others)
+        case(f"aten.{op}.default", rand(4, 1, dtype=torch.bfloat16), rand(3, dtype=torch.bfloat16))
+        case(f"aten.{op}.default", strided(rand(3, 4, dtype=torch.float64)), rand(3, 4, dtype=torch.float64))
+        case(f"aten.{op}.default", ints(-9, 9, 3, 4), ints(-9, 9, 4))
+        case(f"aten.{op}.default", rand(0, 3), rand(3))
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        case("aten._prelu_kernel.default", rand(4, 3, dtype=dtype), rand(1, 3, dtype=dtype))
+    case("aten._prelu_kernel.default", torch.tensor([[0.0, -0.0, NAN, INF, -INF]]), torch.tensor([[0.25]]))
+    case("aten._prelu_kernel.default", strided(rand(3, 4)), rand(1, 1))
+    case("aten._prelu_kernel.default", rand(0, 3), rand(1, 3))
+    for dtype, ulps in ((torch.float32, 4), (torch.bfloat16, 2), (torch.float64, 16)):
+        case("aten.logcumsumexp.default", rand(4, 9, dtype=dtype, scale=3), 1, ulps=ulps, atol=1e-6)
+        case("aten.logcumsumexp.default", rand(9, 4, dtype=dtype).t(), -2, ulps=ulps, atol=1e-6)
+    case("aten.logcumsumexp.default", strided(rand(3, 4)), -1, ulps=4, atol=1e-6)
+    case("aten.logcumsumexp.default", torch.tensor([[-INF, -INF, 1.0, NAN, 2.0], [90.0, 91.0, -INF, INF, 1.0]]), 1, ulps=4)
+    case("aten.logcumsumexp.default", rand(0, 3), 0)
+    case("aten.logcumsumexp.default", rand(3, 0), 1)
+    case("aten.logcumsumexp.default", rand(1, 4), 0)
+    for dims in ([0], [1], [-1, 0], None):
+        case("aten.std_mean.correction", rand(5, 7), dims, correction=0, ulps=8, atol=1e-6)
+    case("aten.std_mean.correction", rand(7, 5).t(), [1], correction=1, keepdim=True, ulps=8, atol=1e-6)
+    case("aten.std_mean.correction", strided(rand(3, 4, dtype=torch.float64)), [-1], correction=1, ulps=16, atol=1e-14)
+    case("aten.std_mean.correction", rand(4, 9, dtype=torch.bfloat16), [1], correction=0, ulps=1, atol=1e-6)
+    case("aten.std_mean.correction", rand(0, 3), [1], correction=0)
+    for dim in (None, 0, -1):
+        case("aten.aminmax.default", rand(4, 5), dim=dim)
+    case("aten.aminmax.default", torch.tensor([[1.0, NAN], [INF, -INF]]), dim=1, keepdim=True)
+    case("aten.aminmax.default", strided(rand(3, 4, dtype=torch.bfloat16)), dim=0)
+    case("aten.aminmax.default", rand(4, 3, dtype=torch.float64).t(), dim=1)
+    case("aten.aminmax.default", ints(-9, 9, 3, 4), dim=-2)
+    case("aten.aminmax.default", rand(0, 3), dim=1)
+    for op in ("tan", "atan", "sinh", "cosh", "asin", "acos"):
+        case(f"aten.{op}.default", rand(1), ulps=4)
+    case("aten.frac.default", rand(1, 1))
+    for op in ("fmax", "fmin"):
+        case(f"aten.{op}.default", rand(1), rand(1))
+    case("aten._prelu_kernel.default", rand(1, 1), rand(1, 1))
+    case("aten.logcumsumexp.default", rand(1, 1), 1)
+    case("aten.std_mean.correction", rand(1, 1), [1], correction=0)
+    case("aten.aminmax.default", rand(1, 1), dim=0)
+
+
+def named_by_nothing():
+    """What an empty list, a fraction, a negative number or a turned operand means."""
+    for op in ("all", "any"):
+        case(f"aten.{op}.dims", rand(3, 4, dtype=torch.bool), [])
+        case(f"aten.{op}.dims", rand(4, 3).round().t(), [], True)
+    case("aten.flip.default", rand(3, 4), [])
+    truth = rand(2, 3, dtype=torch.bool)
+    for number in (0.5, -0.5, 0.0, NAN):
+        case("aten.fill.Scalar", truth, number)
+        case("aten.fill_.Scalar", rand(3, dtype=torch.bool), number)
+        case("aten.masked_fill.Scalar", truth, rand(2, 3, dtype=torch.bool), number)
+        case("aten.full_like.default", truth, number)
+        case("aten.new_full.default", truth, [3], number)
+        case("aten.full.default", [3], number, dtype=torch.bool)
+        case("aten.constant_pad_nd.default", truth, [1, 1], number)
+        case("aten.scatter.value", truth, 1, ints(0, 3, 2, 2), number)
+        case("aten.index_fill.int_Scalar", truth, 1, torch.tensor([0, 2]), number)
+    bytes_of = torch.tensor([1, 253, 255, 4], dtype=torch.uint8)
+    for op in ("ge", "gt", "le", "lt", "eq", "ne", "remainder", "fmod", "floor_divide"):
+        case(f"aten.{op}.Scalar", bytes_of, -3)
+        case(f"aten.{op}.Scalar", torch.tensor([1, 44, 45, -3], dtype=torch.int8), 300)
+    for x, dim in ((rand(4, 3).t(), 0), (rand(4, 3).t(), 1), (strided(rand(3, 4)), -1)):
+        case("aten.argsort.default", x, dim, is_recorded=True)
+        case("aten.argsort.stable", x, stable=True, dim=dim, is_recorded=True)
+    for start, end, steps in ((0, 10, 5), (-7, 7, 6), (3, 3, 4), (5, 0, 1), (0, 9, 0)):
+        case("aten.linspace.default", start, end, steps, dtype=torch.int64)
+        case("aten.linspace.default", start, end, steps, dtype=torch.int32)
+    for reduction in (0, 1, 2):  # torch rounds to the target's dtype in the middle
+        case("aten.binary_cross_entropy_with_logits.default", rand(3, 4), rand(3, 4).abs().clamp(max=1).bfloat16(),
+             reduction=reduction, ulps=2, atol=1e-2)
+    case("aten.logsumexp.default", ints(-9, 9, 3, 5), [1], ulps=4, atol=1e-6)
+    case("aten.logsumexp.default", ints(-9, 9, 3, 5, dtype=torch.int32), [0], True, ulps=4, atol=1e-6)
+
+
 def vary():
     """Per op the aspects that its cases lack: operands with gaps, no element, one, other floats, negative dims."""
     for op in dict.fromkeys(done.op for done in DONE):
@@ -1340,6 +1435,8 @@ def write():
         family()
     kernel_edge_cases.add(sys.modules[__name__])
     solves()
+    composed()
+    named_by_nothing()
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"
 
 

@@ -145,6 +145,8 @@ TypeId sum_dims(TypeRuleCall& call);
 TypeId mean_dims(TypeRuleCall& call);
 TypeId reduce_dims(TypeRuleCall& call);
 TypeId logsumexp(TypeRuleCall& call);
+TypeId extremes(TypeRuleCall& call);
+TypeId scan_floats(TypeRuleCall& call);
 TypeId reduce_all(TypeRuleCall& call);
 TypeId reduce_bool_all(TypeRuleCall& call);
 TypeId reduce_bool_dims(TypeRuleCall& call);

@@ -120,6 +120,14 @@ TypeId extreme_dim(TypeRuleCall& call) {
       {call.contiguous(self.dtype, sizes, self.device), call.contiguous(DType::kInt64, sizes, self.device)});
 }
 
+// aminmax (self, *, dim=None, keepdim): (min, max).
+TypeId extremes(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  const TypeId extreme = call.contiguous(
+      self.dtype, reduced_sizes(call, self, call.dims(1, self.rank()), call.boolean(2)), self.device);
+  return call.tuple({extreme, extreme});
+}
+
 // argmax, argmin (self, dim=None, keepdim).
 TypeId argextreme(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
@@ -149,6 +157,13 @@ TypeId vector_norm(TypeRuleCall& call) {
 }
 
 // cumsum, cumprod (self, dim, *, dtype).
+// logcumsumexp (self, dim), of floats.
+TypeId scan_floats(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  call.dim_or_scalar(1, self.rank());
+  if (!is_floating(self.dtype)) call.mismatch("it is not defined for {}", info(self.dtype).name);
+  return call.contiguous(self.dtype, self.sizes, self.device);
+}
 TypeId scan(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   call.dim_or_scalar(1, self.rank());

@@ -154,6 +154,118 @@ Value times_logarithm(KernelCall& call) {
   return select_elements(call, {&test, &y, &product}, out);
 }
 
+// ---- composed -----------------------------------------------------------------------------
+
+// Formulas of several ops, each result rounded to the dtype of the elements at the end alone: they
+// are computed in double.
+class InDouble {
+ public:
+  explicit InDouble(KernelCall& call) : call_(call) {}
+  Tensor operand(std::size_t param) {
+    const Tensor& from = call_.tensor(param);
+    Tensor to = call_.make(DType::kFloat64, from.sizes);
+    copy_elements(from, to);
+    return to;
+  }
+  Tensor number(double value) { return number_tensor(call_, Value(value), DType::kFloat64); }
+  template <class Op, class... In>
+  Tensor map(const In&... in) {
+    const std::vector<const Tensor*> all{&in...};
+    Tensor to = call_.make(DType::kFloat64, broadcast_sizes(all));
+    map_op<Op, sizeof...(In)>(call_, DType::kFloat64, to, {&in...});
+    return to;
+  }
+  Value store(const Tensor& values) {
+    const Tensor& self = call_.tensor(0);
+    const Tensor out = result_like(call_, to_float(self.dtype), {&self});
+    copy_elements(values, out);
+    return out;
+  }
+
+ private:
+  KernelCall& call_;
+};
+
+Value tangent(KernelCall& call) {
+  InDouble by(call);
+  const Tensor x = by.operand(0);
+  return by.store(by.map<Div>(by.map<Sin>(x), by.map<Cos>(x)));
+}
+Value arc_tangent(KernelCall& call) {
+  InDouble by(call);
+  return by.store(by.map<Atan2>(by.operand(0), by.number(1)));
+}
+// sqrt(1 - x * x) without cancellation near 1.
+Tensor cosine_of_arc_sine(InDouble& by, const Tensor& x) {
+  const Tensor one = by.number(1);
+  return by.map<Sqrt>(by.map<Mul>(by.map<Difference>(one, x), by.map<Difference>(one, by.map<Neg>(x))));
+}
+Value arc_sine(KernelCall& call) {
+  InDouble by(call);
+  const Tensor x = by.operand(0);
+  return by.store(by.map<Atan2>(x, cosine_of_arc_sine(by, x)));
+}
+Value arc_cosine(KernelCall& call) {
+  InDouble by(call);
+  const Tensor x = by.operand(0);
+  return by.store(by.map<Atan2>(cosine_of_arc_sine(by, x), x));
+}
+// Half of exp(x), of |x| so large that exp(x) is no number: exp(x / 2) times its half.
+Tensor half_of_exp(InDouble& by, const Tensor& x) {
+  const Tensor half = by.number(0.5), root = by.map<Exp>(by.map<Mul>(x, half));
+  return by.map<Mul>(by.map<Mul>(root, half), root);
+}
+Value hyperbolic_cosine(KernelCall& call) {
+  InDouble by(call);
+  const Tensor x = by.operand(0);
+  const Tensor there = half_of_exp(by, x), back = half_of_exp(by, by.map<Neg>(x));
+  return by.store(by.map<Difference>(there, by.map<Neg>(back)));
+}
+// By expm1 where the exponentials cancel.
+Value hyperbolic_sine(KernelCall& call) {
+  InDouble by(call);
+  const Tensor x = by.operand(0), one = by.number(1), half = by.number(0.5);
+  const Tensor grown = by.map<Expm1>(x);
+  const Tensor ratio = by.map<Div>(grown, by.map<Difference>(grown, by.number(-1)));
+  const Tensor small = by.map<Mul>(half, by.map<Difference>(grown, by.map<Neg>(ratio)));
+  const Tensor large = by.map<Difference>(half_of_exp(by, x), half_of_exp(by, by.map<Neg>(x)));
+  return by.store(by.map<Select>(by.map<Less>(by.map<Abs>(x), one), small, large));
+}
+
+// x - trunc(x), which is exact.
+Value fraction(KernelCall& call) {
+  const Tensor& x = call.tensor(0);
+  const Tensor out = result_like(call, x.dtype, {&x}), whole = call.make(x.dtype, x.sizes);
+  map_op<Trunc, 1>(call, x.dtype, whole, {&x});
+  map_op<Difference, 2>(call, x.dtype, out, {&x, &whole});
+  return out;
+}
+
+// Maximum or minimum, but of a number and a NaN the number.
+template <class Op>
+Value extreme_of_numbers(KernelCall& call) {
+  const DType common = promoted_dtype(call, {0, 1});
+  const Tensor a = operand(call, 0, common), b = operand(call, 1, common);
+  const Tensor out = result_like(call, common, {&a, &b});
+  const Tensor extreme = call.make(common, out.sizes), is_nan = call.make(DType::kBool, out.sizes);
+  map_op<Op, 2>(call, common, extreme, {&a, &b});
+  map_op<IsNan, 1>(call, common, is_nan, {&a});
+  select_elements(call, {&is_nan, &b, &extreme}, extreme);
+  map_op<IsNan, 1>(call, common, is_nan, {&b});
+  return select_elements(call, {&is_nan, &a, &extreme}, out);
+}
+
+// x where it is positive, else weight * x.
+Value prelu(KernelCall& call) {
+  const Tensor &x = call.tensor(0), &weight = call.tensor(1);
+  const Tensor out = result_like(call, x.dtype, {&x, &weight});
+  const Tensor product = call.make(x.dtype, out.sizes), is_positive = call.make(DType::kBool, x.sizes),
+               zero = number_tensor(call, Value(0.0), x.dtype);
+  map_op<Mul, 2>(call, x.dtype, product, {&x, &weight});
+  map_op<Greater, 2>(call, x.dtype, is_positive, {&x, &zero});
+  return select_elements(call, {&is_positive, &x, &product}, out);
+}
+
 // Real values are themselves, in the same memory. Of others a copy: tensors here have no lazy
 // conjugation.
 Value conjugate(KernelCall& call) {
@@ -166,8 +278,10 @@ constexpr KernelRow kRows[] = {
     {"aten.__or__.Tensor", binary<BitOr>},
     {"aten.__rshift__.Scalar", binary<ShiftRight>},
     {"aten._conj.default", conjugate},
+    {"aten._prelu_kernel.default", prelu},
     {"aten.abs.default", unary<Abs>},
     {"aten.abs_.default", unary<Abs, InPlace>},
+    {"aten.acos.default", arc_cosine},
     {"aten.add.Scalar", scaled<AddScaled, Fresh>},
     {"aten.add.Tensor", scaled<AddScaled, Fresh>},
     {"aten.add_.Scalar", scaled<AddScaled, InPlace>},
@@ -176,6 +290,8 @@ constexpr KernelRow kRows[] = {
     {"aten.addcdiv_.default", add_product<AddQuotient, InPlace>},
     {"aten.addcmul.default", add_product<AddProduct, Fresh>},
     {"aten.addcmul_.default", add_product<AddProduct, InPlace>},
+    {"aten.asin.default", arc_sine},
+    {"aten.atan.default", arc_tangent},
     {"aten.bitwise_and.Scalar", binary<BitAnd>},
     {"aten.bitwise_and.Tensor", binary<BitAnd>},
     {"aten.bitwise_and_.Tensor", binary<BitAnd, InPlace>},
@@ -201,6 +317,7 @@ constexpr KernelRow kRows[] = {
     {"aten.conj_physical.default", conjugate},
     {"aten.cos.default", unary_float<Cos>},
     {"aten.cos_.default", unary_float<Cos, InPlace>},
+    {"aten.cosh.default", hyperbolic_cosine},
     {"aten.div.Scalar", divide<>},
     {"aten.div.Scalar_mode", divide_with_mode},
     {"aten.div.Tensor", divide<>},
@@ -215,8 +332,11 @@ constexpr KernelRow kRows[] = {
     {"aten.floor_.default", unary<Floor, InPlace>},
     {"aten.floor_divide.Scalar", binary<FloorDiv>},
     {"aten.floor_divide.default", binary<FloorDiv>},
+    {"aten.fmax.default", extreme_of_numbers<Maximum>},
+    {"aten.fmin.default", extreme_of_numbers<Minimum>},
     {"aten.fmod.Scalar", binary<Fmod>},
     {"aten.fmod.Tensor", binary<Fmod>},
+    {"aten.frac.default", fraction},
     {"aten.ge.Scalar", compare<GreaterEqual>},
     {"aten.ge.Tensor", compare<GreaterEqual>},
     {"aten.gt.Scalar", compare<Greater>},
@@ -280,6 +400,7 @@ constexpr KernelRow kRows[] = {
     {"aten.silu_backward.default", backward_of<SiluBackward>},
     {"aten.sin.default", unary_float<Sin>},
     {"aten.sin_.default", unary_float<Sin, InPlace>},
+    {"aten.sinh.default", hyperbolic_sine},
     {"aten.sqrt.default", unary_float<Sqrt>},
     {"aten.sqrt_.default", unary_float<Sqrt, InPlace>},
     {"aten.square.default", unary<Square>},
@@ -287,6 +408,7 @@ constexpr KernelRow kRows[] = {
     {"aten.sub.Tensor", scaled<SubScaled, Fresh>},
     {"aten.sub_.Scalar", scaled<SubScaled, InPlace>},
     {"aten.sub_.Tensor", scaled<SubScaled, InPlace>},
+    {"aten.tan.default", tangent},
     {"aten.tanh.default", unary_float<Tanh>},
     {"aten.tanh_.default", unary_float<Tanh, InPlace>},
     {"aten.tanh_backward.default", backward_of<TanhBackward>},

@@ -78,6 +78,22 @@ Value position_of_extreme(KernelCall& call) {
       call, some_of(call), {DType::kInt64, computed_dtype(call.tensor(0).dtype)},
       [](Scratch& scratch, const Tensor& x) { return scratch.find_in_rows(x, op).positions; });
 }
+// min and max; a NaN wins both.
+Value extremes(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  Scratch scratch(call);
+  const ReducedRows in = reduced_rows(scratch, self, some_of(call));
+  const Tensor least = call.make_result(0, self.dtype, in.sizes),
+               largest = call.make_result(1, self.dtype, in.sizes);
+  const Rows least_rows = scratch.rows_for(least, least.rank()),
+             largest_rows = scratch.rows_for(largest, largest.rank());
+  scratch.for_each_block(in.rows, {&least_rows, &largest_rows}, [&](const Block& block) {
+    const Tensor x = block.load(in.rows, computed_dtype(self.dtype));
+    block.store(scratch.find_in_rows(x, RowOp::kSmallest).values, least_rows);
+    block.store(scratch.find_in_rows(x, RowOp::kLargest).values, largest_rows);
+  });
+  return Value::tuple({least, largest});
+}
 // An empty list names no dimension: each element is a row.
 Reduction named_of(const KernelCall& call) {
   const bool names_none = call[1].is<List>() && call[1].items().empty();
@@ -117,6 +133,7 @@ constexpr KernelRow kRows[] = {
     {"aten.all.dims", quantify<RowOp::kAll, named_of>},
     {"aten.amax.default", extreme<RowOp::kLargest, some_of>},
     {"aten.amin.default", extreme<RowOp::kSmallest, some_of>},
+    {"aten.aminmax.default", extremes},
     {"aten.any.default", quantify<RowOp::kAny, all_of>},
     {"aten.any.dim", quantify<RowOp::kAny, some_of>},
     {"aten.any.dims", quantify<RowOp::kAny, named_of>},

@@ -60,6 +60,26 @@ Value cummax(KernelCall& call) {
   return Value::tuple({values, positions});
 }
 
+// The logarithm of the sum of exponentials up to each element, added up in double.
+Value cumulate_logarithms(KernelCall& call) {
+  const Tensor& self = call.tensor(0);
+  const Tensor out = call.make_result(0, self.dtype, self.sizes);
+  floating_dtype(self.dtype);
+  Scratch scratch(call);
+  const std::size_t dim = cpu::checked_dim(call.integer(1), self.rank());
+  const Rows in = scratch.rows_along(self, dim), rows = scratch.rows_for_along(out, dim);
+  scratch.for_each_block(in, {&rows}, [&](const Block& block) {
+    const Tensor x = block.load_copy(in, DType::kFloat64);
+    const auto column = [&](std::int64_t i) {
+      return x.view({x.sizes[0], 1}, {x.sizes[1], 1}, x.offset + i);
+    };
+    for (std::int64_t i = 1; i < x.sizes[1]; ++i)
+      scratch.map_into<math::LogAddExp>(column(i), Value(), column(i), column(i - 1));
+    block.store(x, rows);
+  });
+  return out;
+}
+
 // ---- sorts --------------------------------------------------------------------------------
 
 using Direction = Scratch::Direction;
@@ -141,6 +161,7 @@ constexpr KernelRow kRows[] = {
     {"aten.cumprod.default", cumulate<ScanOp::kProduct>},
     {"aten.cumsum.default", cumulate<ScanOp::kSum>},
     {"aten.cumsum_.default", cumsum_in_place},
+    {"aten.logcumsumexp.default", cumulate_logarithms},
     {"aten.sort.default", sort},
     {"aten.sort.stable", sort_stable},
     {"aten.topk.default", topk},

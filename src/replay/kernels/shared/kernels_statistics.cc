@@ -34,21 +34,23 @@ Value spread_of(KernelCall& call) {
                            return spread == Spread::kVariance ? variance : scratch.map<Sqrt>(variance);
                          });
 }
-Value variance_and_mean(KernelCall& call) {
+template <Spread spread>
+Value spread_and_mean(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   const DType dtype = floating_dtype(self.dtype);
   Scratch scratch(call);
   const ReducedRows in = reduced_rows(scratch, self, {reduced_dims(call[1], self.rank()), call.boolean(3)});
-  const Tensor variance = call.make_result(0, self.dtype, in.sizes),
+  const Tensor of_spread = call.make_result(0, self.dtype, in.sizes),
                mean = call.make_result(1, self.dtype, in.sizes);
-  const Rows to_variance = scratch.rows_for(variance, variance.rank()),
+  const Rows to_spread = scratch.rows_for(of_spread, of_spread.rank()),
              to_mean = scratch.rows_for(mean, mean.rank());
-  scratch.for_each_block(in.rows, {&to_variance, &to_mean}, [&](const Block& block) {
+  scratch.for_each_block(in.rows, {&to_spread, &to_mean}, [&](const Block& block) {
     const Moments moments = moments_of(scratch, block.load(in.rows, dtype), read_correction(call));
-    block.store(moments.variance, to_variance);
+    block.store(spread == Spread::kVariance ? moments.variance : scratch.map<Sqrt>(moments.variance),
+                to_spread);
     block.store(moments.mean, to_mean);
   });
-  return Value::tuple({variance, mean});
+  return Value::tuple({of_spread, mean});
 }
 
 // ---- norms --------------------------------------------------------------------------------
@@ -121,8 +123,9 @@ constexpr KernelRow kRows[] = {
     {"aten.prod.default", product},
     {"aten.prod.dim_int", product_along},
     {"aten.std.correction", spread_of<Spread::kDeviation>},
+    {"aten.std_mean.correction", spread_and_mean<Spread::kDeviation>},
     {"aten.var.correction", spread_of<Spread::kVariance>},
-    {"aten.var_mean.correction", variance_and_mean},
+    {"aten.var_mean.correction", spread_and_mean<Spread::kVariance>},
 };
 
 }  // namespace
