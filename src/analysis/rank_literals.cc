@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -50,11 +51,51 @@ std::vector<Axis> fitting_axes(const Shard& shard) {
 // --------------------------------------------------------------------------- which dimensions are
 // shards
 
+Arg write_shard(Context& context, const std::optional<Shard>& shard) {
+  if (!shard) return Arg::none();
+  std::vector<Arg> axes;
+  for (const Axis& axis : shard->axes) {
+    const Arg row[] = {Arg::text(axis.name), Arg::integer(axis.stride), Arg::integer(axis.extent)};
+    axes.push_back(context.args.intern_tree(ArgKind::kList, row));
+  }
+  const Arg row[] = {Arg::integer(shard->local), Arg::integer(shard->global),
+                     context.args.intern_tree(ArgKind::kList, axes)};
+  return context.args.intern_tree(ArgKind::kList, row);
+}
+
+// Its items, if it is a list of that many.
+std::span<const Arg> items_of(const Context& context, Arg list, std::size_t count) {
+  if (!list.is_list()) return {};
+  const auto items = context.args.children(list);
+  return items.size() == count ? items : std::span<const Arg>();
+}
+
+std::optional<Shard> read_shard(const Context& context, Arg record) {
+  const auto row = items_of(context, record, 3);
+  if (row.empty() || !row[0].is_int() || !row[1].is_int() || !row[2].is_list()) return std::nullopt;
+  Shard shard{row[0].as_int(), row[1].as_int(), {}};
+  if (shard.local < 1 || shard.global <= shard.local || shard.global % shard.local != 0) return std::nullopt;
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  for (Arg item : context.args.children(row[2])) {
+    const auto axis = items_of(context, item, 3);
+    if (axis.empty() || !axis[0].is(ArgKind::kText) || !axis[1].is_int() || !axis[2].is_int())
+      return std::nullopt;
+    const std::int64_t stride = axis[1].as_int(), extent = axis[2].as_int();
+    if (stride < 1 || stride > kMost || extent < 2 || extent > kMost) return std::nullopt;
+    shard.axes.push_back(
+        {axis[0].as_name(), static_cast<std::uint32_t>(stride), static_cast<std::uint32_t>(extent)});
+  }
+  return shard;
+}
+
+constexpr std::string_view kShardsKey = "shards", kPlacesKey = "places", kTablesKey = "sharded_tables";
+
 class ShardFinder {
  public:
   ShardFinder(const Graph& graph, Facts& facts)
       : graph_(graph), context_(*graph.context), facts_(facts), packed_(graph) {
     read_parameters();
+    read_recorded();
     for (const auto [id, node] : walk(context_, graph.step()))
       if (node.kind == NodeKind::kCall) visit(id, node);
   }
@@ -72,16 +113,50 @@ class ShardFinder {
   // Along which the parameters are cut, and local extents.
   const std::vector<Shard>& all() const { return all_; }
 
+  // As inputs of another graph record it; none: nothing is known.
+  std::optional<Arg> describe(NodeId id) const {
+    const auto found = values_.find(id);
+    if (found == values_.end() || found->second.size() != 1) return std::nullopt;
+    std::vector<Arg> dims;
+    for (const auto& shard : found->second.front()) dims.push_back(write_shard(*graph_.context, shard));
+    return graph_.context->args.intern_tree(ArgKind::kList, dims);
+  }
+
  private:
-  void read_parameters() {
-    std::map<StringId, std::vector<Axis>> axes;  // by parameter
+  std::map<StringId, NodeId> list_placeholders() const {
     const Body& step = graph_.step();
-    const std::map<StringId, Rules> reduced = list_reduced();
     std::map<StringId, NodeId> placeholders;
     for (NodeId id : step.order) {
       if (step.nodes[id].kind != NodeKind::kPlaceholder) break;
       placeholders.emplace(step.nodes[id].name, id);
     }
+    return placeholders;
+  }
+
+  // What the graph that these inputs are saved values of knew (describe_shards).
+  void read_recorded() {
+    std::map<StringId, NodeId> placeholders;
+    for (const InputRole& input : graph_.inputs) {
+      const Arg* recorded = find_entry(context_, input.more, kShardsKey);
+      if (recorded == nullptr) continue;
+      if (placeholders.empty()) placeholders = list_placeholders();
+      const auto at = placeholders.find(input.name);
+      const TensorType* tensor =
+          at != placeholders.end() ? tensor_of(context_, graph_.step().nodes[at->second].type) : nullptr;
+      if (tensor == nullptr) continue;
+      ShardedDims dims;
+      for (Arg dim : items_of(context_, *recorded, tensor->rank())) dims.push_back(read_shard(context_, dim));
+      for (const auto& shard : dims)
+        if (shard) all_.push_back(*shard);
+      if (!dims.empty()) keep(at->second, {std::move(dims)});
+    }
+  }
+
+  void read_parameters() {
+    std::map<StringId, std::vector<Axis>> axes;  // by parameter
+    const Body& step = graph_.step();
+    const std::map<StringId, Rules> reduced = list_reduced();
+    const std::map<StringId, NodeId> placeholders = list_placeholders();
     for (const InputRole& input : graph_.inputs)
       if (const auto at = placeholders.find(input.name); at != placeholders.end())
         if (const auto mesh = recorded_mesh(context_, step.nodes[at->second]))
@@ -311,6 +386,35 @@ class ShardFinder {
 
 // --------------------------------------------------------------------------- lookups
 
+// Of a value that moves another one's elements or changes each in its place.
+NodeId source_of(const Context& context, const Body& body, NodeId at) {
+  const Node& node = body.nodes[at];
+  if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
+  const Arg from = arg_of(context, node, 0);
+  return keeps_elements(*node.op) && from.is_node() && holds_whole_numbers(context, body, from.as_node())
+             ? from.as_node()
+             : NodeId();
+}
+
+bool is_number(const Context& context, const Body& body, Arg arg) {
+  if (arg.is_int() || arg.is(ArgKind::kSymbolic)) return true;
+  if (!arg.is_node()) return false;
+  const TypeId type = body.nodes[arg.as_node()].type;
+  return type && context.types[type].kind == TypeKind::kScalar;
+}
+
+bool shifts(const Context& context, const Body& body, NodeId at) {
+  const Node& node = body.nodes[at];
+  return node.kind == NodeKind::kCall && node.op != nullptr && is_shift(number_use_of(*node.op)) &&
+         is_number(context, body, arg_of(context, node, 1));
+}
+
+// What shifts the ids before they are positions: behind what keeps each element in its place.
+NodeId find_shift(const Context& context, const Body& body, NodeId at) {
+  while (at && !shifts(context, body, at)) at = source_of(context, body, at);
+  return at;
+}
+
 // Positions along a dimension of a table.
 struct Lookup {
   NodeId call, positions;
@@ -327,14 +431,37 @@ class LookupFinder {
  public:
   LookupFinder(const Graph& graph, const ShardFinder& shards)
       : context_(*graph.context), body_(graph.step()), shards_(shards) {
+    read_recorded(graph);
     for (const auto [id, node] : walk(context_, graph.step()))
       if (node.op != nullptr) visit(id, node);
     for (NodeId id : backwards_) add_backward(id, graph.step().nodes[id]);
   }
   const std::vector<Lookup>& all() const { return found_; }
   const std::vector<PlainLookup>& plain() const { return plain_; }
+  // Of embeddings, by module.
+  const std::vector<std::pair<StringId, Shard>>& tables() const { return tables_; }
 
  private:
+  // What the whole step looks up in its other half, and in which tables (SplitShards).
+  void read_recorded(const Graph& graph) {
+    const Arg* tables = find_entry(context_, graph.info, kTablesKey);
+    if (tables != nullptr && tables->is_list())
+      for (Arg item : context_.args.children(*tables)) {
+        const auto row = items_of(context_, item, 2);
+        const auto shard = row.empty() ? std::nullopt : read_shard(context_, row[1]);
+        if (shard && row[0].is(ArgKind::kText)) tables_.emplace_back(row[0].as_name(), *shard);
+      }
+    std::vector<NodeId> returned;
+    for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+      const Arg* places = find_entry(context_, graph.outputs[i].more, kPlacesKey);
+      const auto shard = places != nullptr ? read_shard(context_, *places) : std::nullopt;
+      if (!shard) continue;
+      if (returned.empty()) returned = list_outputs(graph);
+      if (i < returned.size() && returned[i] && body_.nodes[returned[i]].op != nullptr)
+        found_.push_back({returned[i], returned[i], *shard});
+    }
+  }
+
   void visit(NodeId id, const Node& node) {
     if (node.op->family == OpFamily::kEmbeddingBackward) return backwards_.push_back(id);
     for (const IndexedDim& indexed : list_indexed_dims(context_, node)) {
@@ -402,7 +529,7 @@ class LiteralFinder {
     const NodeLists users = list_users(context_, body_);
     std::vector<BoundedLookup> shifted;
     for (const Lookup& lookup : lookups_.all()) {
-      const NodeId shift = find_shift(lookup.positions);
+      const NodeId shift = find_shift(context_, body_, lookup.positions);
       if (!shift) {
         prove_missing(numbers, users, lookup);
         continue;
@@ -427,7 +554,7 @@ class LiteralFinder {
   // as they are. On the first rank nothing shows it.
   void prove_missing(const IdNumbers& numbers, const NodeLists& users, const Lookup& lookup) {
     NodeId from = lookup.positions;
-    while (const NodeId next = source_of(from)) from = next;
+    while (const NodeId next = source_of(context_, body_, from)) from = next;
     const Place place{fitting_axes(lookup.shard), lookup.shard.local};
     if (place.axes.empty() || !comes_from_inputs(from)) return;
     const auto is_right = [&](NodeId id, std::optional<BoundSide> side) {
@@ -446,16 +573,6 @@ class LiteralFinder {
     missing.value = Arg::integer(0);
     missing.is_missing = true;
     add_proved(std::move(missing), numbers[from]);
-  }
-
-  // Of a value that moves another one's elements or changes each in its place.
-  NodeId source_of(NodeId at) const {
-    const Node& node = body_.nodes[at];
-    if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
-    const Arg from = arg_of(context_, node, 0);
-    return keeps_elements(*node.op) && from.is_node() && holds_whole_numbers(context_, body_, from.as_node())
-               ? from.as_node()
-               : NodeId();
   }
 
   void prove_bounds(const IdNumbers& numbers, const NodeLists& users, std::vector<BoundedLookup> lookups) {
@@ -498,25 +615,6 @@ class LiteralFinder {
     const RankLiteral lower = make_bound(id, place, BoundSide::kLower);
     return lower.value.is_int() && lower.values_at(rank_).contains(lower.value.as_int()) ? BoundSide::kLower
                                                                                          : BoundSide::kUpper;
-  }
-
-  // What shifts the ids before they are positions: behind what keeps each element in its place.
-  NodeId find_shift(NodeId at) const {
-    while (true) {
-      const Node& node = body_.nodes[at];
-      if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
-      const Arg number = arg_of(context_, node, 1);
-      if (is_shift(number_use_of(*node.op)) && is_number(number)) return at;
-      at = source_of(at);
-      if (!at) return {};
-    }
-  }
-
-  bool is_number(Arg arg) const {
-    if (arg.is_int() || arg.is(ArgKind::kSymbolic)) return true;
-    if (!arg.is_node()) return false;
-    const TypeId type = body_.nodes[arg.as_node()].type;
-    return type && context_.types[type].kind == TypeKind::kScalar;
   }
 
   // Whether the ids are an input's, chosen, moved and masked, but not computed.
@@ -596,7 +694,8 @@ class LiteralFinder {
   void find_like_rows() {
     std::vector<std::pair<NodeId, std::int64_t>> shifts;  // and rows
     for (const PlainLookup& lookup : lookups_.plain())
-      if (const NodeId shift = find_shift(lookup.positions); shift && is_multiple(shift, lookup.rows))
+      if (const NodeId shift = find_shift(context_, body_, lookup.positions);
+          shift && is_multiple(shift, lookup.rows))
         shifts.emplace_back(shift, lookup.rows);
     if (shifts.empty()) return;
     const IdNumbers& numbers = number_ids();
@@ -677,6 +776,35 @@ std::string print_values(const RankLiteral& literal, std::uint32_t rank) {
 
 RankLiterals find_rank_literals(const Graph& graph, std::uint32_t rank) {
   return LiteralFinder(graph, rank).find();
+}
+
+SplitShards describe_shards(const Graph& graph, std::span<const NodeId> saved) {
+  SplitShards described;
+  Context& context = *graph.context;
+  Facts facts(graph);
+  const ShardFinder shards(graph, facts);
+  if (shards.all().empty()) return described;
+  const LookupFinder lookups(graph, shards);
+  if (lookups.all().empty()) return described;
+  IdSet<NodeId> is_saved;
+  for (NodeId id : saved) {
+    is_saved.insert(id);
+    if (const auto record = shards.describe(id)) described.values.at(id) = record;
+  }
+  for (const Lookup& lookup : lookups.all()) {
+    const NodeId shift = find_shift(context, graph.step(), lookup.positions);
+    for (NodeId at = lookup.positions; shift && at; at = source_of(context, graph.step(), at)) {
+      if (is_saved.contains(at)) described.places.at(at) = write_shard(context, lookup.shard);
+      if (at == shift) break;
+    }
+  }
+  std::vector<Arg> tables;
+  for (const auto& [module, shard] : lookups.tables()) {
+    const Arg row[] = {Arg::text(module), write_shard(context, shard)};
+    tables.push_back(context.args.intern_tree(ArgKind::kList, row));
+  }
+  if (!tables.empty()) described.tables = context.args.intern_tree(ArgKind::kList, tables);
+  return described;
 }
 
 }  // namespace epweave

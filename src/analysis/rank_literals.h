@@ -17,7 +17,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,5 +68,21 @@ struct RankLiterals {
   std::vector<RankLiteral> similar;
 };
 RankLiterals find_rank_literals(const Graph& graph, std::uint32_t rank);
+
+// What a step knows of shards, for the two graphs into which it is split (partition/halves.h): each
+// shows a part of it only. A shard is [places here, of how many, [[axis, stride, extent], ..]].
+struct SplitShards {
+  // Of saved values, as entry `shards` of the role of backward's input, by dimension:
+  //   more{shards=[None, [1024, 2048, [["tp", 1, 2]]]]}
+  SideTable<NodeId, std::optional<Arg>> values;
+  // Of saved values that are places of a shard, in which backward looks them up, as entry `places`
+  // of the role of forward's output.
+  SideTable<NodeId, std::optional<Arg>> places;
+  // Of embeddings' tables: info `sharded_tables` of backward, [[module, shard], ..].
+  std::optional<Arg> tables;
+};
+
+// Nothing where the step looks nothing up in a shard.
+SplitShards describe_shards(const Graph& graph, std::span<const NodeId> saved);
 
 }  // namespace epweave

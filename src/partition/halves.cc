@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analysis/rank_literals.h"
+#include "analysis/rank_view.h"
 #include "analysis/returned_values.h"
 #include "ops/op.h"
 
@@ -27,6 +29,7 @@ class HalfWriter {
         if (body_.nodes[id].kind != NodeKind::kPlaceholder &&
             is_number(context_, body_.nodes[id]) == wants_numbers)
           saved_.push_back(id);
+    shards_ = describe_shards(graph, saved_);
   }
 
   Graph write_forward() {
@@ -39,7 +42,8 @@ class HalfWriter {
     for (std::uint32_t position : joint_.forward_outputs) add_output(position);
     for (NodeId id : saved_) {
       results_.push_back(Arg::node(made_[id]));
-      half_.outputs.push_back({.role = saved_role_, .fqn = body_.nodes[id].name});
+      half_.outputs.push_back(
+          {.role = saved_role_, .fqn = body_.nodes[id].name, .more = entry("places", shards_.places[id])});
     }
     return finish();
   }
@@ -47,7 +51,11 @@ class HalfWriter {
   Graph write_backward() {
     begin();
     add_step_inputs();  // they bind symbols
-    for (NodeId id : saved_) add_input(id, {.name = body_.nodes[id].name, .role = saved_role_});
+    for (NodeId id : saved_)
+      add_input(
+          id,
+          {.name = body_.nodes[id].name, .role = saved_role_, .more = entry("shards", shards_.values[id])});
+    if (shards_.tables) set_info(half_, "sharded_tables", shards_.tables);
     const StringId tangent = graph_.intern("tangent");
     for (NodeId id : joint_.seeds) add_input(id, {.name = body_.nodes[id].name, .role = tangent});
     for (NodeId id : body_.order)
@@ -150,6 +158,13 @@ class HalfWriter {
     half_.inputs.push_back(role);
   }
 
+  // Of a role, if there is something to say.
+  ArgRange entry(std::string_view key, std::optional<Arg> value) const {
+    if (!value) return {};
+    const Arg entry[] = {Arg::text(graph_.intern(key)), *value};
+    return context_.args.add(entry);
+  }
+
   // Inputs of the step that backward, or what it computes again, reads.
   void add_step_inputs() {
     for (std::size_t position = 0; position < inputs_.size(); ++position) {
@@ -221,6 +236,7 @@ class HalfWriter {
   const std::vector<Arg> returned_;
   StringId pass_, saved_role_;
   std::vector<NodeId> inputs_, saved_;
+  SplitShards shards_;
   Graph half_;
   SideTable<NodeId, NodeId> made_;  // of a node of the joint graph: that of the half
   IdSet<NodeId> is_listed_;

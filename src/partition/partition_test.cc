@@ -4,11 +4,14 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
 #include <random>
 
+#include "analysis/rank_literals.h"
 #include "analysis/seeds.h"
 #include "compare/rewrite/verify_halves.h"
 #include "cost/memory.h"
+#include "io/file.h"
 #include "ir/text/text.h"
 #include "ops/op.h"
 #include "partition/budget_steps.h"
@@ -506,6 +509,40 @@ graph
   const BudgetCut cut = cuts.cut_at_price(1e9);
   CHECK(names_of(graph, cut.cut.saved) == "mesh mm");
   CHECK(cut.totals.bytes == 64 * 64 * 4);
+}
+
+// What each proved number must be, by the node's name.
+std::map<StringId, std::string> list_rank_numbers(const Graph& graph) {
+  std::map<StringId, std::string> found;
+  for (const RankLiteral& literal : find_rank_literals(graph, 0).proved)
+    found[graph.step().nodes[literal.node].name] = print_expression(graph, literal);
+  return found;
+}
+
+TEST_CASE("numbers of one rank are proved in both halves", "[R7]") {
+  const Graph graph = read_graph(
+      fmt::format("{}/testdata/graphs/llama3_debug_fsdp2_tp2_coor.0_traced.epw.gz", EPWEAVE_SOURCE_DIR));
+  const std::map<StringId, std::string> numbers = list_rank_numbers(graph);
+  REQUIRE(numbers.size() == 51);
+  const Joint joint = read_joint(graph);
+  const ValueCosts costs = price_values(graph, joint, Cluster{});
+  ExactCuts cuts(graph, joint, costs, {});
+  const Cut nothing_again = cut_as_torch(graph, joint), all_again = cuts.cut_at(0).cut;
+  for (const Cut* cut : {&nothing_again, &all_again}) {
+    const Halves halves = split_joint(graph, joint, *cut);
+    CHECK(verify_halves(graph, halves.forward, halves.backward).violations.empty());
+    std::size_t in_halves = 0;
+    for (const Graph* half : {&halves.forward, &halves.backward}) {
+      std::map<StringId, std::string> expected;
+      for (NodeId id : half->step().order)
+        if (const Node& node = half->step().nodes[id];
+            node.kind == NodeKind::kCall && numbers.contains(node.name))
+          expected.emplace(node.name, numbers.at(node.name));
+      CHECK(list_rank_numbers(*half) == expected);
+      in_halves += expected.size();
+    }
+    CHECK(in_halves >= numbers.size());
+  }
 }
 
 TEST_CASE("what forward need not compute costs no recomputation") {
