@@ -67,6 +67,11 @@ std::vector<std::string> list_notes(const Graph& graph, const Fusions& found) {
   }
   for (const auto& [reason, launches] : by_reason)
     notes.push_back(fmt::format("not fused: {}: {}", fmt::join(launches, ", "), reason));
+  const bool fuses = !found.gathers.empty() || !found.scatters.empty();
+  if (fuses && found.are_looked_up)
+    notes.push_back(
+        "groups that are looked up are named as on the file's rank, as fused calls take a name: "
+        "specialize before it runs");
   if (found.others != 0)
     notes.push_back(fmt::format("{} of other groups left alone", count(found.others, "collective")));
   return notes;

@@ -62,11 +62,8 @@ class FusionFinder {
         ++result_.others;
         continue;
       }
-      if (launch.group.is_node()) {
-        is_candidate_.insert(launch.node);
-        report(launch.node,
-               "its group is looked up at run time, and a fused call takes a name: specialize first");
-      } else if (family == OpFamily::kReduceScatter) {
+      result_.are_looked_up |= launch.group.is_node();
+      if (family == OpFamily::kReduceScatter) {
         is_candidate_.insert(launch.node);
         sends.push_back(launch);
       } else {
@@ -103,7 +100,7 @@ class FusionFinder {
 
   std::int64_t ranks_of(NodeId launch) const {
     const Arg group = arg_of(context_, node(launch), group_position(*node(launch).op));
-    return static_cast<std::int64_t>(graph_.find_group(group.as_name())->ranks.size());
+    return static_cast<std::int64_t>(graph_.find_group(recorded_group(context_, body_, group))->ranks.size());
   }
 
   // ------------------------------------------------------------------------- the collective

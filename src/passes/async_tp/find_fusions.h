@@ -37,6 +37,7 @@ struct Fusions {
   SideTable<NodeId, NodeId> anchor;                    // of what moves: the launch in front of which it moves
   std::vector<std::pair<NodeId, std::string>> missed;  // a collective or product, and why it is not fused
   std::size_t others = 0;                              // gathers and reduce-scatters of other groups
+  bool are_looked_up = false;                          // groups of fused calls, in a mesh
 };
 
 // The all-gathers and reduce-scatters of `groups`, in the order of the graph.

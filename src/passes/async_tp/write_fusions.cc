@@ -107,6 +107,11 @@ class FusionWriter {
 
   // ------------------------------------------------------------------------- what comes
 
+  // By name, also of one that is looked up: fused calls take nothing else.
+  Arg group_of(const Node& launch) const {
+    return Arg::text(recorded_group(context_, body_, arg_of(context_, launch, group_position(*launch.op))));
+  }
+
   void write(const GatherFusion& gather) {
     const FusedNodes& nodes = gather.nodes;
     const Node launch = body_.nodes[nodes.launch];
@@ -115,10 +120,8 @@ class FusionWriter {
       factors.push_back(arg_of(context_, body_.nodes[product.call], 1));
     model_ = launch;
     origins_ = list_origins(list_all(nodes));
-    const Arg group = arg_of(context_, launch, group_position(*launch.op));
     const NodeId fused =
-        add(kGatherMatmul,
-            {arg_of(context_, launch, 0), list(factors), number(gather.dim), Arg::text(group.as_name())},
+        add(kGatherMatmul, {arg_of(context_, launch, 0), list(factors), number(gather.dim), group_of(launch)},
             {Arg::text(graph_.intern("return_A")), Arg::boolean(gather.shows_rows)});
     describe(fused, nodes);
     if (gather.shows_rows) {
@@ -188,10 +191,9 @@ class FusionWriter {
       sizes.back() = tensor_of(context_, body_.nodes[left.as_node()].type)->sizes[1];
       rows = Arg::node(add_reshape(left.as_node(), sizes));
     }
-    const Arg group = arg_of(context_, launch, group_position(*launch.op));
     const Arg reduction = arg_of(context_, launch, *launch.op->find_param("reduce_op"));
-    const NodeId fused = add(kMatmulScatter, {rows, arg_of(context_, call, 1), reduction, number(scatter.dim),
-                                              Arg::text(group.as_name())});
+    const NodeId fused = add(
+        kMatmulScatter, {rows, arg_of(context_, call, 1), reduction, number(scatter.dim), group_of(launch)});
     describe(fused, nodes);
     replace(nodes.wait, fused);
   }
