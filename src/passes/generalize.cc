@@ -19,6 +19,7 @@
 #include "passes/coordinates.h"
 #include "passes/pieces.h"
 #include "passes/rank_devices.h"
+#include "passes/rank_elements.h"
 
 namespace epweave {
 namespace {
@@ -786,8 +787,27 @@ class Merger {
     return choice;
   }
 
+  // The call with which ranks take such pieces: the split, or the slice that takes the last, whose
+  // end tracers spell otherwise.
+  const Node* find_call(NodeId element, const TakenPiece& piece) const {
+    const Body& body = graphs_[0].bodies[body_];
+    if (const auto tuple = tuple_element(context_, body, body.nodes[element]))
+      return &body.nodes[tuple->tuple];
+    const TensorType* whole = tensor_of(context_, body.nodes[piece.of].type);
+    const auto extent = context_.exprs.constant(whole->sizes[static_cast<std::size_t>(piece.dim)]);
+    if (!extent) return nullptr;
+    const TakenPiece last{piece.of, piece.dim, *extent - piece.size(), *extent};
+    const Node* found = nullptr;
+    for (const auto [id, node] : walk(context_, body)) {
+      if (find_piece(context_, body, node) != last) continue;
+      found = &node;
+      if (positions_[0][id] >= positions_[0][element]) break;  // the first behind it, else the last before
+    }
+    return found;
+  }
+
   NodeId slice_of(NodeId element, const TakenPiece& piece, std::pair<NodeId, NodeId> bounds) {
-    const auto key = std::tuple(piece.of, piece.dim, bounds.first, bounds.second);
+    const auto key = std::tuple(element, bounds.first, bounds.second);
     if (const auto known = slices_.find(key); known != slices_.end()) return known->second;
     Node node = made_.step().nodes[element];
     node.target = made_.intern("aten.slice.Tensor");
@@ -796,6 +816,7 @@ class Merger {
     node.args = context_.args.add(args);
     node.kwargs = {};
     node.provenance = {};
+    if (const Node* call = find_call(element, piece)) node.extra = describe_element(made_, node.extra, *call);
     const std::string name(made_.text(node.name));
     const NodeId id = writer_.add(node, fmt::format("{}_of_rank", name));
     Node& made = made_.step().nodes[id];
@@ -865,31 +886,56 @@ class Merger {
     }
   }
 
-  // Views of the same form that begin at a place of the rank's: whether a function of the
-  // coordinates says where.
+  // Views of the same form that begin at a place of the rank's, also within a tuple: whether
+  // functions of the coordinates say where.
   bool merge_offsets(NodeId id, const std::vector<TypeId>& types) {
-    Numbers offsets;
     // Inputs stand in front of the coordinates.
-    if (tensor_of(context_, types[0]) == nullptr || made_.step().nodes[id].kind != NodeKind::kCall)
-      return false;
+    if (made_.step().nodes[id].kind != NodeKind::kCall) return false;
+    const auto type = merge_offsets(types);
+    if (type) made_.step().nodes[id].type = *type;
+    return type.has_value();
+  }
+
+  std::optional<TypeId> merge_offsets(const std::vector<TypeId>& types) {
+    if (std::ranges::all_of(types, [&](TypeId type) { return type == types[0]; })) return types[0];
+    if (std::ranges::find(types, TypeId()) != types.end()) return std::nullopt;
+    const Type first = context_.types[types[0]];
+    if (first.kind == TypeKind::kTensor) return merge_offset(types);
+    if (first.kind != TypeKind::kTuple && first.kind != TypeKind::kList) return std::nullopt;
+    Type merged = first;
+    for (std::size_t i = 0; i < first.elements.size(); ++i) {
+      std::vector<TypeId> elements;
+      for (TypeId of : types) {
+        const Type& other = context_.types[of];
+        if (other.kind != first.kind || other.elements.size() != first.elements.size()) return std::nullopt;
+        elements.push_back(other.elements[i]);
+      }
+      const auto element = merge_offsets(elements);
+      if (!element) return std::nullopt;
+      merged.elements[i] = *element;
+    }
+    return context_.types.intern(std::move(merged));
+  }
+
+  std::optional<TypeId> merge_offset(const std::vector<TypeId>& types) {
+    Numbers offsets;
     Type type = context_.types[types[0]];
     const ExprId none = type.tensor.offset;
     for (TypeId of : types) {
       const TensorType* tensor = tensor_of(context_, of);
-      if (tensor == nullptr) return false;
+      if (tensor == nullptr) return std::nullopt;
       const Count offset = tensor->offset ? context_.exprs.constant(tensor->offset) : Count(0);
-      if (!offset) return false;
+      if (!offset) return std::nullopt;
       offsets.push_back(*offset);
       Type other = context_.types[of];
       other.tensor.offset = none;
-      if (context_.types.intern(std::move(other)) != types[0]) return false;
+      if (context_.types.intern(std::move(other)) != types[0]) return std::nullopt;
     }
     const AffineSolver::Answer answer = solver_.solve(offsets);
-    if (!answer.function) return false;
+    if (!answer.function) return std::nullopt;
     const NodeId place = writer_.write(*answer.function);
     type.tensor.offset = context_.types[made_.step().nodes[place].type].expr;
-    made_.step().nodes[id].type = context_.types.intern(std::move(type));
-    return true;
+    return context_.types.intern(std::move(type));
   }
 
   // Numbers that the ranks given do not show to differ, and that must.
@@ -1100,8 +1146,8 @@ class Merger {
   std::vector<SideTable<NodeId, std::uint32_t>> positions_;     // of each graph's nodes, in the body compared
   std::map<std::pair<std::size_t, StringId>, StringId> names_;  // of the first rank's groups on another
   std::map<std::pair<std::size_t, StringId>, StringId> first_names_;  // on the first rank, of another's
-  std::map<std::tuple<NodeId, std::int64_t, NodeId, NodeId>, NodeId> slices_;  // by whole, dimension, bounds
-  std::vector<std::pair<NodeId, NodeId>> inserted_;                            // element, slice
+  std::map<std::tuple<NodeId, NodeId, NodeId>, NodeId> slices_;  // by the first rank's element, and bounds
+  std::vector<std::pair<NodeId, NodeId>> inserted_;              // element, slice
   struct Undecided {
     Place place;
     Leaves leaves;

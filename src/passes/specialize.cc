@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <string_view>
+#include <tuple>
 
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
@@ -15,8 +17,11 @@
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
+#include "ops/type_rules.h"
 #include "passes/extra_group.h"
+#include "passes/node_names.h"
 #include "passes/pieces.h"
+#include "passes/rank_elements.h"
 #include "passes/record.h"
 #include "passes/replace_symbols.h"
 
@@ -121,6 +126,8 @@ class RankConstants {
 
 // --------------------------------------------------------------------------- elements of splits
 
+constexpr std::string_view kElementTarget = "operator.getitem";
+
 // Slices whose bounds the graph computes.
 std::vector<NodeId> find_computed_slices(const Context& context, const Body& body) {
   std::vector<NodeId> found;
@@ -135,51 +142,78 @@ std::vector<NodeId> find_computed_slices(const Context& context, const Body& bod
 
 // Of such slices, takes those whose bounds are numbers now from the split, or from the slice that
 // had numbers before, that gives the same piece, where there is one: each reader the nearest before
-// it, as equal pieces may stand before and behind.
+// it, as equal pieces may stand before and behind. Where passes have left none, the slice becomes
+// the call with which ranks take the piece, as it says itself (passes/rank_elements.h).
 class ElementFinder {
  public:
-  ElementFinder(Context& context, Body& body, std::span<const NodeId> slices)
-      : context_(context), body_(body), slices_(slices) {
+  ElementFinder(Graph& graph, Body& body, std::span<const NodeId> slices)
+      : graph_(graph),
+        context_(*graph.context),
+        facts_(graph),
+        names_(graph, body),
+        body_(body),
+        calls_(context_, body),
+        slices_(slices) {
     IdSet<NodeId> computed;
     for (NodeId id : slices) computed.insert(id);
     std::uint32_t count = 0;
-    for (const auto [id, node] : walk(context, body)) {
+    for (const auto [id, node] : walk(context_, body)) {
       const std::uint32_t here = count++;
       position_.at(id) = here;
-      for_each_input(context, node, [&](NodeId input) {
+      for_each_input(context_, node, [&](NodeId input) {
         if (first_use_[input] == kUnused) first_use_.at(input) = here;
       });
       if (computed.contains(id)) continue;
-      if (const auto piece = find_piece(context, body, node)) elements_[*piece].push_back(id);
+      if (const auto piece = find_piece(context_, body, node)) elements_[*piece].push_back(id);
+      if (node.op != nullptr && node.op->family == OpFamily::kSplit) splits_[whole_of(node)].push_back(id);
     }
   }
 
   void replace() {
     SideTable<NodeId, std::vector<NodeId>> elements_of;  // those that a slice is equal to, in order
-    for (NodeId id : slices_)
-      if (std::vector<NodeId> equal = find_elements(id); nearest_before(equal, first_use_[id]))
+    for (NodeId id : slices_) {
+      const auto call = calls_.read(body_.nodes[id]);
+      body_.nodes[id].extra = without_element(context_, body_.nodes[id].extra);
+      if (std::vector<NodeId> equal = find_elements(id, call); nearest_before(equal, first_use_[id]))
         elements_of.at(id) = std::move(equal);
-    if (elements_of.size() == 0) return;
+      else if (call && call->op != nullptr)
+        elements_of.at(id) = restore(id, *call);
+    }
     std::erase_if(body_.order, [&](NodeId id) { return !elements_of[id].empty(); });
+    insert_splits();
+    for (NodeId id : beside_others_) put_in_order(id);
     for (NodeId id : body_.order) {
       const auto follow = [&](Arg arg) {
         if (!arg.is_node() || elements_of[arg.as_node()].empty()) return arg;
         return Arg::node(nearest_before(elements_of[arg.as_node()], position_[id]));
       };
-      Node& node = body_.nodes[id];
-      map_arguments(context_, node, follow);
+      map_arguments(context_, body_.nodes[id], follow);
     }
   }
 
  private:
-  std::vector<NodeId> find_elements(NodeId id) const {
+  NodeId whole_of(const Node& node) const {
+    const Arg whole = arg_of(context_, node, 0);
+    return whole.is_node() ? whole.as_node() : NodeId();
+  }
+
+  // Of what the slice says that it stands for; of slices that say nothing, any.
+  std::vector<NodeId> find_elements(NodeId id, const std::optional<Node>& call) const {
     const Node& slice = body_.nodes[id];
     const auto piece = find_piece(context_, body_, slice);
     if (!piece) return {};
     const auto found = elements_.find(*piece);
     std::vector<NodeId> equal = found == elements_.end() ? std::vector<NodeId>() : found->second;
-    std::erase_if(equal, [&](NodeId element) { return body_.nodes[element].type != slice.type; });
+    std::erase_if(equal, [&](NodeId element) {
+      return body_.nodes[element].type != slice.type || (call && !is_taken_by(*call, body_.nodes[element]));
+    });
     return equal;
+  }
+  bool is_taken_by(const Node& call, const Node& element) const {
+    const auto tuple = tuple_element(context_, body_, element);
+    if (call.op != nullptr && call.op->family == OpFamily::kSplit)
+      return tuple && calls_.is_call(body_.nodes[tuple->tuple], call);
+    return calls_.is_beside(element, call);
   }
 
   // The last of the nodes, which are in order, that stands before a position; or none.
@@ -189,10 +223,111 @@ class ElementFinder {
     return behind == nodes.begin() ? NodeId() : *std::prev(behind);
   }
 
+  void add_in_order(std::vector<NodeId>& nodes, NodeId id) const {
+    nodes.insert(std::ranges::lower_bound(nodes, position_[id], {}, [&](NodeId at) { return position_[at]; }),
+                 id);
+  }
+
+  // Makes the slice the call by which ranks take its piece, if that gives the piece. Returns what
+  // was made so for another slice by the same call.
+  std::vector<NodeId> restore(NodeId id, Node call) {
+    const auto piece = find_piece(context_, body_, body_.nodes[id]);
+    call.type = infer_type(facts_, graph_, body_, call);
+    if (!piece || !call.type) return {};
+    std::vector<NodeId>& made = restored_[{*piece, call.name, call.is_backward(), call.chunk.part}];
+    if (!made.empty()) return made;
+    made.push_back(id);
+    if (call.op->family == OpFamily::kSplit) take_from_split(id, *piece, call);
+    if (call.op->family == OpFamily::kSlice && find_piece(context_, body_, call) == piece)
+      body_.nodes[id].args = call.args;
+    return {};
+  }
+
+  void take_from_split(NodeId id, const TakenPiece& piece, const Node& call) {
+    const NodeId known = find_split(id, call);
+    const NodeId split = known ? known : body_.nodes.push_back(call);
+    Node element = body_.nodes[id];
+    element.target = graph_.intern(kElementTarget);
+    element.kwargs = {};
+    resolve_op(context_, element);
+    const std::size_t parts = context_.types[call.type].elements.size();
+    for (std::size_t i = 0; i < parts; ++i) {
+      if (context_.types[call.type].elements[i] != element.type) continue;
+      const Arg args[] = {Arg::node(split), Arg::integer(static_cast<std::int64_t>(i))};
+      element.args = context_.args.add(args);
+      if (find_piece(context_, body_, element) != piece) continue;
+      if (known)
+        beside_others_.push_back(id);
+      else
+        add_split(id, split);
+      body_.nodes[id] = element;
+      return;
+    }
+  }
+
+  // A call of the same arguments that stands before the slice.
+  NodeId find_split(NodeId id, const Node& call) const {
+    const auto found = splits_.find(whole_of(call));
+    if (found == splits_.end()) return {};
+    NodeId nearest;
+    for (NodeId split : found->second)
+      if (position_[split] < position_[id] && calls_.is_call(body_.nodes[split], call)) nearest = split;
+    return nearest;
+  }
+
+  void add_split(NodeId slice, NodeId split) {
+    body_.nodes[split].name = names_.make(graph_.text(body_.nodes[split].name));
+    position_.at(split) = position_[slice];
+    add_in_order(splits_[whole_of(body_.nodes[split])], split);
+    split_before_[slice] = split;
+  }
+
+  void insert_splits() {
+    if (split_before_.empty()) return;
+    std::vector<NodeId> order;
+    for (NodeId id : body_.order) {
+      if (const auto found = split_before_.find(id); found != split_before_.end())
+        order.push_back(found->second);
+      order.push_back(id);
+    }
+    body_.order = std::move(order);
+  }
+
+  // Elements of one split that stand beside each other are in the order of their indices.
+  void put_in_order(NodeId id) {
+    const auto element = tuple_element(context_, body_, body_.nodes[id]);
+    const auto index_of = [&](NodeId other) -> std::optional<std::int64_t> {
+      const auto beside = tuple_element(context_, body_, body_.nodes[other]);
+      if (!element || !beside || beside->tuple != element->tuple) return std::nullopt;
+      return beside->index;
+    };
+    auto at = std::ranges::find(body_.order, id);
+    if (!element || at == body_.order.end()) return;
+    for (; std::next(at) != body_.order.end(); ++at)
+      if (const auto next = index_of(*std::next(at)); next && *next < element->index)
+        std::iter_swap(at, std::next(at));
+      else
+        break;
+    for (; at != body_.order.begin(); --at)
+      if (const auto before = index_of(*std::prev(at)); before && *before > element->index)
+        std::iter_swap(at, std::prev(at));
+      else
+        break;
+  }
+
+  Graph& graph_;
   Context& context_;
+  Facts facts_;
+  NodeNames names_;
   Body& body_;
+  const ElementCalls calls_;
   std::span<const NodeId> slices_;
   std::map<TakenPiece, std::vector<NodeId>> elements_;  // in order
+  std::map<NodeId, std::vector<NodeId>> splits_;        // by what they divide, in order
+  using Restored = std::tuple<TakenPiece, StringId, bool, std::optional<std::int32_t>>;
+  std::map<Restored, std::vector<NodeId>> restored_;  // by piece, name of the call, direction and part
+  std::map<NodeId, NodeId> split_before_;             // by the slice that it is made for
+  std::vector<NodeId> beside_others_;                 // elements taken from splits that were there
   static constexpr auto kUnused = std::numeric_limits<std::uint32_t>::max();
   SideTable<NodeId, std::uint32_t> position_, first_use_{kUnused};  // in the order
 };
@@ -484,7 +619,7 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
                      .remedy = "trace the graph so that it holds for every rank",
                      .fold_all = false});
     for (std::size_t i = 0; i < made.bodies.size(); ++i)
-      if (!slices[i].empty()) ElementFinder(*made.context, made.bodies[i], slices[i]).replace();
+      if (!slices[i].empty()) ElementFinder(made, made.bodies[i], slices[i]).replace();
   }
   for (Body& body : made.bodies) specializer.drop_unread(body);
   drop_unbound_coordinates(made, world);

@@ -11,6 +11,7 @@
 #include "analysis/type_symbols.h"
 #include "cost/bounds.h"
 #include "passes/coordinates.h"
+#include "passes/rank_elements.h"
 
 namespace epweave {
 
@@ -23,7 +24,8 @@ class ProblemBuilder {
         tags_(graph),
         m_(model),
         rules_(rules),
-        rank_nodes_(find_rank_nodes(*graph.context, graph.step())) {}
+        rank_nodes_(find_rank_nodes(*graph.context, graph.step())),
+        element_nodes_(count_element_nodes(*graph.context, graph.step())) {}
 
   ScheduleProblem run() {
     find_works();
@@ -41,6 +43,10 @@ class ProblemBuilder {
            is_of_rank(place);
   }
   bool is_of_rank(Place place) const { return rank_nodes_.contains(m_.nodes[place]); }
+  // How many nodes it is in a rank's own graph.
+  Place count_on_rank(Place place) const {
+    return is_of_rank(place) ? 0 : element_nodes_[m_.nodes[place]].value_or(1);
+  }
 
   // ------------------------------------------------------------------------- nodes
 
@@ -55,7 +61,7 @@ class ProblemBuilder {
     p_.groups = static_cast<std::uint32_t>(m_.step_groups.size());
     for (Place i = 0; i < n; ++i) {
       p_.work[i] = work_of(i);
-      p_.number.push_back(i == 0 ? 0 : p_.number[i - 1] + (is_of_rank(i - 1) ? 0 : 1));
+      p_.number.push_back(i == 0 ? 0 : p_.number[i - 1] + count_on_rank(i - 1));
       p_.group[i] = m_.groups[i] == kNoPlace ? 0 : m_.groups[i];
       p_.part[i] = static_cast<std::int16_t>(std::clamp(node(i).chunk.part.value_or(0), 0, 0x7fff));
       p_.is_backward[i] = node(i).is_backward();
@@ -281,8 +287,9 @@ class ProblemBuilder {
   const RecomputeTags tags_;
   const StepModel& m_;
   const ScheduleRules& rules_;
-  IdSet<NodeId> rank_nodes_;                    // stand behind the inputs
-  std::vector<std::pair<Place, Place>> pairs_;  // before, after
+  IdSet<NodeId> rank_nodes_;                                       // stand behind the inputs
+  SideTable<NodeId, std::optional<std::uint32_t>> element_nodes_;  // how many such slices are on a rank
+  std::vector<std::pair<Place, Place>> pairs_;                     // before, after
   ScheduleProblem p_;
 };
 

@@ -1,0 +1,184 @@
+#include "passes/rank_elements.h"
+
+#include <map>
+#include <set>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "analysis/shown_rows.h"
+#include "ir/walk.h"
+#include "ops/bind.h"
+#include "ops/op.h"
+#include "passes/pieces.h"
+
+namespace epweave {
+namespace {
+
+constexpr std::string_view kElementOf = "element_of";
+
+bool is_entry(const Context& context, Arg key) {
+  return key.is(ArgKind::kText) && context.text(key.as_name()) == kElementOf;
+}
+
+std::optional<Arg> find_entry_of(const Context& context, const Node& slice) {
+  if (slice.extra == nullptr) return std::nullopt;
+  const auto meta = context.args[slice.extra->meta];
+  for (std::size_t i = 0; i + 1 < meta.size(); i += 2)
+    if (is_entry(context, meta[i])) return meta[i + 1];
+  return std::nullopt;
+}
+
+bool holds_node(const Context& context, std::span<const Arg> args) {
+  bool holds = false;
+  for (Arg arg : args) context.args.for_each_node(arg, [&](NodeId) { holds = true; });
+  return holds;
+}
+
+std::optional<StringId> find_name(const Context& context, const Node& slice) {
+  const auto entry = find_entry_of(context, slice);
+  if (!entry || !entry->is_list() || entry->children().count != 3) return std::nullopt;
+  const Arg name = context.args.children(*entry)[2];
+  return name.is(ArgKind::kText) ? std::optional(name.as_name()) : std::nullopt;
+}
+
+NodeId whole_of(const Context& context, const Node& node) {
+  const Arg whole = node.args.count != 0 ? context.args[node.args][0] : Arg::none();
+  return whole.is_node() ? whole.as_node() : NodeId();
+}
+
+// Which splits and pieces stand in front of a place.
+class PieceCounter {
+ public:
+  PieceCounter(Context& context, const Body& body) : context_(context), body_(body), calls_(context, body) {}
+
+  SideTable<NodeId, std::optional<std::uint32_t>> run() {
+    SideTable<NodeId, std::optional<std::uint32_t>> counts;
+    if (calls_.empty()) return counts;
+    for (const auto [id, node] : walk_extras(context_, body_)) {
+      if (node.op == nullptr) continue;
+      if (const auto call = calls_.read(node)) counts.at(id) = count(node, *call);
+      if (node.op->family == OpFamily::kSplit) splits_[whole_of(context_, node)].push_back({node, {}});
+      if (const auto piece = find_piece(context_, body_, node)) see(node, *piece);
+    }
+    return counts;
+  }
+
+ private:
+  struct Split {
+    Node call;
+    std::set<TakenPiece> pieces;
+  };
+
+  void see(const Node& node, const TakenPiece& piece) {
+    const auto element = tuple_element(context_, body_, node);
+    if (!element) return static_cast<void>(pieces_.insert(piece));
+    for (Split& split : splits_[piece.of])
+      if (split.call.name == body_.nodes[element->tuple].name) split.pieces.insert(piece);
+  }
+
+  std::uint32_t count(const Node& slice, const Node& call) {
+    if (call.op == nullptr || call.op->family != OpFamily::kSplit) return has_all(slice, pieces_) ? 0 : 1;
+    std::vector<Split>& splits = splits_[whole_of(context_, call)];
+    for (const Split& split : splits)
+      if (calls_.is_call(split.call, call)) return has_all(slice, split.pieces) ? 0 : 1;
+    splits.push_back({call, {}});
+    return 2;
+  }
+
+  bool has_all(const Node& slice, const std::set<TakenPiece>& pieces) const {
+    const NodeId of = whole_of(context_, slice);
+    const TensorType* part = tensor_of(context_, slice.type);
+    const TensorType* whole = of ? tensor_of(context_, body_.nodes[of].type) : nullptr;
+    if (part == nullptr || whole == nullptr) return false;
+    const auto dim = find_dim(context_, slice, part->rank());
+    if (!dim || *dim >= whole->rank()) return false;
+    const auto size = context_.exprs.constant(part->sizes[*dim]);
+    const auto extent = context_.exprs.constant(whole->sizes[*dim]);
+    if (!size || !extent || *size <= 0) return false;
+    for (std::int64_t start = 0; start < *extent; start += *size)
+      if (!pieces.contains({of, static_cast<std::int64_t>(*dim), start, start + *size})) return false;
+    return true;
+  }
+
+  Context& context_;
+  const Body& body_;
+  ElementCalls calls_;
+  std::map<NodeId, std::vector<Split>> splits_;  // by what they divide
+  std::set<TakenPiece> pieces_;                  // by slices
+};
+
+}  // namespace
+
+const NodeExtra* describe_element(Graph& graph, const NodeExtra* like, const Node& call) {
+  Context& context = *graph.context;
+  const auto args = context.args[call.args];
+  const bool is_data = call.kwargs.count == 0 && !args.empty() && !holds_node(context, args.subspan(1));
+  if (!is_data) return like;
+  const std::vector<Arg> behind(args.begin() + 1, args.end());
+  const Arg fields[] = {Arg::text(call.target), context.args.add_tree(ArgKind::kList, behind),
+                        Arg::text(call.name)};
+  const Arg entry = context.args.add_tree(ArgKind::kList, fields);
+  NodeExtra extra = like != nullptr ? *like : NodeExtra();
+  const auto meta = context.args[extra.meta];
+  std::vector<Arg> all(meta.begin(), meta.end());
+  all.push_back(Arg::text(graph.intern(kElementOf)));
+  all.push_back(entry);
+  extra.meta = context.args.add(all);
+  return context.own(std::move(extra));
+}
+
+ElementCalls::ElementCalls(Context& context, const Body& body) : context_(context) {
+  for (const auto [id, node] : walk_extras(context, body))
+    if (const auto name = find_name(context, node)) names_.insert(*name);
+}
+
+std::optional<Node> ElementCalls::read(const Node& slice) const {
+  const auto name = find_name(context_, slice);
+  if (!name || slice.args.count == 0) return std::nullopt;
+  const Arg entry = *find_entry_of(context_, slice);
+  const Arg target = context_.args.children(entry)[0], behind = context_.args.children(entry)[1];
+  if (!target.is(ArgKind::kText) || !behind.is_list()) return std::nullopt;
+  std::vector<Arg> args{context_.args[slice.args][0]};
+  for (Arg arg : context_.args.children(behind)) args.push_back(arg);
+  Node call = slice;
+  call.name = *name;
+  call.target = target.as_name();
+  call.args = context_.args.add(args);
+  call.kwargs = {};
+  call.type = {};
+  call.extra = without_element(context_, slice.extra);
+  resolve_op(context_, call);
+  return call;
+}
+
+bool ElementCalls::is_call(const Node& node, const Node& call) const {
+  return node.target == call.target && context_.args.equal(node.args, call.args) &&
+         context_.args.equal(node.kwargs, call.kwargs) && is_beside(node, call);
+}
+
+bool ElementCalls::is_beside(const Node& node, const Node& call) const {
+  return node.is_backward() == call.is_backward() && node.chunk.part == call.chunk.part &&
+         (node.name == call.name || !names_.contains(node.name));
+}
+
+const NodeExtra* without_element(Context& context, const NodeExtra* extra) {
+  if (extra == nullptr) return nullptr;
+  const auto meta = context.args[extra->meta];
+  std::vector<Arg> kept;
+  for (std::size_t i = 0; i + 1 < meta.size(); i += 2) {
+    if (is_entry(context, meta[i])) continue;
+    kept.push_back(meta[i]);
+    kept.push_back(meta[i + 1]);
+  }
+  if (kept.size() == meta.size()) return extra;
+  NodeExtra rest = *extra;
+  rest.meta = context.args.add(kept);
+  return context.own(std::move(rest));
+}
+
+SideTable<NodeId, std::optional<std::uint32_t>> count_element_nodes(Context& context, const Body& body) {
+  return PieceCounter(context, body).run();
+}
+
+}  // namespace epweave
