@@ -155,7 +155,7 @@ look_into() {
   say "  with CUDA_LAUNCH_BLOCKING=1: $(how_it_ended "$found" "$limit"): $(tail -n 1 "$log.blocking.log" | cut -c 1-160)"
   if command -v compute-sanitizer >/dev/null; then
     found=0 limit=$(time_left)
-    under="compute-sanitizer --error-exitcode 9" in_time "$log.sanitizer.log" "$@" || found=$?
+    EPWEAVE_DEVICE_BLOCKS=whole under="compute-sanitizer --error-exitcode 9" in_time "$log.sanitizer.log" "$@" || found=$?
     say "  under compute-sanitizer: $(how_it_ended "$found" "$limit"): $(tail -n 1 "$log.sanitizer.log" | cut -c 1-160)"
   else
     say "  under compute-sanitizer: not run, it is not installed"
@@ -255,6 +255,7 @@ check_over_nccl() {
 }
 # checked TOOL [TESTS]: the tests of kernels under a tool of compute-sanitizer.
 checked() {
+  export EPWEAVE_DEVICE_BLOCKS=whole  # so that reading beyond a tensor is seen
   under="compute-sanitizer --tool $1 --error-exitcode 9"
   tests replay_kernels_device_test "${@:2}"
 }

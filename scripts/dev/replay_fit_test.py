@@ -6,6 +6,7 @@ The program is $EPWEAVE_REPLAY, else build/release/bin/epweave-replay; $EPWEAVE 
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -40,14 +41,15 @@ class FitTest(unittest.TestCase):
         return "part.epw"
 
     def test_a_device_takes_what_was_said(self):
-        """Parts of real graphs, four ranks, on the emulated device: its pool counts what was in use at most."""
+        """Parts of real graphs, four ranks, on the emulated device: its pool counts what it asked of the device."""
         for graph, module in (("dsv3_debug_ep2.1b_remat", "layers.1.moe"), ("llama3_debug_fsdp4.1_norm", "lm_head")):
             with self.subTest(graph=graph, module=module):
                 part = self.extract(graph, module)
-                said = self.report("run", part, "--device", "emulated", "--dry-run")["memory"]["device"]["bytes"]
+                said = self.report("run", part, "--device", "emulated", "--dry-run")["memory"]["device"]
                 measured = self.report("run", part, "--device", "emulated")["peak_bytes"]
-                self.assertGreaterEqual(said, measured)
-                self.assertLessEqual(said, 1.5 * measured)
+                self.assertGreaterEqual(said["bytes"], measured)
+                self.assertLessEqual(said["bytes"], 2 * measured)
+                self.assertLess(said["least"], measured)
 
     def test_nothing_is_made(self):
         result = self.run_tool("run", DEBUG, "--dry-run", "--outputs", "out", "--save-inputs", "in", "--costs", "costs")
@@ -63,8 +65,11 @@ class FitTest(unittest.TestCase):
         host = report["memory"]["host"]
         self.assertEqual((host["limit"], host["is_allowed"]), (64 * GIB, True))
         self.assertEqual(host["bytes"], sum(host["parts"].values()))
-        self.assertEqual(host["least"], host["parts"]["inputs"] + host["parts"]["values"])
+        # Ranks need most at different times: certain is what all hold at one.
+        self.assertLessEqual(host["least"], host["parts"]["inputs"] + host["parts"]["values"])
+        self.assertGreaterEqual(host["least"], host["parts"]["inputs"] + host["parts"]["values"] / 4)
         (graph,) = report["graphs"]
+        self.assertEqual(host["parts"].pop("program"), 16 << 20)
         self.assertEqual(host["parts"], {name: 4 * graph["rank"][name] for name in ("inputs", "values", "scratch", "rounding")})
         self.assertEqual((graph["runs"], graph["runs_with_bounds"], graph["copied_bytes"]), (1, 0, 0))
         self.assertEqual(graph["peak"]["module"], "layers.5.attention.inner_attention")
@@ -78,6 +83,7 @@ class FitTest(unittest.TestCase):
         parts = [report["memory"]["host"]["parts"] for report in (once, often)]
         self.assertNotIn("copies", parts[0])
         self.assertLess(parts[1].pop("copies"), parts[0]["inputs"] / 10)  # buffers
+        self.assertGreater(parts[1].pop("gaps"), 0)
         self.assertEqual(*parts)
 
     def test_a_gpu_that_is_not_here(self):
@@ -111,8 +117,22 @@ class FitTest(unittest.TestCase):
             self.assertRegex(error["problem"], r"8 ranks need \d+\.\d\d [GT]iB of the host's memory \(\d+\.\d\d GiB of inputs, "
                                                r"\d+\.\d\d [GT]iB of values\), 64\.00 GiB are allowed; each rank needs most at "
                                                r"%_log_softmax_backward_data_1 = .*; the largest values there: 800\.00 MiB %")
-            self.assertRegex(error["remedy"], r"^run one module \(epweave extract \S+ --module layers\.\d+\.moe -o PART\.epw\); "
-                                              r"take fewer tokens \(epweave resize \S+ --set tokens=N -o SMALL\.epw\)")
+            ways = re.findall(r"\(epweave ((?:extract|resize) [^()]+ -o (\w+\.epw))\)", error["remedy"])
+            self.assertEqual([way.split()[0] for way, _ in ways], ["extract", "resize"][:len(ways)], error["remedy"])
+            self.assertIn(len(ways), (1, 2) if command[0] == "check" else (2,), error["remedy"])
+            for way, made in ways:  # they are what they say
+                self.assertEqual(self.run_tool(*way.split(), program=EPWEAVE).returncode, 0)
+                fits = self.report(command[0], *([made] * (2 if command[0] == "check" else 1)), "--dry-run", "--memory", "64")
+                self.assertTrue(fits["fits"], made)
+
+    def test_what_does_not_help_is_not_proposed(self):
+        """The graph is the module; nothing as small as is allowed."""
+        part = self.extract("dsv3_debug_ep2.1b_remat", "layers.1.moe")
+        result = self.run_tool("run", part, "--memory", "0.01")
+        self.assertEqual(result.returncode, 4)
+        self.assertNotIn("epweave extract", result.stderr)
+        result = self.run_tool("run", DEBUG, "--memory", "0.001")
+        self.assertIn("remedy: no module of it and no smaller size was found that fits; ", result.stderr)
 
     def test_what_may_not_fit_is_warned_of(self):
         host = self.report("run", DEBUG, "--dry-run")["memory"]["host"]

@@ -18,7 +18,12 @@ using replay::RankNeed;
 
 // Assumed (docs/gpu.md).
 constexpr double kContextBytes = 512.0 * (1 << 20), kNcclBytesOfGroup = 128.0 * (1 << 20);
-constexpr double kHostLink = 20e9;             // bytes in a second between host and device
+constexpr double kHostLink = 20e9;  // bytes in a second between host and device
+// Of what is in use, what lies between it and is too small (kernels/device/pool.h).
+constexpr double kGaps = 1;
+// The same of the host's blocks (values/block_cache.h) where ranks are in different runs.
+constexpr double kHostGaps = 0.5;
+constexpr double kProgramBytes = 16.0 * (1 << 20);
 constexpr double kMostKept = 4.0 * (1 << 30);  // CheckSetup::kept_bytes
 
 // Of a GPU: what an H200 did (docs/gpu.md), in round numbers; the network's is assumed.
@@ -107,6 +112,11 @@ const Fit::GraphNeed& Fit::largest() const {
   });
 }
 
+// That all ranks hold at a time.
+double Fit::certain_values(const GraphNeed& entry) const {
+  return number(command_.ranks > 1 ? entry.need.together : entry.need.values);
+}
+
 // What a device holds at a time: one graph runs after the other.
 void Fit::add_device() {
   const GraphNeed* most = nullptr;
@@ -121,9 +131,10 @@ void Fit::add_device() {
   constexpr double kOfRank = 512;  // where kernels report what they refuse
   Memory memory{"device",
                 {{"inputs", ranks * number(most->need.inputs), ranks * number(most->need.inputs)},
-                 {"values", ranks * number(most->need.values), ranks * number(most->need.values)},
+                 {"values", ranks * number(most->need.values), certain_values(*most)},
                  {"scratch", ranks * number(most->need.scratch)},
-                 {"rounding", ranks * (number(most->need.rounding) + kOfRank)}},
+                 {"rounding", ranks * (number(most->need.rounding) + kOfRank)},
+                 {"gaps", ranks * kGaps * number(most->need.at_peak())}},
                 {},
                 false};
   if (command_.options.math == "native")
@@ -144,13 +155,14 @@ void Fit::add_device() {
 void Fit::add_host() {
   const double ranks = command_.ranks, processes = command_.processes;
   const GraphNeed* most = nullptr;  // the run that takes most beside what is kept
+  bool repeats = false;
   double inputs = 0, copies = 0, values = 0, certain = 0, scratch = 0, rounding = 0, kept = 0, outputs = 0;
   for (const GraphNeed& entry : needs_) {
     inputs = std::max(inputs, number(entry.need.inputs));
     // check makes the inputs of each run anew; run starts again from the same ones.
-    if (!command_.compares && entry.run->runs > 1) copies = number(entry.need.written);
+    if (!command_.compares && entry.run->runs > 1) copies = number(entry.need.written), repeats = true;
     outputs += number(entry.need.outputs) * (entry.run->bounded != 0 ? 2 : 1);
-    if (entry.run->place.is_cpu()) certain = std::max(certain, number(entry.need.values));
+    if (entry.run->place.is_cpu()) certain = std::max(certain, certain_values(entry));
     for (const RankNeed* need : {&entry.need, &entry.bounded}) {
       if (need == &entry.need && !entry.run->place.is_cpu()) continue;
       if (most != nullptr && number(need->at_peak()) <= values + scratch + rounding) continue;
@@ -162,10 +174,12 @@ void Fit::add_host() {
   }
   Memory memory{"host", {{"inputs", ranks * inputs, ranks * inputs}}, {}, false};
   if (copies != 0) memory.lines.push_back({"copies", ranks * copies});
+  memory.lines.push_back({"program", kProgramBytes});
   if (most != nullptr) {
-    memory.lines.push_back({"values", ranks * values, ranks * certain});
+    memory.lines.push_back({"values", ranks * values, certain});
     memory.lines.push_back({"scratch", ranks * scratch});
     memory.lines.push_back({"rounding", ranks * rounding});
+    if (repeats) memory.lines.push_back({"gaps", ranks * kHostGaps * values});
   }
   if (command_.compares || most == nullptr) memory.lines.push_back({"outputs", ranks * outputs});
   if (kept != 0) memory.lines.push_back({"kept", kept});

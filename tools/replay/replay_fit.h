@@ -93,9 +93,13 @@ class Fit {
   void add_host();
   void add_device();
   const GraphNeed& largest() const;
+  double certain_values(const GraphNeed& entry) const;
+  bool would_fit(const Graph& graph) const;
   [[noreturn]] void refuse(const Memory& memory) const;
   std::string describe_live(const Graph& graph, const replay::LiveValue& value) const;
   std::string describe_peak(const GraphNeed& need) const;
+  std::string find_part(const std::string& name) const;
+  std::string find_size(const std::string& name) const;
   std::string find_remedy(const Memory& memory) const;
 
   const FitCommand& command_;

@@ -18,28 +18,6 @@ std::string format_seconds(double seconds) {
   return fmt::format("{:.1f} hours", seconds / 3600);
 }
 
-// "layers.3.moe" of "layers.3.moe.router.gate": a module that can be extracted.
-std::string_view block_of(std::string_view module) {
-  std::size_t end = 0, elements = 0;
-  while (end < module.size() && elements < 3) {
-    end = std::min(module.find('.', end + 1), module.size());
-    ++elements;
-  }
-  return module.substr(0, end);
-}
-
-// The block of most nodes: part of a layer that can be looked at alone.
-std::string find_module(const Graph& graph) {
-  std::map<std::string_view, std::size_t> counts;
-  for (const NodeId id : graph.step().order) {
-    const std::string_view name = block_of(graph.text(graph.step().nodes[id].module));
-    if (std::count(name.begin(), name.end(), '.') == 2) ++counts[name];
-  }
-  const auto most = std::max_element(counts.begin(), counts.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == counts.end() ? "" : std::string(most->first);
-}
-
 Json describe_lines(const std::vector<std::pair<const char*, double>>& lines) {
   Json json = Json::object();
   for (const auto& [name, bytes] : lines) json[name] = static_cast<std::uint64_t>(bytes);
@@ -73,21 +51,6 @@ std::string Fit::describe_peak(const GraphNeed& entry) const {
   if (!site.module.empty()) text += " in " + site.module;
   if (!site.source.empty()) text += " (" + site.source + ")";
   return text;
-}
-
-std::string Fit::find_remedy(const Memory& memory) const {
-  const GraphNeed& most = largest();
-  const std::string name = display_name(most.run->input);
-  std::vector<std::string> ways;
-  if (const std::string module = find_module(most.run->graph); !module.empty())
-    ways.push_back(fmt::format("run one module (epweave extract {} --module {} -o PART.epw)", name, module));
-  ways.push_back(fmt::format("take fewer tokens (epweave resize {} --set tokens=N -o SMALL.epw)", name));
-  if (command_.ranks > 1 && memory.there && memory.least() / command_.ranks <= *memory.there)
-    ways.push_back(
-        "give each rank a process of its own on a GPU or a host of its own (--transport nccl): one fits");
-  if (command_.ranks > 1) ways.push_back("trace the model on fewer ranks");
-  ways.push_back("allow more with --memory");
-  return fmt::format("{}", fmt::join(ways, "; "));
 }
 
 void Fit::refuse(const Memory& memory) const {

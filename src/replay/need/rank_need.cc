@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/effects.h"
+#include "analysis/world.h"
 #include "cost/extents.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -39,6 +40,7 @@ class Walk {
     need_.made = made_;
     if (is_on_device()) need_.rounding += input_blocks_ - need_.inputs;
     // Once more, up to the peak, for what lives there.
+    need_.together = find_together();
     const RankNeed found = need_;
     run(std::min(peak + 1, steps_.list.size()));
     need_ = found;
@@ -71,10 +73,63 @@ class Walk {
     copies_.assign(body_.nodes.size(), 0);
     held_ = blocks_ = made_ = 0;
     waited_ = {};
+    copied_ = 0;
+    certain_.clear();
+    launched_.assign(body_.nodes.size(), 0);
+    windows_.clear();
     std::size_t peak = 0;
-    for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t i = 0; i < count; ++i) {
       if (add(steps_.list[i])) peak = i;
+      certain_.push_back(held_ - copied_);
+      note_window(steps_.list[i], i);
+    }
     return peak;
+  }
+
+  // --- all ranks ---
+
+  // From the launch of a collective of all ranks to the wait for it.
+  struct Window {
+    std::size_t launch = 0, wait = 0;
+  };
+
+  void note_window(const Step& step, std::size_t at) {
+    if (step.kind == StepKind::kComm && is_of_all(body_.nodes[step.node])) {
+      launched_[effects_.storage_of(step.node).index()] = at;
+    } else if (step.kind == StepKind::kWait) {
+      const std::size_t launch = launched_[effects_.storage_of(step.node).index()];
+      if (launch != 0) windows_.push_back({launch, at});
+    }
+  }
+
+  std::uint32_t count_ranks() const {
+    std::size_t ranks = 1;
+    for (const ProcessGroup& group : graph_.groups) ranks = std::max(ranks, group.ranks.size());
+    return std::max(static_cast<std::uint32_t>(recorded_world_size(graph_)),
+                    static_cast<std::uint32_t>(ranks));
+  }
+
+  bool is_of_all(const Node& node) const {
+    const auto args = graph_.context->args[node.args];
+    if (args.empty()) return false;
+    const ProcessGroup* group = graph_.find_group(recorded_group(*graph_.context, body_, args.back()));
+    return group != nullptr && group->ranks.size() == count_ranks();
+  }
+
+  // A rank that has waited at `wait` holds what it holds; each other one is somewhere between its
+  // launch of that collective and its wait for the first one of all that comes behind `wait`.
+  std::uint64_t find_together() const {
+    std::uint64_t most = need_.values;
+    for (std::size_t i = 0; i < windows_.size(); ++i) {
+      std::size_t end = certain_.size();
+      for (std::size_t j = i + 1; j < windows_.size() && end == certain_.size(); ++j)
+        if (windows_[j].launch > windows_[i].wait) end = windows_[j].wait;
+      const auto first = certain_.begin() + static_cast<std::ptrdiff_t>(windows_[i].launch);
+      const std::uint64_t least =
+          *std::min_element(first, certain_.begin() + static_cast<std::ptrdiff_t>(end));
+      most = std::max(most, certain_[windows_[i].wait] + (count_ranks() - 1) * least);
+    }
+    return most;
   }
 
   // Whether more is held than ever before.
@@ -118,6 +173,7 @@ class Walk {
     graph_.context->args.for_each_node(
         sent, [&](NodeId input) { operand += count_bytes(body_.nodes[input].type); });
     copies_[effects_.storage_of(id).index()] += operand;
+    copied_ += operand;
     held_ += operand;
     blocks_ += block_of(operand);
     if (!share_operand(id)) make_all(id, node.type);
@@ -218,6 +274,7 @@ class Walk {
     const std::uint64_t copy = std::exchange(copies_[launch.index()], 0);
     if (copy == 0) return;
     held_ -= copy;
+    copied_ -= copy;
     blocks_ -= block_of(copy);
   }
 
@@ -266,9 +323,13 @@ class Walk {
   std::vector<bool> written_;  // by input
   RankNeed need_;
   std::vector<Held> storages_;
-  std::vector<Storages> held_by_;      // by node
-  std::vector<std::uint64_t> copies_;  // of operands of collectives, by the launch's storage
-  NodeId waited_;                      // the storage of the last collective that was waited for
+  std::vector<Storages> held_by_;       // by node
+  std::vector<std::uint64_t> copies_;   // of operands of collectives, by the launch's storage
+  std::uint64_t copied_ = 0;            // of them, those that are held
+  std::vector<std::uint64_t> certain_;  // held behind each step, but for copies
+  std::vector<std::size_t> launched_;   // by a collective's storage: the step, of those of all ranks
+  std::vector<Window> windows_;
+  NodeId waited_;  // the storage of the last collective that was waited for
   std::vector<LiveValue> inputs_;
   std::uint64_t held_ = 0, blocks_ = 0, made_ = 0, input_blocks_ = 0;
 };

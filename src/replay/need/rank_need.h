@@ -7,6 +7,8 @@
 //   inputs      of the graph, held for the whole run
 //   values      what nodes made, the copies of their operands that collectives hold until the wait behind theirs (a slower rank
 //               may need them), what is returned
+//   together    values that all ranks hold at some time: where a rank has waited for a collective of all, the others have launched it,
+//               and none has waited for one that this rank launches later
 //   scratch     what the kernel that runs asks for beside its operands and results: on a device the kernel itself is asked
 //               (kernels/device/call_memory.h); on the CPU, whose kernels take less, its results and, but for attention,
 //               its operands once more in the type it computes in
@@ -31,6 +33,7 @@ struct RankNeed {
   std::uint64_t inputs = 0, outputs = 0;
   std::uint64_t written = 0;  // of the inputs, those that a run leaves changed: more runs need copies
   std::uint64_t values = 0, scratch = 0, rounding = 0;  // while `peak` runs
+  std::uint64_t together = 0;                           // of all ranks; at least the values of one
   NodeId peak;                                          // none: the step launches nothing
   std::uint64_t made = 0;                               // by all nodes, one after the other
   std::vector<LiveValue> largest;  // inputs and values that live then, the largest first; at most 8

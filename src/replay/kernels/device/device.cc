@@ -282,7 +282,7 @@ class OneRun : public DeviceRun {
     pool_->release_all();
   }
   RankDevice& rank(Rank rank) override { return *ranks_[rank]; }
-  std::size_t peak_bytes() const override { return pool_->peak_bytes(); }
+  std::size_t peak_bytes() const override { return pool_->asked_bytes(); }
 
  private:
   std::unique_ptr<GraphRecorder> recorder_;  // at most one of the two

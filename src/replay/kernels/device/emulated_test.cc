@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <thread>
 
 #include "replay/kernels/device/cuda_library.h"
@@ -37,17 +38,18 @@ class TwoStreams {
     check(api_->wait(streams_[waiting], event), "wait for an event");
     check(api_->destroy_event(event), "destroy an event");
   }
-  Tensor filled(std::size_t stream, double number) {
-    Tensor tensor = make_tensor(*launchers_[stream], DType::kFloat32, {100});
+  Tensor filled(std::size_t stream, double number, std::int64_t elements = 100) {
+    Tensor tensor = make_tensor(*launchers_[stream], DType::kFloat32, {elements});
     cpu::fill_elements(tensor, Value(number));
     return tensor;
   }
   // Queued on the stream, whatever stream the tensor belongs to.
   Tensor copied(std::size_t stream, const Tensor& from) {
-    Tensor tensor = make_tensor(*launchers_[stream], DType::kFloat32, {100});
+    Tensor tensor = make_tensor(*launchers_[stream], DType::kFloat32, {from.numel()});
     cpu::copy_elements(from, tensor);
     return tensor;
   }
+  std::size_t asked_bytes() const { return pool_->asked_bytes(); }
   float first(std::size_t stream, const Tensor& tensor) {
     return launchers_[stream]->download(tensor).data<float>()[0];
   }
@@ -85,6 +87,39 @@ TEST_CASE("freed memory that another stream still reads is not overwritten") {
   CHECK(again.bytes() == at);  // the block is given out again
   CHECK(device.first(0, again) == 3.0f);
   CHECK(device.first(1, copy) == 2.0f);
+}
+
+// Not where each request has a segment of its own (pool.h).
+static bool joins_places() {
+#ifdef __SANITIZE_ADDRESS__
+  return false;
+#else
+  return std::getenv("EPWEAVE_DEVICE_BLOCKS") == nullptr;
+#endif
+}
+
+TEST_CASE("free places side by side are one, and what used each of them is waited for") {
+  if (!joins_places()) return;
+  TwoStreams device;
+  const std::byte* at = nullptr;
+  {
+    const Tensor large = device.filled(0, 1.0, 1024);
+    at = large.bytes();
+  }
+  const std::size_t asked = device.asked_bytes();
+  Tensor copy;
+  {
+    const Tensor left = device.filled(0, 2.0, 512), right = device.filled(0, 3.0, 512);
+    CHECK(left.bytes() == at);
+    CHECK(right.bytes() == at + 512 * sizeof(float));
+    device.join(1, 0);
+    copy = device.copied(1, right);  // queued, not run
+  }
+  const Tensor again = device.filled(0, 4.0, 1024);
+  CHECK(again.bytes() == at);
+  CHECK(device.asked_bytes() <= asked + 4096);  // the copy's, on the other stream
+  CHECK(device.first(0, again) == 4.0f);
+  CHECK(device.first(1, copy) == 3.0f);
 }
 
 TEST_CASE("memory of one stream is used again in its order, without waiting") {
