@@ -394,7 +394,6 @@ TEST_CASE("mappings of dimensions hold when calls are run in pieces") {
       // Borders from the data: those of the pieces are the same.
       "aten.histc.default reduced self[-1]",
       // -1 and 2 of 6 columns: both are the last of a half.
-      "aten.index_fill.int_Scalar indexed by data self[-1]",
       // The case along this dimension writes no row.
       "aten.slice_scatter.default needed whole self[-2]",
   };
