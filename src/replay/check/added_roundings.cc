@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -47,6 +49,32 @@ bool rounds_as(const PairedGraphs& graphs, NodeId whole, NodeId cast) {
   return !narrows(graphs.a, whole) && in_a != nullptr && in_b != nullptr && in_a->dtype == in_b->dtype;
 }
 
+std::string describe_cast(const Graph& b, NodeId cast, std::string_view before) {
+  const Node& node = b.step().nodes[cast];
+  return fmt::format("%{} ({}, before {})", b.text(node.name), print_type(*b.context, node.type), before);
+}
+
+std::vector<NodeId> list_returned(const Graph& graph) {
+  std::vector<NodeId> outputs;
+  for_each_input(*graph.context, graph.step().nodes[graph.step().order.back()],
+                 [&](NodeId output) { outputs.push_back(output); });
+  return outputs;
+}
+
+struct BothPaths {
+  const Paths& a;
+  const Paths& b;
+};
+
+// What is returned as it is.
+void compare_returned(const PairedGraphs& graphs, const BothPaths& paths, std::set<std::string>& found) {
+  const std::vector<NodeId> in_a = list_returned(graphs.a), in_b = list_returned(graphs.b);
+  if (in_a.size() != in_b.size()) return;
+  for (std::size_t i = 0; i < in_b.size(); ++i)
+    if (const Path& path = paths.b[in_b[i]]; path.casts > paths.a[in_a[i]].casts && path.added)
+      found.insert(describe_cast(graphs.b, path.added, fmt::format("output {}", i)));
+}
+
 }  // namespace
 
 std::set<std::string> find_added_roundings(const PairedGraphs& graphs) {
@@ -70,13 +98,12 @@ std::set<std::string> find_added_roundings(const PairedGraphs& graphs) {
       if (!whole) path.added = id;
     }
     if (whole && path.casts > in_a[whole].casts && path.added)
-      found.insert(fmt::format("%{} ({}, before %{})", b.text(b.step().nodes[path.added].name),
-                               print_type(*b.context, b.step().nodes[path.added].type),
-                               b.text(b.step().nodes[id].name)));
+      found.insert(describe_cast(b, path.added, fmt::format("%{}", b.text(b.step().nodes[id].name))));
     // What is behind it is said once.
     if (whole && path.casts > in_a[whole].casts) path = {in_a[whole].casts, {}};
     in_b.at(id) = path;
   }
+  compare_returned(graphs, BothPaths{in_a, in_b}, found);
   return found;
 }
 
