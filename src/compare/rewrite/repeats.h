@@ -10,6 +10,8 @@
 // storage that is made again with all earlier writes to it (zeros_like, then scatter_), each as
 // often as the storage. So B is a rewrite of A if it is one of A', where each claim stands for one
 // node. What is moved in twice, as by a bucket of forward and one of backward, is done again, too.
+// Where B computes some parts of a call again and not the others, B' computes those again, too, and
+// nothing takes them: the call neither writes nor sees what is written.
 // A copy whose original B has not is that original. Other calls keep their claims, and are
 // refused as done twice.
 #pragma once
