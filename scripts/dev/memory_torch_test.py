@@ -5,8 +5,11 @@ Tags are compared node by node with torchtitan's own passes on traces of Llama 3
 torch's regional_inductor takes out. Halves are executed, each on its own, wired by their roles.
 """
 import contextlib
+import copy
 import io
+import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -59,15 +62,18 @@ def list_fused(module):
 class JointExport(unittest.TestCase):
     """What AOTAutograd exports, split and run."""
 
-    def test_the_debug_model_by_its_descriptors(self):
-        from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+    def build_model(self):
         from torchtitan.experiments.graph_trainer.llama3 import model_registry
         model = model_registry("debugmodel", attn_backend="sdpa").model
         model.layers = model.layers[:2]
         torch.manual_seed(0)
         model = model.build()
         model.init_states(buffer_device=torch.device("cpu"))
-        tokens = torch.randint(2048, (2, 64))
+        return model, torch.randint(2048, (2, 64))
+
+    def test_the_debug_model_by_its_descriptors(self):
+        from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+        model, tokens = self.build_model()
         logits = model(tokens)
         seed = torch.randn_like(logits)
         logits.backward(seed)
@@ -79,7 +85,8 @@ class JointExport(unittest.TestCase):
             with contextlib.ExitStack() as stack, contextlib.redirect_stderr(said):
                 epweave.export(aot_export_joint_with_descriptors(stack, model, (tokens,)).graph_module, path)
             self.assertNotIn("desc", said.getvalue())
-            for policy, budget in (("min-cut", None), ("exact", None), ("exact", "0"), ("tags", None)):
+            for policy, budget in (("min-cut", None), ("min-cut", "0.4"), ("min-cut", "0"), ("exact", None), ("exact", "0"),
+                                   ("tags", None)):
                 halves = epweave.partition(path, policy, budget=budget)
                 self.assertTrue(halves.verify(path))
                 joined = halves.join()
@@ -94,6 +101,41 @@ class JointExport(unittest.TestCase):
                 self.assertEqual(set(found), set(want))
                 for name, gradient in want.items():
                     self.assertTrue(torch.equal(found[name], gradient), (policy, budget, name))
+
+
+    def test_memory_budgets_save_what_torch_saves(self):
+        from torch._functorch import config, partitioners
+        from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+        model, tokens = self.build_model()
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            path = f"{folder}/joint.epw"
+            state = len(list(model.parameters())) + len(list(model.buffers()))
+            joint = aot_export_joint_with_descriptors(stack, model, (tokens,)).graph_module
+            with contextlib.redirect_stderr(io.StringIO()):
+                epweave.export(joint, path)
+            found = {}
+            for budget in (1, 0.9, 0.7, 0.5, 0.3, 0.1, 0):
+                with config.patch(activation_memory_budget=budget):
+                    forward, _ = partitioners.min_cut_rematerialization_partition(
+                        copy.deepcopy(joint), None, num_fwd_outputs=1, static_lifetime_input_indices=list(range(state)))
+                output = next(iter(reversed(forward.graph.nodes)))
+                theirs = {node.name for node in output.args[0][1:] if node.op != "placeholder"}
+                report = epweave.partition(path, "min-cut", budget=str(budget)).report
+                mine = {row["name"] for row in report["saved"] if row["why"] != "an input of the step"}
+                self.assertEqual(mine, theirs, budget)
+                found[budget] = len(mine)
+            self.assertGreater(len(set(found.values())), 3, found)
+
+    def test_a_traced_step_has_the_cut_of_torch(self):
+        """The script traces, and torch sizes the meshes among the inputs."""
+        script = ROOT / "scripts/compare_partition.py"
+        report = json.loads(subprocess.run(
+            [sys.executable, "-W", "ignore", script, "--model", "llama3", "--size", "debug", "--layers", "2", "--json",
+             "--budget", "1", "0.3"], check=True, stdout=subprocess.PIPE).stdout)
+        for at in report["budgets"]:
+            self.assertEqual((at["only_torch"], at["only_epweave"]), ([], []))
+            self.assertEqual(at["torch_cut"], at["min_cut"])
+            self.assertLess(at["exact_same_bytes"]["recompute_seconds"], at["torch_cut"]["recompute_seconds"])
 
 
 class AsyncTp(unittest.TestCase):

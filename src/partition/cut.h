@@ -62,8 +62,11 @@ IdSet<NodeId> find_uses_of_freed(const Effects& effects, const Joint& joint);
 // unless forward needs it.
 Cut cut_by_tags(const Graph& graph, const Joint& joint);
 
-// PyTorch's min_cut_rematerialization_partition at memory budget 1: its lists of ops, bans and
-// weights. Of a graph whose equal calls are merged.
-Cut cut_as_torch(const Graph& graph, const Joint& joint);
+// PyTorch's min_cut_rematerialization_partition at an activation memory budget from 0 to 1: its
+// lists of ops, bans, weights and knapsack. Of a graph whose equal calls are merged. What must not
+// run twice is saved whatever the budget; what is neither a tensor nor a number has no bytes.
+Cut cut_as_torch(const Graph& graph, const Joint& joint, double share = 1);
+// The same for several.
+std::vector<Cut> cut_as_torch(const Graph& graph, const Joint& joint, const std::vector<double>& shares);
 
 }  // namespace epweave

@@ -17,6 +17,7 @@
 #include "partition/budget_steps.h"
 #include "partition/exact_cut.h"
 #include "partition/halves.h"
+#include "partition/knapsack.h"
 
 namespace epweave {
 namespace {
@@ -628,6 +629,107 @@ TEST_CASE("bytes, seconds and peak are monotone in the share", "[J48]") {
   }
   CHECK(last.is_held);
   CHECK(last.cut.totals.bytes < first_bytes / 2);
+}
+
+// Products and activations of several widths, so that each memory budget is another choice, and a
+// mesh among the inputs.
+const char* const kWidths = R"(
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[1024, 64]
+  %w0 = placeholder : f32[64, 256] role=parameter fqn=w0
+  %w1 = placeholder : f32[256, 64] role=parameter fqn=w1
+  %w2 = placeholder : f32[64, 512] role=parameter fqn=w2
+  %w3 = placeholder : f32[512, 64] role=parameter fqn=w3
+  %w4 = placeholder : f32[64, 64] role=parameter fqn=w4
+  %mesh = placeholder : =mesh(["dp"], [2], [0, 1], "cuda")
+  %mm0 = aten.mm.default(%x, %w0) : f32[1024, 256] @layers.0
+  %act0 = aten.gelu.default(%mm0) : f32[1024, 256] @layers.0
+  %mm1 = aten.mm.default(%act0, %w1) : f32[1024, 64] @layers.1
+  %act1 = aten._softmax.default(%mm1, -1, False) : f32[1024, 64] @layers.1
+  %mm2 = aten.mm.default(%act1, %w2) : f32[1024, 512] @layers.2
+  %act2 = aten.silu.default(%mm2) : f32[1024, 512] @layers.2
+  %mm3 = aten.mm.default(%act2, %w3) : f32[1024, 64] @layers.3
+  %act3 = aten.exp.default(%mm3) : f32[1024, 64] @layers.3
+  %mm4 = aten.mm.default(%act3, %w4) : f32[1024, 64] @layers.4
+  %act4 = aten.rand_like.default(%mm4, pin_memory=False) : f32[1024, 64] @layers.4
+  %loss = aten.sum.default(%act4) : f32[] @loss
+  %one = aten.ones_like.default(%loss, pin_memory=False) : f32[] @loss
+  %g = aten.expand.default(%one, [1024, 64]) : f32[1024, 64]{0, 0} @loss bwd
+  %a4 = aten.mul.Tensor(%g, %act4) : f32[1024, 64] @layers.4 bwd
+  %b4 = aten.mul.Tensor(%a4, %mm4) : f32[1024, 64] @layers.4 bwd
+  %t4 = aten.t.default(%w4) : f32[64, 64]{1, 64} @layers.4 bwd
+  %c4 = aten.mm.default(%b4, %t4) : f32[1024, 64] @layers.4 bwd
+  %a3 = aten.mul.Tensor(%c4, %act3) : f32[1024, 64] @layers.3 bwd
+  %b3 = aten.mul.Tensor(%a3, %mm3) : f32[1024, 64] @layers.3 bwd
+  %t3 = aten.t.default(%w3) : f32[64, 512]{1, 64} @layers.3 bwd
+  %c3 = aten.mm.default(%b3, %t3) : f32[1024, 512] @layers.3 bwd
+  %a2 = aten.mul.Tensor(%c3, %act2) : f32[1024, 512] @layers.2 bwd
+  %b2 = aten.mul.Tensor(%a2, %mm2) : f32[1024, 512] @layers.2 bwd
+  %t2 = aten.t.default(%w2) : f32[512, 64]{1, 512} @layers.2 bwd
+  %c2 = aten.mm.default(%b2, %t2) : f32[1024, 64] @layers.2 bwd
+  %a1 = aten.mul.Tensor(%c2, %act1) : f32[1024, 64] @layers.1 bwd
+  %b1 = aten.mul.Tensor(%a1, %mm1) : f32[1024, 64] @layers.1 bwd
+  %t1 = aten.t.default(%w1) : f32[64, 256]{1, 64} @layers.1 bwd
+  %c1 = aten.mm.default(%b1, %t1) : f32[1024, 256] @layers.1 bwd
+  %a0 = aten.mul.Tensor(%c1, %act0) : f32[1024, 256] @layers.0 bwd
+  %b0 = aten.mul.Tensor(%a0, %mm0) : f32[1024, 256] @layers.0 bwd
+  %tx = aten.t.default(%x) : f32[64, 1024]{1, 64} @layers.0 bwd
+  %d = aten.mm.default(%tx, %b0) : f32[64, 256] @layers.0 bwd
+  output((%loss, %d))
+)";
+
+TEST_CASE("PyTorch's memory budgets save what PyTorch saves, and what must not run twice") {
+  const Graph graph = merge_equal_calls(parse(kWidths));
+  const Joint joint = read_joint(graph);
+  const auto saved_of = [&](double share) {
+    const Cut cut = cut_as_torch(graph, joint, share);
+    const Halves halves = split_joint(graph, joint, cut);
+    CHECK(verify_halves(graph, halves.forward, halves.backward).violations.empty());
+    std::vector<NodeId> made;
+    for (NodeId id : cut.saved)
+      if (graph.step().nodes[id].kind == NodeKind::kCall) made.push_back(id);
+    return names_of(graph, made);
+  };
+  // As PyTorch 2.15.0 (scripts/compare_partition.py), but for %act4, which it draws again below 1.
+  CHECK(saved_of(1) == "mm0 mm1 act1 mm2 mm3 mm4 act4 tx");
+  CHECK(saved_of(0.9) == "mm0 mm1 mm2 mm3 mm4 act4 tx");
+  CHECK(saved_of(0.7) == "mm1 mm2 mm3 mm4 act4");
+  CHECK(saved_of(0.6) == "mm1 mm2 mm3 act4");
+  CHECK(saved_of(0.5) == "mm0 mm1 mm3 mm4 act4 tx");
+  CHECK(saved_of(0.4) == "mm0 mm1 mm3 act4 tx");
+  CHECK(saved_of(0.3) == "mm1 mm3 mm4 act4");
+  CHECK(saved_of(0.1) == "mm3 act4");
+  CHECK(saved_of(0) == "act4");
+  const std::vector<Cut> cuts = cut_as_torch(graph, joint, {0.5, 0.1, 1.0});
+  CHECK(cuts[1].saved == cut_as_torch(graph, joint, 0.1).saved);
+  CHECK(cuts[2].saved == cut_as_torch(graph, joint).saved);
+}
+
+TEST_CASE("with as many bytes as PyTorch's cut the exact one computes no more products again", "[J47]") {
+  for (const char* nodes : {kChain, kWidths}) {
+    const Graph graph = merge_equal_calls(parse(nodes));
+    const Joint joint = read_joint(graph);
+    const ValueCosts costs = price_values(graph, joint, Cluster{});
+    const CutTotals theirs = add_up(graph, cut_as_torch(graph, joint), costs);
+    ExactCuts cuts(graph, joint, costs, {.keeps_heavy = true});
+    const CutTotals ours = cuts.cut_within(theirs.bytes).totals;
+    CHECK(ours.bytes <= theirs.bytes);
+    CHECK(ours.flops <= theirs.flops);
+    CHECK(ours.seconds <= theirs.seconds);
+  }
+}
+
+TEST_CASE("a knapsack keeps what is worth most, by steps of weight and in single precision") {
+  using Kept = std::vector<std::uint8_t>;
+  CHECK(fill_knapsack({{0.5, 3}, {0.4, 2}, {0.3, 2}}, 0.7) == Kept{0, 1, 1});
+  CHECK(fill_knapsack({{0.5, 3}, {0.4, 2}, {0.3, 2}}, 0.6) == Kept{1, 0, 0});
+  CHECK(fill_knapsack({{0.00004, 1}, {0.6, 1}}, 0.5) == Kept{1, 0});
+  // What adds nothing to a large sum is left out, though it weighs nothing.
+  CHECK(fill_knapsack({{0.5, std::int64_t{1} << 40}, {0.00001, 1}}, 1) == Kept{1, 0});
+  CHECK(fill_knapsack({}, 1).empty());
 }
 
 // At most 14 nodes: two inputs, calls of forward, the loss, its seed, and backward calls that read

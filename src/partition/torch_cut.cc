@@ -1,17 +1,23 @@
-// PyTorch's min-cut partitioner: the network of its solve_min_cut, by its lists, bans and weights.
+// PyTorch's min-cut partitioner: the network of its solve_min_cut, by its lists, bans and weights,
+// and its activation memory budget: fewer bans for a smaller share, at last those of a knapsack.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <queue>
 
+#include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/recompute_tags.h"
+#include "cost/cost.h"
 #include "cost/extents.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
 #include "partition/cut.h"
 #include "partition/flow.h"
+#include "partition/knapsack.h"
 
 namespace epweave {
 namespace {
@@ -19,6 +25,13 @@ namespace {
 constexpr std::uint32_t kFar = 1'000'000'000;  // not read by backward at all
 constexpr std::uint32_t kLongChain = 100;
 constexpr std::int64_t kInfinite = FlowNetwork::kInfinite;
+
+// What may not be computed again, from most to least.
+enum class Bans : std::uint8_t {
+  kAll,
+  kListed,  // whatever it costs backward to have it in memory, and how far apart it is used
+  kHeavy,   // only draws, what is compute-intensive, and what is small beside its operands
+};
 
 class TorchCut {
  public:
@@ -30,30 +43,114 @@ class TorchCut {
         tags_(graph),
         traits_(context_),
         extents_(graph),
+        flops_(graph, extents_),
         state_(find_state(graph)),
         must_save_(body_.nodes.size()),
         done_once_(body_.nodes.size()),
+        runs_once_(body_.nodes.size()),
         sizes_(body_.nodes.size(), -1),
         distance_(body_.nodes.size(), kFar),
         order_(body_.nodes.size()),
-        banned_(body_.nodes.size()),
-        network_(2 * body_.nodes.size() + 2),
+        network_(0),
         source_(static_cast<FlowNetwork::Vertex>(2 * body_.nodes.size())),
-        sink_(source_ + 1) {}
-
-  Cut run() {
+        sink_(source_ + 1) {
     save_collectives();
     find_writes();
+    find_calls_done_once();
     find_distances();
-    for (NodeId id : body_.order) add_node(id);
-    ban_uses_far_apart();
-    ban_long_chains();
-    const std::int64_t value = network_.cut(source_, sink_);
-    if (value >= kInfinite) refuse();
-    return read();
+  }
+
+  Cut run(double share) {
+    if (share <= 0) return save_least();
+    if (share >= 1) return solved(Bans::kAll).cut;
+    return choose_within(share);
   }
 
  private:
+  struct Solution {
+    Cut cut;
+    double size = 0;  // of what is saved, inputs too
+    IdSet<NodeId> banned;
+  };
+
+  // ------------------------------------------------------------------------- budget
+
+  // With fewer and fewer bans, until what is saved beside the inputs is less than the share of what
+  // is saved with all; at last some of what is still banned is not: what a knapsack leaves out.
+  Cut choose_within(double share) {
+    const double inputs = size_of_inputs(), most = solved(Bans::kAll).size;
+    if (most <= inputs) return solved(Bans::kAll).cut;
+    for (Bans bans : {Bans::kListed, Bans::kHeavy})
+      if ((solved(bans).size - inputs) / (most - inputs) < share) return solved(bans).cut;
+    const std::vector<NodeId> items = list_items(solved(Bans::kHeavy).banned);
+    if (items.empty()) return solved(Bans::kHeavy).cut;
+    std::vector<KnapsackItem> priced;
+    for (NodeId id : items)
+      priced.push_back({static_cast<double>(size_of(id)) / kUnit / (most - inputs), count_flops(id)});
+    const std::vector<std::uint8_t> is_kept = fill_knapsack(priced, share);
+    IdSet<NodeId> freed(body_.nodes.size());
+    for (std::size_t i = 0; i < items.size(); ++i)
+      if (is_kept[i] == 0) freed.insert(items[i]);
+    return solve(Bans::kHeavy, &freed).cut;
+  }
+
+  const Solution& solved(Bans bans) {
+    std::optional<Solution>& found = solutions_[static_cast<std::size_t>(bans)];
+    if (!found) found = solve(bans);
+    return *found;
+  }
+
+  // Nothing is saved but inputs, and what must not run twice.
+  Cut save_least() const {
+    return make_cut(graph_, joint_, [&](NodeId id) {
+      return ValueChoice{.is_recomputed = true,
+                         .can_save = can_save(context_, node(id)),
+                         .can_recompute = !runs_once_.contains(id)};
+    });
+  }
+
+  // In PyTorch's unit, and as it adds: bytes of values, whoever shares their storage.
+  static constexpr double kUnit = 1e9;
+  double size_of_inputs() {
+    std::int64_t bytes = 0;
+    for (NodeId id : body_.order)
+      if (node(id).kind == NodeKind::kPlaceholder && !joint_.backward(id)) bytes += size_of(id);
+    return static_cast<double>(bytes) / kUnit;
+  }
+  double size_of_saved() {
+    std::int64_t bytes = 0;
+    for (NodeId id : body_.order)
+      if (!is_output(id) && network_.is_on_sink_side(out(id)) && !network_.is_on_sink_side(in(id)))
+        bytes += size_of(id);
+    return static_cast<double>(bytes) / kUnit;
+  }
+
+  // What is banned and could run twice, the largest first, but for what shows an input or is to be
+  // saved.
+  std::vector<NodeId> list_items(const IdSet<NodeId>& banned) {
+    std::vector<NodeId> items;
+    for (NodeId id : body_.order) {
+      if (!banned.contains(id) || !is_call(id) || distance_[id] >= kFar) continue;
+      if (runs_once_.contains(id) || must_save_.contains(id)) continue;
+      if (node(id).recompute != tags_.must_save && !shows_input(id)) items.push_back(id);
+    }
+    std::ranges::stable_sort(items, std::greater<>(), [&](NodeId id) { return size_of(id); });
+    return items;
+  }
+  bool shows_input(NodeId id) const {
+    for (NodeId shown = id; shown; shown = shown_operand(context_, body_, shown))
+      if (node(shown).kind == NodeKind::kPlaceholder) return true;
+    return false;
+  }
+
+  // By PyTorch's counter, which knows fewer ops; what it does not know is the least there is.
+  std::int64_t count_flops(NodeId id) {
+    const auto cost = has(id, kCountsFlops) ? flops_.cost_of(id) : std::nullopt;
+    return cost ? std::max<std::int64_t>(cost->flops, 1) : 1;
+  }
+
+  // ------------------------------------------------------------------------- values
+
   FlowNetwork::Vertex in(NodeId id) const { return 2 * id.index(); }
   FlowNetwork::Vertex out(NodeId id) const { return 2 * id.index() + 1; }
   const Node& node(NodeId id) const { return body_.nodes[id]; }
@@ -196,6 +293,19 @@ class TorchCut {
     });
   }
 
+  // What backward must not do again, whatever is allowed: it would draw other numbers, write once
+  // more, or read something else.
+  void find_calls_done_once() {
+    for (NodeId id : body_.order) {
+      if (!is_call(id)) continue;
+      const NodeId call = call_of(graph_, id);
+      const bool is_of_once = is_wait(node(id)) && runs_once_.contains(joint_.inputs[id].front());
+      if (!can_run_twice(context_, node(call)) || is_of_once || done_once_.contains(id) ||
+          reads_early_.contains(call) || reads_overwritten_.contains(call))
+        runs_once_.insert(id);
+    }
+  }
+
   // ------------------------------------------------------------------------- bans
 
   bool is_fusible(NodeId producer, NodeId user) {
@@ -229,8 +339,12 @@ class TorchCut {
     if (reads_overwritten_.contains(id)) return true;
     if (context_.text(node(id).target).starts_with("aten.lift_fresh")) return false;
     if (is_device(id)) return false;
-    if (!has(id, kIsRecomputable)) return true;
-    if (is_materialized_in_backward(id)) return true;
+    if (bans_ == Bans::kHeavy) {
+      if (runs_once_.contains(id) || has(id, kIsTorchRandom) || has(id, kIsComputeIntensive)) return true;
+    } else if (!has(id, kIsRecomputable)) {
+      return true;
+    }
+    if (bans_ == Bans::kAll && is_materialized_in_backward(id)) return true;
     return is_reduction(id);
   }
 
@@ -241,6 +355,7 @@ class TorchCut {
 
   void ban(NodeId id) {
     if (has(id, kIsTorchView) || is_device(id) || must_recompute(id)) return;
+    if (freed_ != nullptr && freed_->contains(id)) return;
     if (node(id).type && kind_of(id) == TypeKind::kScalar &&
         context_.text(context_.types[node(id).type].py_type) == "SymFloat")
       return;
@@ -249,6 +364,20 @@ class TorchCut {
   }
 
   // ------------------------------------------------------------------------- network
+
+  Solution solve(Bans bans, const IdSet<NodeId>* freed = nullptr) {
+    bans_ = bans;
+    freed_ = freed;
+    banned_ = IdSet<NodeId>(body_.nodes.size());
+    network_ = FlowNetwork(2 * body_.nodes.size() + 2);
+    for (NodeId id : body_.order) add_node(id);
+    if (bans == Bans::kAll) {
+      ban_uses_far_apart();
+      ban_long_chains();
+    }
+    if (network_.cut(source_, sink_) >= kInfinite) refuse();
+    return {.cut = read(), .size = size_of_saved(), .banned = banned_};
+  }
 
   bool is_gradient(NodeId id) const {
     return std::ranges::any_of(joint_.backward_outputs,
@@ -384,13 +513,18 @@ class TorchCut {
   const RecomputeTags tags_;
   MemoryTraits traits_;
   Extents extents_;
+  CostModel flops_;
   IdSet<NodeId> state_, must_save_, reads_overwritten_;
   IdSet<NodeId> reads_early_;  // of these, those in front of a write of forward
   // What makes storage that forward writes, what writes it, and what uses what forward frees.
   IdSet<NodeId> done_once_;
+  IdSet<NodeId> runs_once_;  // calls, and elements of their tuples
   IdVector<NodeId, std::int64_t> sizes_;
-  IdVector<NodeId, std::uint32_t> distance_;  // edges to the nearest user that forward does not need
-  IdVector<NodeId, std::uint32_t> order_;     // of what forward needs
+  IdVector<NodeId, std::uint32_t> distance_;          // edges to the nearest user that forward does not need
+  IdVector<NodeId, std::uint32_t> order_;             // of what forward needs
+  std::array<std::optional<Solution>, 3> solutions_;  // by bans
+  Bans bans_ = Bans::kAll;
+  const IdSet<NodeId>* freed_ = nullptr;  // banned by the rules, and may be computed again all the same
   IdSet<NodeId> banned_;
   SideTable<NodeId, std::uint32_t> seen_;
   std::uint32_t stamp_ = 0;
@@ -400,8 +534,14 @@ class TorchCut {
 
 }  // namespace
 
-Cut cut_as_torch(const Graph& graph, const Joint& joint) {
-  return TorchCut(graph, joint).run();
+std::vector<Cut> cut_as_torch(const Graph& graph, const Joint& joint, const std::vector<double>& shares) {
+  TorchCut torch(graph, joint);
+  std::vector<Cut> cuts;
+  for (double share : shares) cuts.push_back(torch.run(share));
+  return cuts;
+}
+Cut cut_as_torch(const Graph& graph, const Joint& joint, double share) {
+  return TorchCut(graph, joint).run(share);
 }
 
 }  // namespace epweave

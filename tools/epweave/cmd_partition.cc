@@ -12,6 +12,8 @@
 #include "cost/live_bytes.h"
 #include "cost/step_model.h"
 #include "kept_report.h"
+#include "ops/memory_traits.h"
+#include "ops/op.h"
 #include "partition/budget_steps.h"
 #include "partition/exact_cut.h"
 #include "partition/halves.h"
@@ -112,10 +114,15 @@ class Partition {
 
  private:
   Graph read_joint_input() {
-    if (budget_.kind != Budget::Kind::kNone && options_.policy != "exact")
+    if (budget_.kind != Budget::Kind::kNone && options_.policy == "tags")
       throw UsageError(
-          fmt::format("--budget: policy '{}' takes no budget\n  expected --policy exact beside --budget",
-                      options_.policy));
+          "--budget: policy 'tags' takes no budget\n  expected --policy exact or min-cut beside --budget");
+    const bool is_share = budget_.kind == Budget::Kind::kNone || budget_.kind == Budget::Kind::kShare;
+    if (options_.policy == "min-cut" && !is_share)
+      throw UsageError(
+          fmt::format("--budget: policy 'min-cut' takes a share from 0 to 1, as PyTorch does, not '{}'\n  "
+                      "expected --policy exact beside an amount",
+                      *options_.budget));
     Graph graph = read_sound_input(options_.input);
     mark_tangents(graph, options_.tangents);
     return options_.policy == "tags" ? graph : merge_equal_calls(graph);
@@ -123,9 +130,10 @@ class Partition {
 
   BudgetCut choose() {
     if (options_.policy == "exact") return choose_exact();
-    BudgetCut chosen;
-    chosen.cut = options_.policy == "tags" ? cut_by_tags(graph_, joint_) : cut_as_torch(graph_, joint_);
-    chosen.totals = add_up(graph_, chosen.cut, costs_);
+    const bool has_share = budget_.kind == Budget::Kind::kShare;
+    BudgetCut chosen = options_.policy == "tags" ? price(cut_by_tags(graph_, joint_))
+                       : has_share               ? choose_within_share()
+                                                 : price(cut_as_torch(graph_, joint_));
     // What these bytes need at least, if whole parameters are not among them. None is known for a
     // choice that exact cuts cannot make, as to compute an exchange again.
     const std::int64_t activations = chosen.totals.bytes - chosen.totals.gathered;
@@ -136,14 +144,75 @@ class Partition {
     return chosen;
   }
 
+  BudgetCut price(Cut cut) const {
+    const CutTotals totals = add_up(graph_, cut, costs_);
+    return {.cut = std::move(cut), .totals = totals};
+  }
+
+  std::int64_t measure(const BudgetCut& cut) const {
+    return find_peak_of(split_joint(graph_, joint_, cut.cut), cut.totals);
+  }
+
+  // PyTorch's choice stands as it is. What its estimates of single values miss is said.
+  BudgetCut choose_within_share() {
+    std::vector<double> shares = {budget_.value};
+    for (int step = 0; step < kBudgetSteps; ++step)
+      if (const double share = 1 - static_cast<double>(step) / kBudgetSteps; share > budget_.value)
+        shares.push_back(share);
+    std::vector<Cut> cuts = cut_as_torch(graph_, joint_, shares);
+    BudgetCut chosen = price(std::move(cuts.front()));
+    const std::int64_t most = (cuts.size() > 1 ? price(cuts[1]) : chosen).totals.bytes;
+    budget_bytes_ = static_cast<std::int64_t>(budget_.value * static_cast<double>(most));
+    if (const std::int64_t held = chosen.totals.bytes; held > *budget_bytes_)
+      refused_.push_back(fmt::format(
+          "to save less than {}: {}", memory_text(held),
+          budget_.value <= 0 ? "backward needs as much" : "PyTorch takes it for less than the share"));
+    warn_if_missed(chosen.totals.bytes);
+    std::int64_t peak = measure(chosen);
+    double lower = budget_.value;  // a larger share with the least peak
+    const std::int64_t own = peak;
+    for (std::size_t i = 1; i < cuts.size(); ++i)
+      if (const std::int64_t other = measure(price(std::move(cuts[i]))); other < peak) {
+        peak = other;
+        lower = shares[i];
+      }
+    if (peak < own)
+      console_.warn(
+          fmt::format("what is computed again is alive in backward, so that the peak is {}; with --budget "
+                      "{:.2f} it is {}",
+                      memory_text(own), lower, memory_text(peak)));
+    warn_of_unlisted(chosen.cut);
+    return chosen;
+  }
+
+  // Products and attention that PyTorch's lists do not have cost it nothing to do again.
+  void warn_of_unlisted(const Cut& cut) {
+    MemoryTraits traits(*graph_.context);
+    const RecomputeTags tags(graph_);
+    std::size_t count = 0;
+    NodeId first;
+    for (NodeId id : graph_.step().order) {
+      const Node& node = graph_.step().nodes[id];
+      if (!cut.recomputes(id) || node.op == nullptr || tags.is_recomputed(node)) continue;
+      const bool is_heavy = node.op->cost == CostClass::kMatmul || node.op->cost == CostClass::kAttention;
+      if (!is_heavy || traits.has(node, kIsComputeIntensive)) continue;
+      if (++count == 1) first = id;
+    }
+    if (count == 0) return;
+    const Node& node = graph_.step().nodes[first];
+    console_.warn(fmt::format(
+        "{} calls as '{}' ({}) are computed again as if they cost nothing: PyTorch's lists do not "
+        "have them",
+        count, graph_.text(node.name), graph_.text(node.target)));
+  }
+
   BudgetCut choose_exact() {
     switch (budget_.kind) {
       case Budget::Kind::kNone:
         return cuts_.cut_at_price(Cluster{}.pcie);
       case Budget::Kind::kShare: {
-        BudgetStep step = cut_for_share(cuts_, budget_.value, [&](const BudgetCut& cut) {
-          return find_peak_of(split_joint(graph_, joint_, cut.cut), cut.totals);
-        });
+        BudgetStep step =
+            cut_for_share(cuts_, budget_.value, [&](const BudgetCut& cut) { return measure(cut); });
         budget_bytes_ =
             static_cast<std::int64_t>(budget_.value * static_cast<double>(cuts_.fastest().totals.bytes));
         explain_excess(step);
@@ -163,16 +232,14 @@ class Partition {
   // Bytes are kept to the letter. What backward computes again is alive there, so that fewer bytes
   // may be a larger peak.
   BudgetCut within_bytes() {
-    const auto measure = [&](const BudgetCut& cut) {
-      return find_peak_of(split_joint(graph_, joint_, cut.cut), cut.totals);
-    };
     BudgetCut chosen = cuts_.cut_within(*budget_bytes_);
     const std::int64_t peak = measure(chosen), most = cuts_.fastest().totals.bytes;
     // More bytes: only where these give less is the rest looked at.
     if (measure(cuts_.cut_within(std::min(*budget_bytes_ + most / kBudgetSteps, most))) >= peak)
       return chosen;
     const double share = static_cast<double>(*budget_bytes_) / static_cast<double>(most);
-    const BudgetStep held = cut_for_share(cuts_, std::clamp(share, 0.0, 1.0), measure);
+    const BudgetStep held =
+        cut_for_share(cuts_, std::clamp(share, 0.0, 1.0), [&](const BudgetCut& cut) { return measure(cut); });
     console_.warn(fmt::format(
         "what is computed again is alive in backward, so that the peak is {}; with {} saved it is {}",
         memory_text(peak), memory_text(held.cut.totals.bytes), memory_text(held.peak_bytes)));
@@ -187,6 +254,9 @@ class Partition {
                                      memory_text(held)));
     if (least > *budget_bytes_)
       refused_.push_back(fmt::format("to save less than {}: backward needs as much", memory_text(least)));
+    warn_if_missed(held);
+  }
+  void warn_if_missed(std::int64_t held) {
     is_within_ = held <= *budget_bytes_;
     if (!*is_within_)
       console_.warn(fmt::format("--budget {}, {}, is missed: {} are saved. Refused: {}", *options_.budget,

@@ -187,7 +187,8 @@ void add_partition_options(CLI::App& command, Choices& choices) {
           "With exact: the most to hold for backward, as a share of what no recomputation holds (0.5, in "
           "steps "
           "of 0.05, not where that would raise the peak) or in bytes (26000MiB), or the most to spend on "
-          "recomputation (23.5ms)")
+          "recomputation (23.5ms). With min-cut: a share of what it saves else, PyTorch's activation memory "
+          "budget")
       ->type_name("B");
   add_tangents(command, options.tangents);
   choose(command
