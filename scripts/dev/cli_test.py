@@ -847,6 +847,15 @@ graph
         self.assertIn(b"are not proved to compute what the step does: ", result.stderr)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["drawn.txt", "small.txt"])
 
+    def test_halves_are_graphs_as_any_other(self):
+        """J51: other passes take them, and what these make is proved against the whole step."""
+        graph = GRAPHS / "llama3_debug_fsdp4.1_norm.epw.gz"
+        self.output_of("partition", graph, "--fwd", "f.epw", "--bwd", "b.epw", "--policy", "min-cut", "--budget", "0.4", "-q")
+        for half in ("f", "b"):
+            self.output_of("rewrite", f"{half}.epw", "-p", "dce,canonicalize,bucket", "-o", f"{half}2.epw", "-q")
+            self.output_of("verify", f"{half}.epw", f"{half}2.epw", "-q")
+        self.output_of("verify", graph, "--fwd", "f2.epw", "--bwd", "b2.epw", "-q")
+
     def test_rewritten_and_chunked_steps_are_cut_by_all_policies(self):
         fused = "async-tp{axes=[tp]}"
         for name, passes, words in (

@@ -27,6 +27,17 @@ LLAMA = ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
 DEEPSEEK = ROOT / "testdata/graphs/dsv3_debug_ep2_static.1b_remat.epw.gz"
 LLAMA_TP = ROOT / "testdata/graphs/llama3_debug_fsdp2_tp2.1_norm.epw.gz"
 DEEPSEEK_TP = ROOT / "testdata/graphs/dsv3_debug_fsdp2_tp2_ep4.1b_remat.epw.gz"
+NORM = """epweave text 1
+device cpu
+
+graph
+  %x = placeholder : f32[8, 64] role=user which=x
+  %w = placeholder : f32[64] role=parameter fqn=w
+  %norm = aten._fused_rms_norm.default(%x, [64], %w, 1e-05) : (f32[8, 64], f32[8, 1])
+  %getitem = operator.getitem(%norm, 0) : f32[8, 64]
+  %exp = aten.exp.default(%getitem) : f32[8, 64]
+  output((%exp,))
+"""
 CONFIGS = {"max_autotune": True, "coordinate_descent_tuning": True, "triton.cudagraphs": False}
 
 
@@ -180,6 +191,23 @@ class Tags(unittest.TestCase):
             annotate_rmsnorm_for_regional_inductor_pass as annotate
         taken = self.check(LLAMA, "tag-regional{op=rms-norm}", annotate)
         self.assertEqual(sum("_fused_rms_norm" in target for _, _, target in taken), 26)
+
+    def test_a_loaded_step_is_compiled_where_it_is_tagged(self):
+        """J55: by torch's regional_inductor, on this machine's CPU."""
+        from torch._guards import TracingContext, tracing
+        from torch.fx.passes.regional_inductor import regional_inductor
+        with tempfile.TemporaryDirectory() as folder:
+            step = pathlib.Path(folder) / "step.txt"
+            step.write_text(NORM)
+            module = epweave.rewrite(step, "tag-regional{op=rms-norm}").graph
+        self.assertEqual([len(region) for region in list_regions(copy.deepcopy(module))], [5])
+        inputs = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
+        values = [torch.randn(value.shape) for value in inputs]
+        want = module(*values)
+        with tracing(TracingContext(inputs[0].fake_mode)):
+            compiled = regional_inductor(module, inputs)
+        self.assertFalse([node for node in compiled.graph.nodes if "rms_norm" in str(node.target)])
+        torch.testing.assert_close(compiled(list(values)), want)
 
     def test_copies_of_recomputation_keep_their_functions(self):
         """A graph among the inputs of a region would stop Inductor: each call finds its functions beside it."""

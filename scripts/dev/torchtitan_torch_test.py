@@ -121,6 +121,19 @@ class Passes(unittest.TestCase):
                               env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
         self.assertEqual(done.stdout.splitlines()[-1], "True")
 
+    def test_the_entry_refuses_a_pipeline_that_nobody_registered(self):
+        """J61: torchtitan would take its default passes."""
+        code = ("import runpy, torchtitan.train; from types import SimpleNamespace as N;"
+                "from torchtitan.experiments.graph_trainer import trainer;"
+                "trainer.construct_default_graph_passes = lambda *_, **__: ['torchtitan'];"
+                "torchtitan.train.main = lambda: [print(trainer.construct_default_graph_passes("
+                "None, N(compile=N(pass_pipeline=name)), parallel_dims=None)) for name in ('default', 'epwaeve')];"
+                "runpy.run_module('epweave.train', run_name='__main__')")
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (1, "['torchtitan']"))
+        self.assertIn("there is no pipeline 'epwaeve'; there are ", done.stderr)
+
     def test_an_artifact_holds_the_first_pipeline_alone(self):
         with self.assertRaises(ValueError) as caught:
             self.run_passes(EPWEAVE_PRECOMPILE="folder", EPWEAVE_THEN="schedule")

@@ -104,7 +104,7 @@ MemoryPolicy policy_of(const Graph& graph) {
   return MemoryPolicy::kDefault;
 }
 
-TEST_CASE("policy and recomputation give torchtitan's graph, node by node") {
+TEST_CASE("policy and recomputation give torchtitan's graph, node by node", "[J26]") {
   const auto expected = find_graphs("1b_remat");
   for (const auto& [name, path] : find_graphs("1_norm")) {
     if (!expected.contains(name)) continue;
