@@ -166,7 +166,7 @@ class Partition {
     if (const std::int64_t held = chosen.totals.bytes; held > *budget_bytes_)
       refused_.push_back(fmt::format(
           "to save less than {}: {}", memory_text(held),
-          budget_.value <= 0 ? "backward needs as much" : "PyTorch takes it for less than the share"));
+          budget_.value <= 0 ? "backward needs as much" : "PyTorch saves as much for this share"));
     warn_if_missed(chosen.totals.bytes);
     std::int64_t peak = measure(chosen);
     double lower = budget_.value;  // a larger share with the least peak
