@@ -156,7 +156,7 @@ class ReplayCommandLineTest(unittest.TestCase):
         message = self.fails(4, "run", LARGE, "--memory", "64")
         self.assertRegex(message, r"256 ranks need \d+\.\d\d TiB of the host's memory \(\d+\.\d\d TiB of inputs, \d+\.\d\d TiB of values\), "
                                   r"64\.00 GiB are allowed; each rank needs most at %")
-        self.assertIn("remedy: run one module (epweave extract", message)
+        self.assertIn("remedy: no module of it and no smaller size was found that fits", message)
         self.assertIn("[replay.memory]", message)
         self.assertIn("2 ranks need", self.fails(4, "run", "small.txt", "--memory", "1e-9"))
 
