@@ -5,28 +5,74 @@
 #include <map>
 
 #include "analysis/world.h"
+#include "ops/named_arg.h"
+#include "ops/op.h"
 
 namespace epweave {
+namespace {
+
+// How many ranks gather an input, as the first all-gather behind casts, pads and views of it says;
+// 1 where none is found.
+class Gathers {
+ public:
+  explicit Gathers(const Graph& graph) : context_(*graph.context), step_(graph.step()) {
+    for (NodeId id : step_.order) {
+      const Node& node = step_.nodes[id];
+      if (node.kind == NodeKind::kPlaceholder) origins_[id] = id;
+      const Arg from = node.op == nullptr ? Arg() : arg_of(context_, node, 0);
+      const auto origin = from.is_node() ? origins_.find(from.as_node()) : origins_.end();
+      if (origin == origins_.end()) continue;
+      if (node.op->family == OpFamily::kAllGather) {
+        if (const Arg size = named_arg(context_, node, "group_size"); size.is_int())
+          ranks_.emplace(origin->second, size.as_int());
+      } else if (keeps_rows(node.op->family)) {
+        origins_[id] = origin->second;
+      }
+    }
+  }
+
+  std::int64_t ranks_of(NodeId input) const {
+    const auto found = ranks_.find(input);
+    return found == ranks_.end() ? 1 : found->second;
+  }
+
+ private:
+  static bool keeps_rows(OpFamily family) {
+    return family == OpFamily::kCast || family == OpFamily::kPad || family == OpFamily::kReshape ||
+           family == OpFamily::kIdentity;
+  }
+
+  const Context& context_;
+  const Body& step_;
+  std::map<NodeId, NodeId> origins_;
+  std::map<NodeId, std::int64_t> ranks_;
+};
+
+}  // namespace
+
 std::optional<std::string> find_uneven_shard(const Graph& graph) {
   const Context& context = *graph.context;
   const Body& step = graph.step();
   const std::int64_t world_size = recorded_world_size(graph);  // 0: every count of shards divides it
-  std::map<StringId, const Node*> placeholders;
+  const Gathers gathers(graph);
+  std::map<StringId, NodeId> placeholders;
   for (NodeId id : step.order) {
     if (step.nodes[id].kind != NodeKind::kPlaceholder) break;
-    placeholders.emplace(step.nodes[id].name, &step.nodes[id]);
+    placeholders.emplace(step.nodes[id].name, id);
   }
   for (const InputRole& input : graph.inputs) {
     const auto at = placeholders.find(input.name);
     const Arg* global = find_entry(context, input.more, "global_shape");
-    const TensorType* tensor = at == placeholders.end() ? nullptr : tensor_of(context, at->second->type);
+    const TensorType* tensor =
+        at == placeholders.end() ? nullptr : tensor_of(context, step.nodes[at->second].type);
     if (global == nullptr || !global->is_list() || tensor == nullptr) continue;
     const auto extents = context.args.children(*global);
     for (std::size_t d = 0; d < tensor->rank() && extents.size() == tensor->rank(); ++d) {
       const auto local = context.exprs.constant(tensor->sizes[d]);
       if (!local || !extents[d].is_int() || extents[d].as_int() == *local) continue;
-      if (*local > 0 && extents[d].as_int() % *local == 0 && world_size % (extents[d].as_int() / *local) == 0)
-        continue;
+      const std::int64_t shards =
+          *local > 0 && extents[d].as_int() % *local == 0 ? extents[d].as_int() / *local : 0;
+      if (shards > 0 && world_size % shards == 0 && shards % gathers.ranks_of(at->second) == 0) continue;
       return fmt::format("%{} ({}, {} of {})", graph.text(input.name), graph.text(input.fqn), *local,
                          extents[d].as_int());
     }

@@ -104,11 +104,14 @@ class Partition {
     backward.commit();
     if (report_file) report_file->commit();
     if (console_.json()) console_.print(report_text(report));
-    if (!console_.json())
-      console_.info(fmt::format(
-          "{} saved ({} gathered), {:.4f} ms computed again (at least {:.4f} for as few bytes), peak {}",
-          memory_text(chosen.totals.bytes), memory_text(chosen.totals.gathered), chosen.totals.seconds * 1e3,
-          chosen.bound_seconds * 1e3, memory_text(peak)));
+    if (!console_.json()) {
+      const std::string bound =
+          has_bound(chosen) ? fmt::format(" (at least {:.4f} for as few bytes)", chosen.bound_seconds * 1e3)
+                            : "";
+      console_.info(fmt::format("{} saved ({} gathered), {:.4f} ms computed again{}, peak {}",
+                                memory_text(chosen.totals.bytes), memory_text(chosen.totals.gathered),
+                                chosen.totals.seconds * 1e3, bound, memory_text(peak)));
+    }
     return kFine;
   }
 
@@ -185,8 +188,16 @@ class Partition {
     return chosen;
   }
 
-  // Products and attention that PyTorch's lists do not have cost it nothing to do again.
+  // Whether more is known than that as few bytes take no less than nothing: not of fewer than any
+  // exact cut saves.
+  static bool has_bound(const BudgetCut& chosen) {
+    return chosen.bound_seconds > 0 || chosen.totals.seconds == 0;
+  }
+
+  // Products and attention that PyTorch's lists do not have cost it nothing to do again. A share
+  // of 0 asks no list.
   void warn_of_unlisted(const Cut& cut) {
+    if (budget_.kind == Budget::Kind::kShare && budget_.value == 0) return;
     MemoryTraits traits(*graph_.context);
     const RecomputeTags tags(graph_);
     std::size_t count = 0;
@@ -201,9 +212,8 @@ class Partition {
     if (count == 0) return;
     const Node& node = graph_.step().nodes[first];
     console_.warn(fmt::format(
-        "{} calls as '{}' ({}) are computed again as if they cost nothing: PyTorch's lists do not "
-        "have them",
-        count, graph_.text(node.name), graph_.text(node.target)));
+        "{} call{}, the first %{} ({}), computed again as if free: PyTorch's lists do not have {}", count,
+        count == 1 ? "" : "s", graph_.text(node.name), graph_.text(node.target), count == 1 ? "it" : "them"));
   }
 
   BudgetCut choose_exact() {
@@ -292,6 +302,7 @@ class Partition {
     const double gap = chosen.totals.seconds > 0 && chosen.bound_seconds > 0
                            ? chosen.totals.seconds / chosen.bound_seconds - 1
                            : 0;
+    const bool is_bounded = has_bound(chosen);
     return {{"graph", options_.input.path},
             {"forward", file_report(options_.forward)},
             {"backward", file_report(options_.backward)},
@@ -307,7 +318,7 @@ class Partition {
             {"recompute_seconds", chosen.totals.seconds},
             {"peak_bytes", peak},
             {"bound_seconds", chosen.bound_seconds},
-            {"gap", gap},
+            {"gap", is_bounded ? Json(gap) : Json()},
             {"refused", refused_}};
   }
 

@@ -16,6 +16,7 @@ namespace epweave::cli {
 namespace {
 
 constexpr std::size_t kShownRanks = 16, kShownOps = 10;
+constexpr std::uint64_t kMostRanks = 1 << 20;
 
 struct Span {
   Place place = kNoPlace;
@@ -38,43 +39,45 @@ class TimelineReader {
       fail("\"traceEvents\" is missing");
     std::map<std::uint32_t, std::vector<Span>> ranks;
     for (const Json& event : timeline_.at("traceEvents"))
-      if (event.is_object() && event.value("ph", "") == "X")
-        ranks[rank_of(event)].push_back(read_span(event));
+      if (text_of(field(event, "ph")) == "X") ranks[rank_of(event)].push_back(read_span(event));
     if (ranks.empty()) fail("no node has a span");
     for (auto& [rank, spans] : ranks)
       std::ranges::stable_sort(spans, {}, [](const Span& span) { return span.time.start; });
     return ranks;
   }
 
-  bool is_of_one_rank_alone() const {
-    return timeline_.contains(Json::json_pointer("/otherData/measured_on/alone"));
-  }
-
+  bool is_of_one_rank_alone() const { return !field(measured_on(), "alone").is_null(); }
   // "" where the file does not say it.
-  std::string device() const {
-    const Json name = timeline_.value(Json::json_pointer("/otherData/measured_on/device/name"), Json());
-    return name.is_string() ? name.get<std::string>() : "";
-  }
+  std::string device() const { return text_of(field(field(measured_on(), "device"), "name")); }
 
  private:
+  // Null where the value is no object, or has no such key.
+  static Json field(const Json& value, const char* key) {
+    return value.is_object() && value.contains(key) ? value.at(key) : Json();
+  }
+  static std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : ""; }
+  Json measured_on() const { return field(field(timeline_, "otherData"), "measured_on"); }
+
   [[noreturn]] void fail(std::string_view what) const {
     throw InputError(fmt::format("{}: no timeline of `epweave-replay run --timeline`: {}", path_, what));
   }
 
   std::uint32_t rank_of(const Json& event) const {
-    if (!event.contains("pid") || !event.at("pid").is_number_unsigned()) fail("a span has no rank (\"pid\")");
-    return event.at("pid").get<std::uint32_t>();
+    const Json rank = field(event, "pid");
+    if (!rank.is_number_unsigned() || rank.get<std::uint64_t>() > kMostRanks)
+      fail("a span has no rank (\"pid\")");
+    return rank.get<std::uint32_t>();
   }
 
   double microseconds(const Json& event, const char* key) const {
-    const Json value = event.value(key, Json());
+    const Json value = field(event, key);
     if (!value.is_number() || !std::isfinite(value.get<double>()))
       fail(fmt::format("a span has no \"{}\"", key));
     return value.get<double>();
   }
 
   Span read_span(const Json& event) const {
-    const Json name = event.value(Json::json_pointer("/args/node"), Json());
+    const Json name = field(field(event, "args"), "node");
     if (!name.is_string()) fail("a span has no node");
     const auto place = places_.find(name.get<std::string>());
     if (place == places_.end())

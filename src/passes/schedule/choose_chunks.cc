@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/module_path.h"
+#include "analysis/uneven_shard.h"
 #include "analysis/users.h"
 #include "passes/bucket/bucket.h"
 #include "passes/schedule/region_choices.h"
@@ -149,6 +150,13 @@ void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
 }  // namespace
 
 PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options) {
+  if (const auto shard = find_uneven_shard(graph))
+    return {
+        graph,
+        {fmt::format("choice: {} is cut unevenly, so other ranks have other prices: nothing is divided or "
+                     "merged by predicted time; chunk{{parts=N}} and bucket{{plan=blocks}} do the same on "
+                     "all ranks",
+                     *shard)}};
   ChunkTrials trials(graph, options);
   const bool is_divided = has_parts(graph);
   UniformSearch uniform =

@@ -65,6 +65,7 @@ class FactorPlacement {
   }
 
   Placement run() {
+    refuse_numbers();
     cut_outside_rows(call_, operands_, placements_);
     find_factor();
     if (const FactorUse use = mapping_.use(factor_); use != FactorUse::kPassed && use != FactorUse::kSummed)
@@ -79,6 +80,23 @@ class FactorPlacement {
   [[noreturn]] void refuse_unknown() const {
     call_.refuse("chunk.combination", "nothing is known of what it makes of parts of its operands",
                  "select roots that leave it outside");
+  }
+
+  // The mapping is of tensors: a number that the step computes may count the rows of all parts, as
+  // the length that narrow takes does.
+  void refuse_numbers() const {
+    const auto refuse_number = [&](const Operand& operand) {
+      if ((operand.arg.is_node() && call_.is_scalar(operand)) || operand.arg.kind() == ArgKind::kSymbolic)
+        call_.refuse(
+            "chunk.combination",
+            fmt::format("'{}' is a number that may count the rows of all parts", call_.name_of(operand)),
+            "select roots that leave it outside");
+    };
+    for (std::size_t p = 0; p < call_.op().params.size(); ++p) {
+      const Operand operand = call_.arg(p);
+      refuse_number(operand);
+      for (const Operand& item : call_.items(operand)) refuse_number(item);
+    }
   }
 
   // The one factor of all divided dimensions.

@@ -130,9 +130,11 @@ class PlaceFinder {
     place_.port = static_cast<std::uint16_t>(*port);
   }
 
-  // A port that nobody chose may be taken by another program.
+  // A port that nobody chose may be taken by another program, or be tried by another job whose
+  // launcher gave it the same name: the place is part of the job's.
   void set_ports(std::uint32_t port, std::string_view what) {
     set_port(port, what);
+    place_.job += fmt::format(" at {}:{}", place_.host, place_.port);
     place_.ports = static_cast<std::uint16_t>(std::min<std::uint32_t>(8, 65536 - port));
   }
 

@@ -46,6 +46,10 @@ TEST_CASE("torchrun's variables go before srun's, and its own port is left to it
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   CHECK(find(environment).port == 29501);
   CHECK(find(environment).ports == 8);
+  // Two launchers that were given no name, at ports whose ranges meet.
+  const std::string job = find(environment).job;
+  environment["MASTER_PORT"] = "29501";
+  CHECK(find(environment).job != job);
   environment["MASTER_PORT"] = "65533";
   CHECK(find(environment).ports == 2);
   environment["TORCHELASTIC_RESTART_COUNT"] = "1";
