@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "analysis/world.h"
@@ -18,23 +19,20 @@ class Gathers {
   explicit Gathers(const Graph& graph) : context_(*graph.context), step_(graph.step()) {
     for (NodeId id : step_.order) {
       const Node& node = step_.nodes[id];
-      if (node.kind == NodeKind::kPlaceholder) origins_[id] = id;
+      if (node.kind == NodeKind::kPlaceholder) origins_.at(id) = id;
       const Arg from = node.op == nullptr ? Arg() : arg_of(context_, node, 0);
-      const auto origin = from.is_node() ? origins_.find(from.as_node()) : origins_.end();
-      if (origin == origins_.end()) continue;
+      const NodeId origin = from.is_node() ? origins_[from.as_node()] : NodeId();
+      if (!origin) continue;
       if (node.op->family == OpFamily::kAllGather) {
-        if (const Arg size = named_arg(context_, node, "group_size"); size.is_int())
-          ranks_.emplace(origin->second, size.as_int());
+        if (const Arg size = named_arg(context_, node, "group_size"); size.is_int() && ranks_[origin] == 0)
+          ranks_.at(origin) = size.as_int();
       } else if (keeps_rows(node.op->family)) {
-        origins_[id] = origin->second;
+        origins_.at(id) = origin;
       }
     }
   }
 
-  std::int64_t ranks_of(NodeId input) const {
-    const auto found = ranks_.find(input);
-    return found == ranks_.end() ? 1 : found->second;
-  }
+  std::int64_t ranks_of(NodeId input) const { return std::max<std::int64_t>(ranks_[input], 1); }
 
  private:
   static bool keeps_rows(OpFamily family) {
@@ -44,8 +42,8 @@ class Gathers {
 
   const Context& context_;
   const Body& step_;
-  std::map<NodeId, NodeId> origins_;
-  std::map<NodeId, std::int64_t> ranks_;
+  SideTable<NodeId, NodeId> origins_;      // inputs
+  SideTable<NodeId, std::int64_t> ranks_;  // of inputs; 0: not known
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/shown_rows.h"
+#include "analysis/world.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -17,16 +18,8 @@ namespace {
 
 constexpr std::string_view kElementOf = "element_of";
 
-bool is_entry(const Context& context, Arg key) {
-  return key.is(ArgKind::kText) && context.text(key.as_name()) == kElementOf;
-}
-
-std::optional<Arg> find_entry_of(const Context& context, const Node& slice) {
-  if (slice.extra == nullptr) return std::nullopt;
-  const auto meta = context.args[slice.extra->meta];
-  for (std::size_t i = 0; i + 1 < meta.size(); i += 2)
-    if (is_entry(context, meta[i])) return meta[i + 1];
-  return std::nullopt;
+const Arg* find_entry_of(const Context& context, const Node& slice) {
+  return slice.extra == nullptr ? nullptr : find_entry(context, slice.extra->meta, kElementOf);
 }
 
 bool holds_node(const Context& context, std::span<const Arg> args) {
@@ -36,7 +29,7 @@ bool holds_node(const Context& context, std::span<const Arg> args) {
 }
 
 std::optional<StringId> find_name(const Context& context, const Node& slice) {
-  const auto entry = find_entry_of(context, slice);
+  const Arg* entry = find_entry_of(context, slice);
   if (!entry || !entry->is_list() || entry->children().count != 3) return std::nullopt;
   const Arg name = context.args.children(*entry)[2];
   return name.is(ArgKind::kText) ? std::optional(name.as_name()) : std::nullopt;
@@ -164,14 +157,15 @@ bool ElementCalls::is_beside(const Node& node, const Node& call) const {
 
 const NodeExtra* without_element(Context& context, const NodeExtra* extra) {
   if (extra == nullptr) return nullptr;
+  const Arg* entry = find_entry(context, extra->meta, kElementOf);
+  if (entry == nullptr) return extra;
   const auto meta = context.args[extra->meta];
   std::vector<Arg> kept;
   for (std::size_t i = 0; i + 1 < meta.size(); i += 2) {
-    if (is_entry(context, meta[i])) continue;
+    if (&meta[i + 1] == entry) continue;
     kept.push_back(meta[i]);
     kept.push_back(meta[i + 1]);
   }
-  if (kept.size() == meta.size()) return extra;
   NodeExtra rest = *extra;
   rest.meta = context.args.add(kept);
   return context.own(std::move(rest));

@@ -265,6 +265,7 @@ class RepeatWriter {
       for (std::uint32_t n = 1; n <= repeats_[id].size(); ++n)
         if (const auto found = parts_of.find({n, id}); found != parts_of.end() && calls.is_read_only(id))
           complete(id, n, found->second);
+    write_completed();
   }
 
   void complete(NodeId original, std::uint32_t n, const std::set<std::uint32_t>& there) {
@@ -288,7 +289,19 @@ class RepeatWriter {
       });
       const NodeId id = b.nodes.push_back(made);
       completed_[{at->second, n}] = id;
-      b.order.insert(std::ranges::find(b.order, at->second) + 1, id);
+      behind_[at->second].push_back(id);
+    }
+  }
+
+  // Each behind the part that it repeats, the last made first.
+  void write_completed() {
+    if (behind_.empty()) return;
+    std::vector<NodeId>& order = graphs_.b.step().order;
+    const std::vector<NodeId> given = std::exchange(order, {});
+    for (NodeId id : given) {
+      order.push_back(id);
+      if (const auto made = behind_.find(id); made != behind_.end())
+        order.insert(order.end(), made->second.rbegin(), made->second.rend());
     }
   }
 
@@ -377,6 +390,7 @@ class RepeatWriter {
   SideTable<NodeId, std::vector<NodeId>> repeats_;
   std::map<std::pair<NodeId, std::uint32_t>, NodeId> parts_;      // of B, by call of A and number
   std::map<std::pair<NodeId, std::uint32_t>, NodeId> completed_;  // by such a part and repeat
+  std::map<NodeId, std::vector<NodeId>> behind_;                  // what is made, by such a part
   IdSet<StringId> names_of_b_;
 };
 

@@ -362,6 +362,16 @@ Placement scalar_arithmetic(std::span<const Placement> placements, Linearity lin
 }  // namespace
 
 // A sum stays a sum where the op is linear in it; else it is joined and the op runs once.
+Placement write_to_shared(PlacementCall& call) {
+  for (const Operand& operand : call.operands())
+    if (call.of(operand).is_divided())
+      call.refuse("chunk.update-not-a-sum",
+                  fmt::format("what one part has is written to '{}', which all parts share",
+                              call.name_of(call.arg(0))),
+                  "only a sum over the tokens can be accumulated into shared state part by part");
+  return Placement::whole();
+}
+
 Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
                          std::span<const Placement> placements, Linearity linearity) {
   const auto partials =

@@ -168,6 +168,9 @@ std::vector<PlacementRow> placement_rows();
 // By what the op is linear in, which decides what it may do with sums of parts.
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity);
 
+// A write into what all parts share: refused where an operand is divided.
+Placement write_to_shared(PlacementCall& call);
+
 // By the mapping of the call's dimensions (ops/mapping.h): rows of a divided dimension that is
 // passed, a sum of one that is summed; refused where parts of it say nothing of the result.
 Placement by_factors(PlacementCall& call);

@@ -64,15 +64,8 @@ Placement add_in_place(PlacementCall& call) {
 
 // Rows written over rows of the region's own.
 Placement write_in_place(PlacementCall& call) {
-  const Operand destination = call.arg(0);
-  if (!call.of(destination).is_whole()) return elementwise(call, call.node_operands(), Linearity::kNone);
-  for (const Operand& operand : call.operands())
-    if (call.of(operand).is_divided())
-      call.refuse("chunk.update-not-a-sum",
-                  fmt::format("what one part has is written to '{}', which all parts share",
-                              call.name_of(destination)),
-                  "only a sum over the tokens can be accumulated into shared state part by part");
-  return Placement::whole();
+  if (call.of(call.arg(0)).is_whole()) return write_to_shared(call);
+  return elementwise(call, call.node_operands(), Linearity::kNone);
 }
 
 // What is said of a part's rows is checked of each part; given sizes are those of the whole.

@@ -220,15 +220,7 @@ Placement by_factors(PlacementCall& call) {
 }
 
 Placement by_factors_in_place(PlacementCall& call) {
-  const Operand destination = call.arg(0);
-  if (!call.of(destination).is_whole()) return by_factors(call);
-  for (const Operand& operand : call.operands())
-    if (call.of(operand).is_divided())
-      call.refuse("chunk.update-not-a-sum",
-                  fmt::format("what one part has is written to '{}', which all parts share",
-                              call.name_of(destination)),
-                  "only a sum over the tokens can be accumulated into shared state part by part");
-  return Placement::whole();
+  return call.of(call.arg(0)).is_whole() ? write_to_shared(call) : by_factors(call);
 }
 
 }  // namespace epweave
