@@ -10,6 +10,7 @@
 #include "common/graphs.h"
 #include "common/report.h"
 #include "cost/live_bytes.h"
+#include "cost/simulate.h"
 #include "cost/step_model.h"
 #include "kept_report.h"
 #include "ops/memory_traits.h"
@@ -65,9 +66,7 @@ std::int64_t find_peak_of(const Halves& halves, const CutTotals& totals) {
   std::int64_t peak = 0;
   for (const Graph* half : {&halves.forward, &halves.backward}) {
     const StepModel model = model_step(*half, Cluster{});
-    std::vector<Place> order(model.size());
-    for (Place place = 0; place < order.size(); ++place) order[place] = place;
-    const std::int64_t own = find_peak(model, order).bytes - model.input_bytes;
+    const std::int64_t own = find_peak(model, given_order(model)).bytes - model.input_bytes;
     peak = std::max(peak, own + (half == &halves.backward ? totals.bytes : 0));
   }
   return peak;
