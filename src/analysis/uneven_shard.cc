@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analysis/world.h"
+#include "ops/bind.h"
 #include "ops/named_arg.h"
 #include "ops/op.h"
 
