@@ -25,6 +25,8 @@ constexpr std::string_view kTagged =
 constexpr std::string_view kUnsharded =
     "parameters of random steps are whole; recompute_test, reference_test";
 constexpr std::string_view kImages = "random steps have no images; testdata/chunk/convolution_batch";
+constexpr std::string_view kMapped =
+    "not generated; testdata/chunk/mapped_*, refuse_mapped_*, and the mapping's own tests by execution";
 constexpr std::string_view kTrace = "traces never hold it; testdata/chunk";
 
 struct Reason {
@@ -254,11 +256,16 @@ std::string print_section(std::string_view title, const std::vector<Listed>& lis
 
 std::vector<Listed> listed_operations() {
   std::vector<Listed> list;
-  for (const OpInfo& op : ops())
-    if (find_placement_rule(op) != nullptr)
-      list.push_back(
-          {std::string(op.target), std::string(find_reason(kOperations, op.target)),
-           fmt::format("{} {}{}", name_of(op.family), name_of(op.linearity), op.writes ? " in place" : "")});
+  for (const OpInfo& op : ops()) {
+    const PlacementRule rule = find_placement_rule(op);
+    if (rule == nullptr) continue;
+    const bool is_mapped = rule == by_factors || rule == by_factors_in_place;
+    list.push_back({std::string(op.target),
+                    std::string(is_mapped ? kMapped : find_reason(kOperations, op.target)),
+                    is_mapped ? "by its mapping"
+                              : fmt::format("{} {}{}", name_of(op.family), name_of(op.linearity),
+                                            op.writes ? " in place" : "")});
+  }
   std::ranges::sort(list, {}, &Listed::name);
   return list;
 }
