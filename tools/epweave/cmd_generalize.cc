@@ -8,7 +8,7 @@
 #include "common/report.h"
 #include "compare/ranks/one_rank_calls.h"
 #include "output_names.h"
-#include "passes/generalize.h"
+#include "passes/generalize/generalize.h"
 #include "rank_numbers.h"
 
 namespace epweave::cli {

@@ -14,7 +14,7 @@
 #include "ops/bind.h"
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
-#include "passes/generalize.h"
+#include "passes/generalize/generalize.h"
 #include "passes/specialize.h"
 
 namespace epweave {

@@ -10,7 +10,7 @@
 #include "compare/ranks/rank_baked.h"
 #include "ir/text/text.h"
 #include "passes/dce.h"
-#include "passes/generalize.h"
+#include "passes/generalize/generalize.h"
 #include "passes/specialize.h"
 
 namespace epweave {

@@ -23,43 +23,15 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "analysis/world.h"
 #include "ir/graph.h"
+#include "passes/generalize/findings.h"
+#include "passes/generalize/job_axes.h"
+#include "passes/generalize/rank_numbers.h"
 
 namespace epweave {
-
-enum class Repair : std::uint8_t { kNo, kYes };
-
-struct GeneralizeAxis {
-  std::string name;
-  std::uint32_t stride = 1, extent = 1;
-  bool is_observed = false;   // two of the given ranks differ along it
-  std::optional<Rank> next;   // else, or of what is extrapolated, the rank whose trace would show it
-  std::uint32_t seen = 1;     // places along it that the given ranks have
-  std::uint32_t numbers = 0;  // found from these places to follow it
-  bool is_extrapolated() const { return numbers != 0 && seen < extent; }
-};
-
-// Axes along which no given rank differs from the first at once: what depends on both together,
-// not as a sum, would not show.
-struct GeneralizePairs {
-  std::vector<std::pair<std::string, std::string>> unseen;
-  Rank next = 0;  // whose trace would show most of them
-};
-
-struct Explained {
-  std::string node, argument, kind, expression;  // kind: group, mesh, device, coordinate, element
-};
-
-struct Unexplained {
-  Site site;
-  std::string argument, why;
-  std::vector<std::string> values;  // per rank, in the order of `ranks`
-  std::optional<Rank> next;         // the rank whose trace would decide it
-};
 
 struct Generalization {
   std::vector<Rank> ranks;
