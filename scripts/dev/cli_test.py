@@ -295,6 +295,20 @@ class UsageTest(CommandLineTest):
             self.assertIn(b": there is no folder missing\n", result.stderr)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), names)
 
+    def test_a_place_that_cannot_be_written_is_said_before_the_work(self):
+        for code, words in ((3, ["rewrite", "-p", "dce", "-o", "no/x"]), (3, ["rewrite", "-p", "dce", "-o", "x.txt", "--report", "no/x"]),
+                            (3, ["partition", "--fwd", "no/x", "--bwd", "b.epw"]), (3, ["partition", "--fwd", "f.epw", "--bwd", "no/x"]),
+                            (3, ["simulate", "--trace", "no/x"]), (3, ["report", "small.txt", "-o", "no/x"]),
+                            (2, ["diff", "small.txt", "--html", "no/x"]), (3, ["artifact", "make", "-o", "no/x"]),
+                            (3, ["extract", "--module", "a", "-o", "no/x"]), (3, ["generalize", "-o", "no/x"])):
+            at = 2 if words[0] == "artifact" else 1
+            name = "no/x.html" if words[0] == "report" else "no/x"
+            words = [name if word == "no/x" else word for word in words]
+            self.assert_fails(code, f"{name}: there is no folder no", *words[:at], "missing.epw", *words[at:],
+                              details={"kind": "trouble"} if code == 2 else None)
+        self.assert_fails(3, f"{self.folder}: cannot open for writing: Is a directory", "convert", "missing.epw", str(self.folder))
+        self.assertEqual(self.files(), ["small.txt"])
+
     def test_no_trace_is_left_where_the_baseline_is_none(self):
         self.assert_fails(3, "none.json: cannot open: No such file or directory", "simulate", "small.txt", "--unpriced", "free",
                           "--trace", "trace.json", "--baseline", "none.json")

@@ -398,8 +398,9 @@ void OutputFile::commit() {
 
 void require_writable(const std::string& path) {
   struct stat status {};
-  const bool is_stream = path == "-" || is_open_file_name(path) ||
-                         (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode));
+  const bool is_stream =
+      path == "-" || is_open_file_name(path) ||
+      (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
   if (!is_stream) OutputFile{path};
 }
 

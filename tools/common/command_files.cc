@@ -25,4 +25,10 @@ void check_files(const CommandFiles& files) {
   }
 }
 
+void require_writable(const CommandFiles& files) {
+  if (!files.result.empty()) epweave::require_writable(files.result);
+  for (const NamedFile& file : files.beside)
+    if (!file.path.empty()) epweave::require_writable(file.path);
+}
+
 }  // namespace epweave::cli

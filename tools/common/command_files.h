@@ -21,4 +21,7 @@ struct CommandFiles {
 // an input, the result or another such file.
 void check_files(const CommandFiles& files);
 
+// Throws InputError where the result or a file beside it cannot be written: asked before the work.
+void require_writable(const CommandFiles& files);
+
 }  // namespace epweave::cli

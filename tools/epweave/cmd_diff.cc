@@ -97,7 +97,9 @@ DiffOptions ignore(const std::vector<std::string>& kinds) {
   return options;
 }
 
-int run_diff(const DiffCommand& command, Console& console) {
+}  // namespace
+
+int diff(const DiffCommand& command, Console& console) {
   if (command.summary && command.full)
     throw UsageError("--summary counts and --full lists everything: give one of them");
   if (command.html == "-" && (console.json() || command.summary || command.full))
@@ -117,16 +119,6 @@ int run_diff(const DiffCommand& command, Console& console) {
     console.print(console.colors_output() ? paint_difference(text) : text);
   }
   return diff.is_same() ? kFine : kDifferent;
-}
-
-}  // namespace
-
-int diff(const DiffCommand& command, Console& console) {
-  try {
-    return run_diff(command, console);
-  } catch (const std::exception& error) {
-    throw DiffTrouble(error.what());
-  }
 }
 
 }  // namespace epweave::cli

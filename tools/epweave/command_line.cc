@@ -709,16 +709,17 @@ ProgramHelp program_help(CLI::App& app, Choices& choices) {
 }
 
 CommandFiles files_of(const Choices& choices) {
-  CommandFiles files{
-      .inputs = choices.more,
-      .result = choices.convert.output.path.empty() ? choices.output.path : choices.convert.output.path,
-      .beside = {{"--fwd", choices.partition.forward},
-                 {"--bwd", choices.partition.backward},
-                 {"--report", choices.partition.report + choices.rewrite.report},
-                 {"--keep-reproducer", choices.rewrite.keep.value_or("")},
-                 {"--trace", choices.overlap.trace + choices.simulate.trace},
-                 {"--html", choices.diff.html},
-                 {"--log-file", choices.console.log_file}}};
+  const std::string& result =
+      choices.convert.output.path.empty() ? choices.output.path : choices.convert.output.path;
+  CommandFiles files{.inputs = choices.more,
+                     .result = choices.specialize.all ? "" : result,  // a folder
+                     .beside = {{"--fwd", choices.partition.forward},
+                                {"--bwd", choices.partition.backward},
+                                {"--report", choices.partition.report + choices.rewrite.report},
+                                {"--keep-reproducer", choices.rewrite.keep.value_or("")},
+                                {"--trace", choices.overlap.trace + choices.simulate.trace},
+                                {"--html", choices.diff.html},
+                                {"--log-file", choices.console.log_file}}};
   for (const std::string& path :
        {choices.input.path, choices.rewrite.reproducer.value_or(""), choices.overlap.before.path,
         choices.diff.b.path, choices.report.b.path, choices.report.costs, choices.simulate.pricing.costs,
@@ -859,6 +860,18 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
   };
 }
 
+// A place that cannot be written is said before the work.
+int run_command(const CommandFiles& files, const std::function<int(Console&)>& command, bool is_diff,
+                Console& console) {
+  try {
+    require_writable(files);
+    return command(console);
+  } catch (const std::exception& error) {
+    if (is_diff) throw DiffTrouble(error.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, char** argv) {
@@ -866,12 +879,14 @@ CommandLine parse_command_line(int argc, char** argv) {
   const std::shared_ptr<CLI::App> app = make_app(*choices);
   if (const std::optional<std::string> text = parse_arguments(*app, argc, argv))
     return {.run = [text](Console& console) { return console.print(*text), kFine; }};
-  check_files(files_of(*choices));
+  const CommandFiles files = files_of(*choices);
+  check_files(files);
   const std::string subject =
       choices->input.path.empty() ? choices->rewrite.reproducer.value_or("") : choices->input.path;
   return {.console = choices->console,
           .subject = subject == "-" ? "standard input" : subject,
-          .run = bind_command(app, choices)};
+          .run = [files, is_diff = app->got_subcommand("diff"), command = bind_command(app, choices)](
+                     Console& console) { return run_command(files, command, is_diff, console); }};
 }
 
 }  // namespace epweave::cli
