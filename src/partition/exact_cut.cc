@@ -67,6 +67,8 @@ void ExactCuts::find_handed() {
 bool ExactCuts::can_do_again(NodeId id) const {
   const Node& node = graph_.step().nodes[id];
   if (!can_run_twice(*graph_.context, node)) return false;
+  // What stands in backward, and forward need not have, is done once, there.
+  if (costs_.in_unshard[id.index()] == 0 && node.is_backward() && !joint_.forward(id)) return true;
   if (costs_.in_unshard[id.index()] == 0 && can_save(*graph_.context, node)) {
     if (options_.keeps_head && is_behind_layers(graph_.text(node.module))) return false;
     if (options_.keeps_layers && is_handed_[id.index()] != 0) return false;

@@ -46,20 +46,34 @@ void find_backward(const Graph& graph, Joint& joint) {
   }
 }
 
+bool is_wait_of_backward(const Graph& graph, const Node& node, NodeId id) {
+  if (!is_wait(node) || !node.is_backward()) return false;
+  const NodeId launch = find_waited_launch(*graph.context, graph.step(), id);
+  return launch && graph.step().nodes[launch].is_backward();
+}
+
 // What a gradient of a loss is as large as, is forward's, though the step may not return it.
-void find_forward(const Graph& graph, Joint& joint) {
+void find_forward(const Graph& graph, Waits waits, Joint& joint) {
   const Body& body = graph.step();
   for (NodeId seed : joint.seeds)
     for (NodeId input : joint.inputs[seed])
       if (!joint.backward(input)) joint.is_forward[input.index()] = 1;
   for (std::uint32_t position : joint.forward_outputs)
     if (const NodeId id = joint.outputs[position]) joint.is_forward[id.index()] = 1;
+  IdSet<NodeId> in_backward(body.nodes.size());  // what backward makes if forward does not hand it over
+  for (std::uint32_t position : joint.backward_outputs)
+    if (const NodeId id = joint.outputs[position]) in_backward.insert(id);
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
     const Node& node = body.nodes[*id];
     if (node.kind == NodeKind::kOutput || joint.backward(*id)) continue;
+    if (std::ranges::any_of(joint.users[*id],
+                            [&](NodeId user) { return joint.backward(user) || in_backward.contains(user); }))
+      in_backward.insert(*id);
+    const bool is_left =
+        waits == Waits::kOfForward && in_backward.contains(*id) && is_wait_of_backward(graph, node, *id);
+    const bool is_kept = has_effect(*graph.context, node) && !is_left;
     const bool is_needed =
-        has_effect(*graph.context, node) ||
-        std::ranges::any_of(joint.users[*id], [&](NodeId user) { return joint.forward(user); });
+        is_kept || std::ranges::any_of(joint.users[*id], [&](NodeId user) { return joint.forward(user); });
     if (is_needed) joint.is_forward[id->index()] = 1;
   }
 }
@@ -120,7 +134,7 @@ void refuse_written_tangents(const Graph& graph, const Joint& joint) {
 
 }  // namespace
 
-Joint read_joint(const Graph& graph) {
+Joint read_joint(const Graph& graph, Waits waits) {
   const Body& body = graph.step();
   Joint joint;
   joint.inputs = list_inputs(*graph.context, body);
@@ -140,7 +154,7 @@ Joint read_joint(const Graph& graph) {
     refuse_read_tangents(graph, joint);
     refuse_written_tangents(graph, joint);
   }
-  find_forward(graph, joint);
+  find_forward(graph, waits, joint);
   joint.symbol_needs = find_symbol_needs(graph, joint.inputs);
   return joint;
 }

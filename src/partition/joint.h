@@ -33,10 +33,15 @@ struct Joint {
   bool forward(NodeId id) const { return is_forward[id.index()] != 0; }
 };
 
+// Which waits forward must have though nothing there reads them: all, as PyTorch's partitioner has
+// it, or all but those of backward whose values backward reads, and whose launches are backward's,
+// too: what a step that recomputes exchanges again.
+enum class Waits { kAll, kOfForward };
+
 // Throws PassError partition.backward (the graph has no seed), partition.tangent-read (an output of
 // forward needs a gradient that the caller gives to backward) and partition.tangent-written (a call
 // of forward writes one).
-Joint read_joint(const Graph& graph);
+Joint read_joint(const Graph& graph, Waits waits = Waits::kOfForward);
 
 // Nodes that compute alike become the first of them, as PyTorch's partitioner has it before it
 // cuts: not what backward needs with what it does not, nor what draws, writes, has effects or shows

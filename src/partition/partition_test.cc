@@ -391,6 +391,50 @@ TEST_CASE("symbolic integers are saved, symbolic floats computed again", "[J39]"
   CHECK(recomputed_of(graph, cut) == "f h");
 }
 
+constexpr std::string_view kGatheredAgain = R"(
+group g ranks=[0, 1]
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[64, 64]
+  %w = placeholder : f32[32, 64] role=parameter fqn=w
+  %sent = _c10d_functional.all_gather_into_tensor.default(%x, 2, "g") : f32[128, 64]
+  %all = _c10d_functional.wait_tensor.default(%sent) : f32[128, 64]
+  %loss = aten.sum.default(%all) : f32[]
+  %one = aten.ones_like.default(%loss) : f32[]
+  %sent_1 = _c10d_functional.all_gather_into_tensor.default(%x, 2, "g") : f32[128, 64] bwd
+  %all_1 = _c10d_functional.wait_tensor.default(%sent_1) : f32[128, 64] bwd
+  %square = aten.mm.default(%all_1, %x) : f32[128, 64] bwd
+  %d = aten.mul.Tensor({}, %one) : f32[128, 64] bwd
+  %grad = aten.slice.Tensor(%d, 0, 0, 32) : f32[32, 64] bwd
+  output((%loss, %grad))
+)";
+
+TEST_CASE("what a step exchanges again in backward stays there", "[J37]") {
+  const Graph graph = parse(fmt::format(kGatheredAgain, "%square"));
+  const Joint joint = read_joint(graph);
+  const ValueCosts costs = price_values(graph, joint, Cluster{});
+  for (const Cut& cut :
+       {cut_by_tags(graph, joint), ExactCuts(graph, joint, costs, {.keeps_heavy = true}).fastest().cut}) {
+    CHECK(names_of(graph, cut.saved) == "x");
+    CHECK(recomputed_of(graph, cut) == "sent_1 all_1 square");
+    CHECK(add_up(graph, cut, costs).seconds == 0);
+    const Halves halves = split_joint(graph, joint, cut);
+    CHECK(verify_halves(graph, halves.forward, halves.backward).violations.empty());
+  }
+  // PyTorch's partitioner keeps each wait in forward.
+  const Joint of_torch = read_joint(graph, Waits::kAll);
+  CHECK(names_of(graph, cut_by_tags(graph, of_torch).saved) == "x all_1");
+}
+
+TEST_CASE("a wait of backward that nothing reads is forward's", "[J37]") {
+  const Graph graph = parse(fmt::format(kGatheredAgain, "%all"));
+  const Joint joint = read_joint(graph);
+  const Halves halves = split_joint(graph, joint, cut_by_tags(graph, joint));
+  CHECK(verify_halves(graph, halves.forward, halves.backward).violations.empty());
+}
+
 TEST_CASE("where no gradient is computed all is forward's", "[J44]") {
   CHECK(split_by_tags(parse(R"(
 output loss

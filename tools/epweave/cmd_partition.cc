@@ -79,7 +79,7 @@ class Partition {
         console_(console),
         budget_(parse_budget(options.budget)),
         graph_(read_joint_input()),
-        joint_(read_joint(graph_)),
+        joint_(read_joint(graph_, options.policy == "min-cut" ? Waits::kAll : Waits::kOfForward)),
         costs_(price_values(graph_, joint_, Cluster{})),
         cuts_(graph_, joint_, costs_,
               {.regather = options.reshard == "never" ? Regather::kNever : Regather::kAlways,
