@@ -529,12 +529,26 @@ std::string describe_one_row(const Graph& graph, const std::vector<TokenInput>& 
   return text;
 }
 
+// What was asked for by name and is not done is said aloud.
+std::string describe_symbols(const Graph& graph, const std::vector<std::string>& asked,
+                             const std::vector<TokenInput>& inputs, const std::vector<std::string>& symbols) {
+  std::vector<std::string> numbers;
+  for (const TokenInput& input : inputs)
+    if (const ExprId size = tensor_of(*graph.context, graph.step().nodes[input.node].type)->sizes[input.dim];
+        graph.context->exprs.symbols(size).empty())
+      numbers.push_back(fmt::format("{}:{}", option_name(input.name), input.dim));
+  const std::string known = fmt::format("the tokens have a symbol: {}", fmt::join(symbols, ", "));
+  if (asked.empty() || numbers.empty()) return known;
+  return fmt::format("unused: {}; {} stay{} a number", known, fmt::join(numbers, ", "),
+                     numbers.size() == 1 ? "s" : "");
+}
+
 }  // namespace
 
 PassResult symbolize(const Graph& graph, const SymbolizeOptions& options) {
   const std::vector<TokenInput> inputs = InputFinder(graph).find(options.inputs);
   if (const auto symbols = find_token_symbols(graph, inputs); !symbols.empty())
-    return {graph, {fmt::format("the tokens have a symbol: {}", fmt::join(symbols, ", "))}};
+    return {graph, {describe_symbols(graph, options.inputs, inputs, symbols)}};
   Facts facts(graph);
   const ScalingFactors factors = infer_scaling(graph, facts, inputs);
   if (factors.tokens == 1) return {graph, {describe_one_row(graph, inputs)}};

@@ -491,7 +491,9 @@ class Inference {
           "chunk.no-token-symbol",
           "dim=seq divides the second dimension of the [batch, sequence] inputs, which is a plain "
           "number in all of them",
-          {}, "trace with a symbolic sequence length, or divide the batch (dim=batch)");
+          {},
+          "trace with a symbolic sequence length, name the second dimension to symbolize where it makes the "
+          "symbol (inputs=[NAME:1], of a preset symbolize=[NAME:1]), or divide the batch (dim=batch)");
     if (tokens_.has_symbolic_grid())
       throw PassError("chunk.no-token-symbol",
                       "dim=batch divides the first dimension of the [batch, sequence] inputs, which is a "
