@@ -132,9 +132,22 @@ void refuse_written_tangents(const Graph& graph, const Joint& joint) {
   }
 }
 
+void refuse_half(const Graph& graph) {
+  std::size_t position = 0;
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.kind != NodeKind::kPlaceholder) return;
+    if (position >= graph.inputs.size() || graph.text(graph.inputs[position++].role) != "saved") continue;
+    throw PassError("partition.backward",
+                    "the graph is the backward half of a step: this input is what forward saved",
+                    site_of(graph, node), "give the joint graph of forward, loss and backward");
+  }
+}
+
 }  // namespace
 
 Joint read_joint(const Graph& graph, Waits waits) {
+  refuse_half(graph);
   const Body& body = graph.step();
   Joint joint;
   joint.inputs = list_inputs(*graph.context, body);
