@@ -8,6 +8,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/recompute_tags.h"
+#include "analysis/seeds.h"
 #include "analysis/users.h"
 #include "analysis/write_places.h"
 #include "ops/bind.h"
@@ -162,7 +163,12 @@ class Recomputer {
   // copy computes what its original did.
   void choose(Region region) {
     const WritePlaces writes(context_, body_);
-    IdSet<NodeId> kept(body_.nodes.size());
+    IdSet<NodeId> kept(body_.nodes.size()), seeds(body_.nodes.size());
+    // The gradient that backward is given is 1 whatever the loss is: a copy would make that again.
+    for (NodeId id : find_seeds(graph_, inputs_, users_)) {
+      kept.insert(id);
+      seeds.insert(id);
+    }
     for (NodeId id : body_.order)
       if (is_tagged(id) && !can_copy(id)) kept.insert(id);
     for (;;) {
@@ -177,7 +183,7 @@ class Recomputer {
       if (is_sound && !keep_unwaited(kept)) break;
     }
     for (NodeId id : body_.order)
-      if (kept.contains(id) && is_wanted(id, region)) kept_.push_back(id);
+      if (kept.contains(id) && !seeds.contains(id) && is_wanted(id, region)) kept_.push_back(id);
   }
 
   // A launch of which backward reads the size alone is not launched again: nothing would wait for
