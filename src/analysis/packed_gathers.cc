@@ -2,56 +2,38 @@
 
 #include <algorithm>
 
+#include "analysis/collectives.h"
 #include "ops/bind.h"
 #include "ops/bucket_dtypes.h"
+#include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/op.h"
 #include "ops/traffic.h"
 
 namespace epweave {
-namespace {
-
-// One value's elements in their order, under other sizes or another dtype.
-bool keeps_order(const OpInfo& op) {
-  switch (op.family) {
-    case OpFamily::kReshape:
-    case OpFamily::kBitView:
-    case OpFamily::kIdentity:
-    case OpFamily::kWait:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
 
 std::optional<PackedGathers::Piece> PackedGathers::visit(NodeId id) {
   const Node& node = body_.nodes[id];
   if (node.op == nullptr) return std::nullopt;
   if (node.op->find_param("split_sizes")) return split(id, node), std::nullopt;
-  switch (node.op->family) {
-    case OpFamily::kJoin:
-    case OpFamily::kOpaque:
-      return pack(id, node), std::nullopt;
-    case OpFamily::kSlice:  // what of a buffer of all ranks is this rank's
-      return pass_packed(id, arg_of(context_, node, 0)), std::nullopt;
-    case OpFamily::kElementwise:  // copied into it
-      return pass_packed(id, named(node, "src")), std::nullopt;
-    case OpFamily::kAllGather:
-      return gather(id, node), std::nullopt;
-    case OpFamily::kElement: {
-      const Arg from = arg_of(context_, node, 0), index = arg_of(context_, node, 1);
-      const auto columns = from.is_node() ? columns_.find(from.as_node()) : columns_.end();
-      if (columns == columns_.end() || !index.is_int() || index.as_int() < 0 ||
-          index.as_int() >= static_cast<std::int64_t>(columns->second.size()))
-        return std::nullopt;
-      pieces_.emplace(id, columns->second[static_cast<std::size_t>(index.as_int())]);
+  const Arg from = arg_of(context_, node, 0);
+  const OpFamily family = node.op->family;
+  if (family == OpFamily::kJoin || family == OpFamily::kOpaque) return pack(id, node), std::nullopt;
+  // What of a buffer of all ranks is this rank's.
+  if (family == OpFamily::kSlice) return pass_packed(id, from), std::nullopt;
+  // Copied into it.
+  if (family == OpFamily::kElementwise) return pass_packed(id, named(node, "src")), std::nullopt;
+  if (family == OpFamily::kAllGather) return gather(id, node), std::nullopt;
+  if (family == OpFamily::kElement) {
+    const Arg index = arg_of(context_, node, 1);
+    const auto columns = from.is_node() ? columns_.find(from.as_node()) : columns_.end();
+    if (columns == columns_.end() || !index.is_int() || index.as_int() < 0 ||
+        index.as_int() >= static_cast<std::int64_t>(columns->second.size()))
       return std::nullopt;
-    }
-    default:
-      return keeps_order(*node.op) ? pass(id, node) : std::nullopt;
+    pieces_.emplace(id, columns->second[static_cast<std::size_t>(index.as_int())]);
+    return std::nullopt;
   }
+  return keeps_sequence(family) ? pass(id, node) : std::nullopt;
 }
 
 Arg PackedGathers::named(const Node& node, std::string_view param) const {
@@ -77,7 +59,7 @@ std::optional<std::int64_t> PackedGathers::bytes_of_element(NodeId id) const {
 
 NodeId PackedGathers::source_of(NodeId id) const {
   const Node& node = body_.nodes[id];
-  const bool is_flat = node.op != nullptr && keeps_order(*node.op) && node.op->family != OpFamily::kWait;
+  const bool is_flat = node.op != nullptr && keeps_sequence(node.op->family) && !is_wait(node);
   const Arg from = is_flat ? arg_of(context_, node, 0) : Arg::none();
   return from.is_node() ? source_of(from.as_node()) : id;
 }

@@ -11,6 +11,7 @@
 #include <span>
 #include <tuple>
 
+#include "analysis/collectives.h"
 #include "analysis/packed_gathers.h"
 #include "analysis/returned_values.h"
 #include "analysis/shard_bounds.h"
@@ -18,6 +19,7 @@
 #include "analysis/world.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/indexed_dims.h"
 #include "ops/mapping.h"
 #include "ops/mesh_calls.h"
@@ -195,19 +197,8 @@ class ShardFinder {
   // Calls after which ranks that had one value still have one: they choose no part of it, which
   // could be each rank's own.
   static bool keeps_shares(const OpInfo& op) {
-    switch (op.family) {
-      case OpFamily::kAllReduce:
-      case OpFamily::kReduceScatter:
-      case OpFamily::kWait:
-      case OpFamily::kElementwise:
-      case OpFamily::kIdentity:
-      case OpFamily::kCast:
-      case OpFamily::kReshape:
-      case OpFamily::kPermute:
-        return true;
-      default:
-        return false;
-    }
+    return keeps_each(op.family) || op.family == OpFamily::kAllReduce ||
+           op.family == OpFamily::kReduceScatter;
   }
 
   // Those of all its operands, and its own. A reduce-scatter gives each rank of its group another
@@ -273,19 +264,12 @@ class ShardFinder {
     if (node.op == nullptr) return;
     if (const auto piece = packed_.visit(id))
       return gather(id, piece->tensor, graph_.step().nodes[piece->launch]);
-    switch (node.op->family) {
-      case OpFamily::kAllGather:
-        if (const Arg from = arg_of(context_, node, 0); from.is_node()) gather(id, from.as_node(), node);
-        return;
-      case OpFamily::kElement:
-        return take_element(id, node);
-      case OpFamily::kWait:
-      case OpFamily::kLike:
-      case OpFamily::kIndexPut:
-        return copy(id, node);
-      default:
-        return map(id, node);
-    }
+    const OpFamily family = node.op->family;
+    const bool is_copy = is_wait(node) || family == OpFamily::kLike || family == OpFamily::kIndexPut;
+    if (family == OpFamily::kElement) return take_element(id, node);
+    if (is_copy) return copy(id, node);
+    if (family != OpFamily::kAllGather) return map(id, node);
+    if (const Arg from = arg_of(context_, node, 0); from.is_node()) gather(id, from.as_node(), node);
   }
 
   const ShardedValue* operand(const Node& node, std::size_t position) const {
@@ -391,7 +375,7 @@ NodeId source_of(const Context& context, const Body& body, NodeId at) {
   const Node& node = body.nodes[at];
   if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
   const Arg from = arg_of(context, node, 0);
-  return keeps_elements(*node.op) && from.is_node() && holds_whole_numbers(context, body, from.as_node())
+  return keeps_each(node.op->family) && from.is_node() && holds_whole_numbers(context, body, from.as_node())
              ? from.as_node()
              : NodeId();
 }

@@ -7,6 +7,7 @@
 
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/number_calls.h"
 #include "ops/op.h"
 
@@ -104,7 +105,7 @@ class BoundFinder {
   bool is_mask_step(const Node& node) const {
     std::size_t inputs = 0;
     for_each_input(context_, node, [&](NodeId) { ++inputs; });
-    return keeps_elements(*node.op) && inputs == 1;
+    return keeps_each(node.op->family) && inputs == 1;
   }
 
   void list_groups() {
@@ -168,7 +169,7 @@ class BoundFinder {
   }
   bool keeps(NodeId id) const {
     const OpInfo* op = body_.nodes[id].op;
-    return op != nullptr && keeps_elements(*op);
+    return op != nullptr && keeps_each(op->family);
   }
   template <class Step>
   static void add_reached(NodeId first, std::set<NodeId>& reached, const Step& step) {
@@ -331,17 +332,9 @@ NodeId IdNumbers::operator[](NodeId id) const {
 bool IdNumbers::holds_ids_of_first(const Node& node) const {
   if (node.op == nullptr || !arg_of(context_, node, 0).is_node()) return false;
   const NodeId from = arg_of(context_, node, 0).as_node();
-  switch (node.op->family) {
-    case OpFamily::kIdentity:
-    case OpFamily::kReshape:
-      return true;
-    case OpFamily::kCast: {
-      const TensorType* made = tensor_of(context_, node.type);
-      return made != nullptr && is_integral(made->dtype) && holds_whole_numbers(context_, body_, from);
-    }
-    default:
-      return false;
-  }
+  const TensorType* made = tensor_of(context_, node.type);
+  return keeps_numbers(node.op->family) && made != nullptr && is_integral(made->dtype) &&
+         holds_whole_numbers(context_, body_, from);
 }
 
 std::vector<ShardBound> find_shard_bounds(const Graph& graph, const IdNumbers& numbers,

@@ -7,6 +7,7 @@
 
 #include "analysis/world.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/op.h"
 
@@ -36,10 +37,7 @@ class Gathers {
   std::int64_t ranks_of(NodeId input) const { return std::max<std::int64_t>(ranks_[input], 1); }
 
  private:
-  static bool keeps_rows(OpFamily family) {
-    return family == OpFamily::kCast || family == OpFamily::kPad || family == OpFamily::kReshape ||
-           family == OpFamily::kIdentity;
-  }
+  static bool keeps_rows(OpFamily family) { return keeps_numbers(family) || family == OpFamily::kPad; }
 
   const Context& context_;
   const Body& step_;

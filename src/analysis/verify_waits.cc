@@ -14,6 +14,7 @@
 #include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 
 namespace epweave {
 namespace {
@@ -35,16 +36,7 @@ bool writes(const Node& node) {
 // Whether the value is some of the elements that its operand has, not all.
 bool may_narrow(const Node& node) {
   if (node.op == nullptr || addresses_storage(node)) return true;
-  switch (node.op->family) {
-    case OpFamily::kSlice:
-    case OpFamily::kSelect:
-    case OpFamily::kSplit:
-    case OpFamily::kUnbind:
-    case OpFamily::kElement:
-      return true;
-    default:
-      return false;
-  }
+  return may_narrow(node.op->family);
 }
 
 class WaitCheck {

@@ -10,6 +10,7 @@
 #include "analysis/collectives.h"
 #include "analysis/world.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -65,20 +66,21 @@ void add_attribute(Message& node, std::string_view name, std::uint64_t value, At
 
 // all_reduce 0, all_gather 2, broadcast 5, all_to_all 6, reduce_scatter 7.
 std::optional<std::uint64_t> kind_of(OpFamily family) {
-  switch (family) {
-    case OpFamily::kAllReduce:
+  switch (exchange_of(family)) {
+    case ExchangeKind::kReduce:
       return 0;
-    case OpFamily::kAllGather:
+    case ExchangeKind::kGather:
       return 2;
-    case OpFamily::kBroadcast:
+    case ExchangeKind::kBroadcast:
       return 5;
-    case OpFamily::kAllToAll:
+    case ExchangeKind::kAllToAll:
       return 6;
-    case OpFamily::kReduceScatter:
+    case ExchangeKind::kScatter:
       return 7;
-    default:
+    case ExchangeKind::kNone:
       return {};
   }
+  return {};
 }
 
 Message begin_node(std::uint64_t id, std::string_view name, std::uint64_t type,

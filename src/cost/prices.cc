@@ -9,6 +9,7 @@
 #include "analysis/host_copy.h"
 #include "analysis/world.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/traffic.h"
 
 namespace epweave {
@@ -39,25 +40,18 @@ std::uint32_t node_of(std::uint32_t rank, const Cluster& cluster) {
 }
 
 // Seconds of the message on the links.
-double transfer_seconds(const Cluster& cluster, OpFamily family, double bytes, const StepGroup& group) {
+double transfer_seconds(const Cluster& cluster, ExchangeKind exchange, double bytes, const StepGroup& group) {
   const double ranks = group.ranks, local = group.local_ranks;
   const double nic = cluster.nic * cluster.nic_eff;
-  if (family == OpFamily::kAllToAll) {
+  if (exchange == ExchangeKind::kAllToAll) {
     const double inside = bytes * (local - 1) / ranks / cluster.nvlink_a2a;
     const double across = group.nodes > 1 ? bytes * (ranks - local) / ranks / nic : 0;
     return std::max(inside, across);
   }
   const double rails = cluster.nic_rails != 0 ? local : 1;
   const double link = group.nodes == 1 ? cluster.nvlink : std::min(cluster.nvlink, rails * nic);
-  const double passes = family == OpFamily::kAllReduce ? 2 : 1;
+  const double passes = exchange == ExchangeKind::kReduce ? 2 : 1;
   return passes * bytes * (ranks - 1) / ranks / link;
-}
-
-// Of the exchange that a call makes which waits for it.
-OpFamily exchange_of(OpFamily family) {
-  if (family == OpFamily::kGatherMatmul || family == OpFamily::kGatherPair) return OpFamily::kAllGather;
-  if (family == OpFamily::kMatmulScatter || family == OpFamily::kScatterPair) return OpFamily::kReduceScatter;
-  return family;
 }
 
 // copy_ and its like: what they write is not read.
@@ -76,7 +70,7 @@ MemberCounts count_members(const std::vector<std::uint32_t>& ranks, const Cluste
 double collective_seconds(const Cluster& cluster, OpFamily family, std::int64_t bytes,
                           const StepGroup& group) {
   const double latency = (cluster.coll_us + cluster.hop_us * (group.ranks - 1)) * kMicro;
-  return (latency + transfer_seconds(cluster, family, static_cast<double>(bytes), group)) *
+  return (latency + transfer_seconds(cluster, exchange_of(family), static_cast<double>(bytes), group)) *
          cluster.comm_scale;
 }
 
@@ -311,9 +305,8 @@ Price Pricer::add_exchange(NodeId id, Price kernels) {
   const OpFamily family = node.op->family;
   if (family == OpFamily::kGatherPair || family == OpFamily::kScatterPair) {
     for (const PricedTensor& tensor : operands_.taken)
-      kernels.seconds +=
-          collective_seconds(cluster_, exchange_of(family),
-                             tensor.stored * (family == OpFamily::kGatherPair ? group.ranks : 1), group);
+      kernels.seconds += collective_seconds(
+          cluster_, family, tensor.stored * (family == OpFamily::kGatherPair ? group.ranks : 1), group);
     return kernels;
   }
   const bool is_fused = family == OpFamily::kGatherMatmul || family == OpFamily::kMatmulScatter;
@@ -321,7 +314,7 @@ Price Pricer::add_exchange(NodeId id, Price kernels) {
   if (family == OpFamily::kGatherMatmul) message *= group.ranks;
   if (family == OpFamily::kMatmulScatter && !operands_.given.empty())
     message = operands_.given.front().stored * group.ranks;
-  const double exchange = collective_seconds(cluster_, exchange_of(family), message, group);
+  const double exchange = collective_seconds(cluster_, family, message, group);
   const double hidden = std::min(kernels.seconds, exchange) * (1 - 1 / static_cast<double>(group.ranks));
   kernels.seconds = is_fused ? kernels.seconds + exchange - hidden : kernels.seconds + exchange;
   return kernels;
@@ -491,8 +484,17 @@ Price Pricer::price_launch(NodeId id, const StepGroup& group) {
 }
 
 std::int64_t Pricer::message_bytes(OpFamily family, std::int64_t sent, std::int64_t received) {
-  if (family == OpFamily::kAllToAll || family == OpFamily::kReduceScatter) return sent;
-  if (family == OpFamily::kAllGather) return received;
+  switch (exchange_of(family)) {
+    case ExchangeKind::kAllToAll:
+    case ExchangeKind::kScatter:
+      return sent;
+    case ExchangeKind::kGather:
+      return received;
+    case ExchangeKind::kReduce:
+    case ExchangeKind::kBroadcast:
+    case ExchangeKind::kNone:
+      break;
+  }
   return std::max(sent, received);
 }
 

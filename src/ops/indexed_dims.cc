@@ -1,6 +1,7 @@
 #include "ops/indexed_dims.h"
 
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -12,26 +13,21 @@ std::vector<IndexedDim> list_indexed_dims(const Context& context, const Node& no
   const auto add = [&](std::int64_t dim, Arg positions) {
     if (table.is_node() && positions.is_node()) found.push_back({table.as_node(), dim, positions.as_node()});
   };
-  switch (node.op->family) {
-    case OpFamily::kEmbedding:
+  switch (traits_of(node.op->family).positions) {
+    case PositionForm::kNone:
+      break;
+    case PositionForm::kOfRows:
       add(0, arg_of(context, node, 1));
       break;
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kScatter:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kIndexAdd:
-    case OpFamily::kIndexCopy:
+    case PositionForm::kAlong:
+    case PositionForm::kForEach:
       if (const Arg dim = arg_of(context, node, 1); dim.is_int()) add(dim.as_int(), arg_of(context, node, 2));
       break;
-    case OpFamily::kIndex:
-    case OpFamily::kIndexPut:
+    case PositionForm::kInList:
       if (const Arg indices = arg_of(context, node, 1); indices.is_list()) {
         std::int64_t dim = 0;
         for (const Arg positions : context.args.children(indices)) add(dim++, positions);
       }
-      break;
-    default:
       break;
   }
   return found;

@@ -34,21 +34,4 @@ bool is_negation(const OpInfo& op) {
   return op.target.starts_with("aten.bitwise_not") || op.target.starts_with("aten.logical_not");
 }
 
-bool keeps_elements(const OpInfo& op) {
-  switch (op.family) {
-    case OpFamily::kElementwise:
-    case OpFamily::kIdentity:
-    case OpFamily::kCast:
-    case OpFamily::kTransfer:
-    case OpFamily::kReshape:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace epweave

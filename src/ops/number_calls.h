@@ -27,8 +27,6 @@ enum class Conjunction : std::uint8_t { kNone, kBoth, kEither };
 Conjunction conjunction_of(const OpInfo& op);
 bool is_product(const OpInfo& op);
 
-// Whether each element stays one, in its place or moved with its row: ids stay ids, a mask a mask.
-bool keeps_elements(const OpInfo& op);
 // Whether a comparison holds from its number on, not up to it.
 inline bool is_from_below(NumberUse use) {
   return use == NumberUse::kAtLeast || use == NumberUse::kAbove;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "ops/family.h"
 #include "ops/op_table.h"
 
 namespace epweave {
@@ -15,26 +16,9 @@ std::vector<unsigned> read_flags() {
 }
 
 Traffic traffic_of_family(OpFamily family) {
-  switch (family) {
-    case OpFamily::kFactory:
-    case OpFamily::kIota:
-    case OpFamily::kLike:
-    case OpFamily::kNew:
-      return Traffic::kFills;
-    case OpFamily::kIndex:
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kEmbedding:
-      return Traffic::kTakesRows;
-    case OpFamily::kIndexPut:
-    case OpFamily::kScatter:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kRowScatter:
-    case OpFamily::kIndexAdd:
-      return Traffic::kPutsRows;
-    default:
-      return Traffic::kEach;
-  }
+  if (traits_of(family).elements == Elements::kMade) return Traffic::kFills;
+  if (takes_rows(family)) return Traffic::kTakesRows;
+  return puts_rows(family) ? Traffic::kPutsRows : Traffic::kEach;
 }
 
 }  // namespace

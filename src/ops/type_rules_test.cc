@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "ops/family.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -543,6 +544,13 @@ TEST_CASE("no arguments, however wrong, bring a rule down") {
       } catch (const TypeMismatch&) {
       }
     }
+  }
+}
+
+TEST_CASE("the family of each op has its row") {
+  for (const OpInfo& op : ops()) {
+    INFO(op.target);
+    CHECK(traits_of(op.family).family == op.family);
   }
 }
 

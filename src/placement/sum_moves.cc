@@ -2,32 +2,13 @@
 
 #include <algorithm>
 
+#include "analysis/collectives.h"
 #include "ir/walk.h"
+#include "ops/family.h"
 #include "ops/op.h"
 
 namespace epweave {
 namespace {
-
-// Whether every element of the operand is in the result, in some place.
-bool keeps_all_elements(const OpInfo& op) {
-  switch (op.family) {
-    case OpFamily::kIdentity:
-    case OpFamily::kReshape:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-    case OpFamily::kRepeat:
-    case OpFamily::kSplit:
-    case OpFamily::kUnbind:
-    case OpFamily::kElement:
-    case OpFamily::kPad:
-    case OpFamily::kReorder:
-      return !op.writes;
-    default:
-      return false;
-  }
-}
 
 bool is_sum(const Placement& placement) {
   if (!placement.is(PlacementKind::kTuple)) return placement.is_partial();
@@ -65,7 +46,10 @@ class SumMoves {
   }
 
   bool moves_sum(NodeId id) const {
-    if (!keeps_all_elements(*node(id).op) || !is_sum(placements_.placement[id])) return false;
+    const OpInfo& op = *node(id).op;
+    // What nobody has waited for cannot be added up.
+    if (!keeps_all_elements(op.family) || is_wait(node(id)) || op.writes) return false;
+    if (!is_sum(placements_.placement[id])) return false;
     std::size_t tensors = 0;
     bool takes_sums = true;
     for_each_input(*graph_.context, node(id), [&](NodeId input) {

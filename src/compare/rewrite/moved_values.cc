@@ -6,6 +6,7 @@
 #include "analysis/collectives.h"
 #include "analysis/users.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/op.h"
 #include "ops/rules.h"
 
@@ -25,8 +26,9 @@ bool copies(const Node& node) {
 
 bool keeps_order(const Node& node) {
   const OpFamily family = node.op->family;
-  return family == OpFamily::kReshape || family == OpFamily::kUnsqueeze || family == OpFamily::kSqueeze ||
-         (family == OpFamily::kIdentity && node.op->type_rule == rules::alias);
+  if (traits_of(family).elements != Elements::kSame || is_wait(node) || family == OpFamily::kTransfer)
+    return false;
+  return family != OpFamily::kIdentity || node.op->type_rule == rules::alias;
 }
 
 bool is_functional_launch(const Node& node) {

@@ -7,6 +7,7 @@
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
+#include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/random_draws.h"
 #include "ops/sorting.h"
@@ -46,8 +47,7 @@ bool gives_gradients(const OpInfo& op) {
 }
 
 bool reads_no_element(const OpInfo& op) {
-  return op.reads_types_only || op.family == OpFamily::kFactory || op.family == OpFamily::kLike ||
-         op.family == OpFamily::kNew;
+  return op.reads_types_only || makes_rows_alike(op.family);
 }
 
 }  // namespace
@@ -270,32 +270,20 @@ bool PartFacts::attends_rows() const {
 bool PartFacts::adds_rows(const Node& node) const {
   const TensorType* result = tensor_of(context_, node.type);
   if (result != nullptr && result->dtype == DType::kBool) return false;  // whether any is not zero
-  const Arg reduction = named_arg(context_, node, "reduction");
-  switch (op_->family) {
-    case OpFamily::kSum:
-    case OpFamily::kMatmul:
-    case OpFamily::kAddMatmul:
-    case OpFamily::kGroupedMatmul:
-    case OpFamily::kCount:
-    case OpFamily::kNormaliseLastBackward:
-    case OpFamily::kConvolutionBackward:
-    case OpFamily::kIndexAdd:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kRowScatter:
-      return true;
-    case OpFamily::kEmbeddingBackward:
-      return named_arg(context_, node, "scale_grad_by_freq") != Arg::boolean(true);
-    case OpFamily::kAttention:
-    case OpFamily::kFlexAttention:  // gradients of what all rows share
-      return gives_gradients(*op_);
-    case OpFamily::kLoss:
-    case OpFamily::kClassLoss:
-      return reduction.is_int() && reduction.as_int() == kSumOfLosses;
-    case OpFamily::kIndexPut:
-      return named_arg(context_, node, "accumulate") == Arg::boolean(true);
-    default:
+  switch (traits_of(op_->family).sums) {
+    case Sums::kNever:
       return false;
+    case Sums::kAlways:
+      return true;
+    case Sums::kByArguments:
+      break;
   }
+  const Arg reduction = named_arg(context_, node, "reduction");
+  if (op_->find_param("reduction")) return reduction.is_int() && reduction.as_int() == kSumOfLosses;
+  if (op_->find_param("accumulate")) return named_arg(context_, node, "accumulate") == Arg::boolean(true);
+  if (op_->find_param("scale_grad_by_freq"))
+    return named_arg(context_, node, "scale_grad_by_freq") != Arg::boolean(true);
+  return gives_gradients(*op_);  // of what all rows share
 }
 
 // Of operands that are as large as the whole's, or of numbers.

@@ -122,6 +122,7 @@ class PartFacts {
 
   // Numbers of rows (part_numbers.cc).
   PartFact number_rows(NodeId origin, std::size_t dim);
+  PartFact number_chosen_rows(const Operand& chosen);
   std::optional<PartFact> find_numbers(NodeId origin, NodeId part);
   PartFact find_iota(NodeId origin, NodeId part);
   PartFact find_places() const;

@@ -12,6 +12,7 @@
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/part_facts.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
 
@@ -45,31 +46,29 @@ PartFact PartFacts::number_rows(NodeId origin, std::size_t dim) {
   return PartFact::kNumbers;
 }
 
+// Each counted row's number, as often as it is counted (repeat_interleave), or of those rows that
+// are not zero (nonzero).
+PartFact PartFacts::number_chosen_rows(const Operand& chosen) {
+  if (is_own(chosen.fact) || chosen.is_divided.size() != 1 || !chosen.taken->value.is_node())
+    return PartFact::kOwn;
+  const Claim& claim = claims_[chosen.taken->value.as_node()];
+  if (claim.kind == ClaimKind::kPart) return number_rows(claim.origin, 0);
+  numbered_ = static_cast<std::uint32_t>(numbered_rows_.size());
+  numbered_rows_.push_back({claims_.tensor_a(claim.origin)->sizes[0], {}});
+  return PartFact::kNumbers;
+}
+
 // Of the call that is looked at; none: it makes data, as others do.
 std::optional<PartFact> PartFacts::find_numbers(NodeId origin, NodeId part) {
   const Operand* first = operands_.empty() ? nullptr : &operands_.front();
-  switch (op_->family) {
-    case OpFamily::kIota:
-      return find_iota(origin, part);
-    case OpFamily::kSort:
-      if (op_->returns.size() != 1 || !sorts_rows()) break;
-      return number_rows(origin, static_cast<std::size_t>(std::ranges::find(first->is_divided, true) -
-                                                          first->is_divided.begin()));
-    case OpFamily::kRepeatRows:  // each counted row's number, as often as it is counted
-    case OpFamily::kMaskedRows:  // of those rows that are not zero
-      if (op_->family == OpFamily::kMaskedRows && op_->params.size() != 1) break;
-      if (first == nullptr || !first->is_rows()) break;
-      if (is_own(first->fact) || first->is_divided.size() != 1 || !first->taken->value.is_node())
-        return PartFact::kOwn;
-      if (const Claim& claim = claims_[first->taken->value.as_node()]; claim.kind == ClaimKind::kPart)
-        return number_rows(claim.origin, 0);
-      numbered_ = static_cast<std::uint32_t>(numbered_rows_.size());
-      numbered_rows_.push_back(
-          {claims_.tensor_a(claims_[first->taken->value.as_node()].origin)->sizes[0], {}});
-      return PartFact::kNumbers;
-    default:
-      break;
-  }
+  const OpFamily family = op_->family;
+  if (family == OpFamily::kIota) return find_iota(origin, part);
+  if (family == OpFamily::kSort && op_->returns.size() == 1 && sorts_rows())
+    return number_rows(origin, static_cast<std::size_t>(std::ranges::find(first->is_divided, true) -
+                                                        first->is_divided.begin()));
+  const bool numbers_chosen =
+      family == OpFamily::kRepeatRows || (family == OpFamily::kMaskedRows && op_->params.size() == 1);
+  if (numbers_chosen && first != nullptr && first->is_rows()) return number_chosen_rows(*first);
   if (first == nullptr || !first->is_tensor) return {};
   if (first->fact == PartFact::kNumbers && number_rule(*op_) != NumberRule::kNone)
     return find_quotient(origin);
@@ -140,47 +139,12 @@ std::optional<PartFacts::NumberedRows> PartFacts::divide_rows(std::uint32_t numb
 
 // Elements come out as they went in, wherever they lie.
 bool PartFacts::moves_elements(NodeId origin) const {
-  switch (op_->family) {
-    case OpFamily::kIdentity:
-    case OpFamily::kReshape:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-    case OpFamily::kSelect:
-    case OpFamily::kSlice:
-    case OpFamily::kSplit:
-    case OpFamily::kUnbind:
-    case OpFamily::kTransfer:
-    case OpFamily::kWait:
-    case OpFamily::kSort:
-    case OpFamily::kIndex:
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-      return true;
-    case OpFamily::kCast:
-      return counts(claims_.tensor_a(origin));
-    default:
-      return false;
-  }
+  if (op_->family == OpFamily::kCast) return counts(claims_.tensor_a(origin));
+  return shows_elements(op_->family) || op_->family == OpFamily::kSort;
 }
 
 std::optional<std::size_t> PartFacts::picked_dimension(const Operand& operand) const {
-  switch (op_->family) {
-    case OpFamily::kIndex:
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kEmbedding:
-    case OpFamily::kIndexPut:
-    case OpFamily::kScatter:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kRowScatter:
-    case OpFamily::kIndexAdd:
-    case OpFamily::kIndexCopy:
-      break;
-    default:
-      return {};
-  }
+  if (!takes_rows(op_->family) && !puts_rows(op_->family)) return {};
   const std::size_t param = operand.taken->param;
   if (!operand.is_tensor || param >= op_->params.size() || !is_position(param)) return {};
   if (op_->params[param].type.ends_with("[]")) return operand.taken->item;
@@ -201,16 +165,13 @@ bool PartFacts::picks_entries() const {
 // Whether the rows of a share are in an order of the part's own, or say nothing yet.
 bool PartFacts::may_hold_places(NodeId value) const {
   const OpInfo* op = claims_[value].kind == ClaimKind::kPart ? b_.nodes[value].op : nullptr;
-  return orders_.has_own_order(value) ||
-         (op != nullptr && (op->family == OpFamily::kFactory || op->family == OpFamily::kLike ||
-                            op->family == OpFamily::kNew));
+  return orders_.has_own_order(value) || (op != nullptr && makes_rows_alike(op->family));
 }
 
 // x[:, p] of rows of x in parts: each row needs all positions. Those of a gather pair with rows,
 // and so do those of x[i, p] where i picks the rows.
 bool PartFacts::picks_for_all_rows(const Operand& positions) const {
-  const bool pairs_rows = op_->family == OpFamily::kGather || op_->family == OpFamily::kScatter ||
-                          op_->family == OpFamily::kScatterAdd;
+  const bool pairs_rows = traits_of(op_->family).positions == PositionForm::kForEach;
   const Operand& source = operands_.front();
   if (pairs_rows || !positions.is_rows() || !source.is_rows()) return false;
   return std::ranges::none_of(operands_, [&](const Operand& other) {

@@ -5,44 +5,11 @@
 #include <string>
 
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/op.h"
 
 namespace epweave {
 namespace {
-
-// Whether the op counts dimensions in its first operand, not in one with another number of them (a
-// new dimension, the input of a backward).
-bool counts_in_first_operand(const OpInfo& op) {
-  switch (op.family) {
-    case OpFamily::kGather:
-    case OpFamily::kHalve:
-    case OpFamily::kHalveBackward:
-    case OpFamily::kIndexAdd:
-    case OpFamily::kIndexCopy:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kJoin:
-    case OpFamily::kNormalise:
-    case OpFamily::kPermute:
-    case OpFamily::kReduce:
-    case OpFamily::kReorder:
-    case OpFamily::kScan:
-    case OpFamily::kScatter:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kSelect:
-    case OpFamily::kSlice:
-    case OpFamily::kSliceWrite:
-    case OpFamily::kSort:
-    case OpFamily::kSplit:
-    case OpFamily::kSqueeze:
-    case OpFamily::kSum:
-    case OpFamily::kTopK:
-    case OpFamily::kTruth:
-    case OpFamily::kUnbind:
-      return true;
-    default:
-      return false;
-  }
-}
 
 bool is_dimension(const OpParam& param) {
   static constexpr std::string_view kNames[] = {"dim", "dims", "dim0", "dim1", "dim2"};
@@ -70,7 +37,8 @@ class CallWriter {
     if (node.kind != NodeKind::kCall || node.op == nullptr || !gives_tensor(*node.op) ||
         !find_schema_problem(context_, node).empty())
       return;
-    rank_ = counts_in_first_operand(*node.op) ? find_rank(graph_.bodies[body], node) : 0;
+    const bool counts_in_first = traits_of(node.op->family).dims == DimNumbers::kOfFirst;
+    rank_ = counts_in_first ? find_rank(graph_.bodies[body], node) : 0;
     if (!order(node) ||
         (is_same(context_.args[node.args], args_) && is_same(context_.args[node.kwargs], kwargs_)))
       return;

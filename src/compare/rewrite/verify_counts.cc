@@ -6,6 +6,7 @@
 #include "analysis/collectives.h"
 #include "analysis/same_code.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
@@ -153,16 +154,7 @@ bool CountCheck::keeps_integers(NodeId value) const {
   if (type == nullptr || before == nullptr || !is_wide_integer(type->dtype)) return false;
   if (writes_to(value) > 0) return false;
   if (!is_wide_integer(before->dtype)) return false;
-  switch (node(value).op != nullptr ? node(value).op->family : OpFamily::kOpaque) {
-    case OpFamily::kIdentity:
-    case OpFamily::kReshape:
-    case OpFamily::kWait:
-    case OpFamily::kCast:
-    case OpFamily::kTransfer:
-      return true;
-    default:
-      return false;
-  }
+  return node(value).op != nullptr && keeps_numbers(node(value).op->family);
 }
 
 NodeId CountCheck::integers_behind(NodeId value) const {

@@ -7,6 +7,7 @@
 #include "compare/rewrite/conditions.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
 #include "ops/op.h"
@@ -23,10 +24,6 @@ bool is_uninitialised(const Node& node) {
 Arg only_item(const Context& context, Arg list) {
   const auto items = list.is_list() ? context.args.children(list) : std::span<const Arg>();
   return items.size() == 1 ? items[0] : Arg::none();
-}
-
-bool makes_rows_alike(OpFamily family) {
-  return family == OpFamily::kFactory || family == OpFamily::kLike || family == OpFamily::kNew;
 }
 
 }  // namespace
@@ -217,52 +214,49 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
   const auto positions = std::ranges::find_if(operands, [&](const Operand& operand) {
     return operand.is_rows() && facts_->picked_dimension(operand).has_value();
   });
-  switch (node_->op->family) {
-    case OpFamily::kSort:
+  const OpFamily family = node_->op->family;
+  switch (row_order(family)) {
+    case RowOrder::kSorted:
       if (!facts_->sorts_rows()) break;
       if (node_->op->returns.size() == 1) entry.numbered = order_of(operands.front());
       return sorted(origin);
-    case OpFamily::kRepeatRows:
-    case OpFamily::kMaskedRows:
+    case RowOrder::kOwn:
       // By counts of the part's own: which rows they count, nothing here says.
       entry.numbered = common();
       return entry.numbered.kind == Order::Kind::kNoRows ? unknown(origin) : made_by(origin, entry.numbered);
-    case OpFamily::kAllToAll:
+    case RowOrder::kExchanged:
       return exchanged(origin);
-    case OpFamily::kGroupedMatmul:
-      check_groups(origin);
-      break;
-    case OpFamily::kAllGather:
+    case RowOrder::kGathered:
       return gathered(origin);
-    case OpFamily::kReduceScatter:
+    case RowOrder::kScattered:
       return scattered(origin);
-    case OpFamily::kAllReduce:
-    case OpFamily::kBroadcast:
+    case RowOrder::kReduced:
       return reduced();
-    case OpFamily::kJoin:
+    case RowOrder::kJoined:
       return joined(origin);
-    case OpFamily::kReshape:
+    case RowOrder::kRegrouped:
+      if (family != OpFamily::kReshape) break;
       return reshaped(origin, part_);
-    case OpFamily::kExpand:
+    case RowOrder::kExpanded:
       if (operands.empty() || !operands.front().is_rows()) return {Order::Kind::kAny, {}};
       break;
-    case OpFamily::kIndex:
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kEmbedding:
+    case RowOrder::kByPositions:
       if (positions == operands.end()) break;
       // 0, 1, .. picked by numbers are these.
       if (order_of(operands.front()).is_counted()) entry.numbered = numbered_by(*positions);
       return picked(*positions);
-    case OpFamily::kIndexPut:
-    case OpFamily::kScatter:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kRowScatter:
-    case OpFamily::kIndexAdd:
-    case OpFamily::kIndexCopy:
+    case RowOrder::kOfFirst:
       if (positions == operands.end()) break;
       return put(origin, *positions);
-    default:
+    case RowOrder::kPaired:
+      if (family == OpFamily::kGroupedMatmul) check_groups(origin);
+      break;
+    case RowOrder::kHandedOn:
+    case RowOrder::kCounted:
+    case RowOrder::kRepeated:
+    case RowOrder::kSplit:
+    case RowOrder::kAlike:
+    case RowOrder::kUnknown:
       break;
   }
   const Order rows = common();

@@ -10,6 +10,7 @@
 #include "analysis/collectives.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
 #include "ops/op.h"
@@ -31,130 +32,6 @@ std::vector<std::int64_t> numbers_of(Facts& facts, const TensorType* type) {
 
 std::int64_t product_of(std::span<const std::int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-// How the order of a call's rows follows from that of its operands'.
-enum class RowOrder : std::uint8_t {
-  kPaired,       // rows with the same number are paired: all operands are in one order
-  kHandedOn,     // the operands' rows, which need not pair
-  kOfFirst,      // the order of what is written, or picked from within its rows
-  kByPositions,  // of the numbers that pick rows
-  kSorted,
-  kCounted,
-  kOwn,
-  kRepeated,
-  kReshaped,
-  kGathered,
-  kScattered,
-  kJoined,
-  kSplit,
-  kAlike,  // rows are like each other
-  kUnknown,
-};
-
-RowOrder row_order(OpFamily family) {
-  switch (family) {
-    case OpFamily::kElementwise:
-    case OpFamily::kIdentity:
-    case OpFamily::kCast:
-    case OpFamily::kTransfer:
-    case OpFamily::kNormalise:
-    case OpFamily::kHalve:
-    case OpFamily::kHalveBackward:
-    case OpFamily::kNormaliseLastBackward:
-    case OpFamily::kMatmul:
-    case OpFamily::kAddMatmul:
-    case OpFamily::kGroupedMatmul:
-    case OpFamily::kConvolutionBackward:
-    case OpFamily::kLoss:
-    case OpFamily::kLossBackward:
-    case OpFamily::kClassLoss:
-    case OpFamily::kClassLossBackward:
-    case OpFamily::kSliceWrite:
-    case OpFamily::kStack:
-    case OpFamily::kRandom:
-      return RowOrder::kPaired;
-    case OpFamily::kNormaliseLast:
-    case OpFamily::kConvolution:
-    case OpFamily::kSum:
-    case OpFamily::kReduce:
-    case OpFamily::kTruth:
-    case OpFamily::kScan:
-    case OpFamily::kTopK:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-    case OpFamily::kSelect:
-    case OpFamily::kSlice:
-    case OpFamily::kUnbind:
-    case OpFamily::kPad:
-    case OpFamily::kUnslice:
-    case OpFamily::kReorder:
-    case OpFamily::kTriangle:
-    case OpFamily::kOneHot:
-    case OpFamily::kSearch:
-    case OpFamily::kAttention:
-    case OpFamily::kFlexAttention:
-    case OpFamily::kAllReduce:
-    case OpFamily::kBroadcast:
-    case OpFamily::kWait:
-    case OpFamily::kElement:
-      return RowOrder::kHandedOn;
-    case OpFamily::kIndexPut:
-    case OpFamily::kScatter:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kRowScatter:
-    case OpFamily::kIndexAdd:
-    case OpFamily::kIndexCopy:
-      return RowOrder::kOfFirst;
-    case OpFamily::kIndex:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kEmbedding:
-    case OpFamily::kGather:
-      return RowOrder::kByPositions;
-    case OpFamily::kSort:
-      return RowOrder::kSorted;
-    case OpFamily::kIota:
-      return RowOrder::kCounted;
-    case OpFamily::kAllToAll:
-    case OpFamily::kRepeatRows:
-    case OpFamily::kMaskedRows:
-      return RowOrder::kOwn;
-    case OpFamily::kRepeat:
-      return RowOrder::kRepeated;
-    case OpFamily::kReshape:
-    case OpFamily::kBitView:
-      return RowOrder::kReshaped;
-    case OpFamily::kAllGather:
-      return RowOrder::kGathered;
-    case OpFamily::kReduceScatter:
-      return RowOrder::kScattered;
-    case OpFamily::kJoin:
-      return RowOrder::kJoined;
-    case OpFamily::kSplit:
-      return RowOrder::kSplit;
-    case OpFamily::kFactory:
-    case OpFamily::kLike:
-    case OpFamily::kNew:
-      return RowOrder::kAlike;
-    case OpFamily::kEmbeddingBackward:
-    case OpFamily::kCount:
-    case OpFamily::kSize:
-    case OpFamily::kNumber:
-    case OpFamily::kComparison:
-    case OpFamily::kHostRead:
-    case OpFamily::kCheck:
-    case OpFamily::kGatherMatmul:
-    case OpFamily::kMatmulScatter:
-    case OpFamily::kGatherPair:
-    case OpFamily::kScatterPair:
-    case OpFamily::kSolve:
-    case OpFamily::kMesh:
-    case OpFamily::kOpaque:
-      return RowOrder::kUnknown;
-  }
-  return RowOrder::kUnknown;
 }
 
 }  // namespace
@@ -326,6 +203,8 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
     case RowOrder::kPaired:
       return order_by_operands(id, true);
     case RowOrder::kHandedOn:
+    case RowOrder::kReduced:
+    case RowOrder::kExpanded:
       return order_by_operands(id, false);
     case RowOrder::kOfFirst:
       return order_of_first(id);
@@ -335,11 +214,12 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
       return order_of_sort(id);
     case RowOrder::kCounted:
       return kCounted;
+    case RowOrder::kExchanged:
     case RowOrder::kOwn:
       return kOwn;
     case RowOrder::kRepeated:
       return from ? order_of_repeat(id, from) : order_by_operands(id, false);
-    case RowOrder::kReshaped:
+    case RowOrder::kRegrouped:
       return from ? order_of_reshape(id, from) : kUnknown;
     case RowOrder::kGathered:
       return from ? order_of_gather(id, from) : kUnknown;

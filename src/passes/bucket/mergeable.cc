@@ -12,6 +12,7 @@
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/bucket_dtypes.h"
+#include "ops/family.h"
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
 #include "passes/coordinates.h"
@@ -65,16 +66,19 @@ IdSet<NodeId> find_unread(const Body& body, const NodeLists& inputs, const NodeL
 std::optional<MergeKind> kind_of(const Node& node) {
   if (!is_launch(node) || node.op->writes) return {};
   if (node.op->returns.size() != 1 || node.op->returns.front().type != "Tensor") return {};
-  switch (node.op->family) {
-    case OpFamily::kAllGather:
+  switch (exchange_of(node.op->family)) {
+    case ExchangeKind::kGather:
       return MergeKind::kAllGather;
-    case OpFamily::kReduceScatter:
+    case ExchangeKind::kScatter:
       return MergeKind::kReduceScatter;
-    case OpFamily::kAllReduce:
+    case ExchangeKind::kReduce:
       return MergeKind::kAllReduce;
-    default:
+    case ExchangeKind::kNone:
+    case ExchangeKind::kAllToAll:
+    case ExchangeKind::kBroadcast:
       return {};
   }
+  return {};
 }
 
 class Finder {

@@ -6,6 +6,7 @@
 #include "analysis/collectives.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 
@@ -15,9 +16,8 @@ namespace {
 // Shows every element of its first argument once, with the rows of a part in that part.
 bool is_change_of_shape(const Node& node) {
   if (node.op == nullptr || (node.op->cost != CostClass::kFree && !node.op->is_view)) return false;
-  const OpFamily family = node.op->family;
-  return family == OpFamily::kIdentity || family == OpFamily::kReshape || family == OpFamily::kPermute ||
-         family == OpFamily::kUnsqueeze || family == OpFamily::kSqueeze;
+  const Elements elements = traits_of(node.op->family).elements;
+  return !is_wait(node) && (elements == Elements::kSame || elements == Elements::kMoved);
 }
 
 // Nothing but the value is missing where it is left out.

@@ -27,15 +27,7 @@ BucketKind bucket_kind_of(const OpInfo& op) {
 }
 
 bool is_schedulable(const Node& launch) {
-  switch (launch.op->family) {
-    case OpFamily::kAllGather:
-    case OpFamily::kReduceScatter:
-    case OpFamily::kAllReduce:
-    case OpFamily::kAllToAll:
-      return true;
-    default:
-      return false;
-  }
+  return is_launch(launch) && launch.op->family != OpFamily::kBroadcast;
 }
 
 class InductorFactsFinder {

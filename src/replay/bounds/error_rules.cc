@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ops/family.h"
 #include "replay/bounds/error_rules.h"
 #include "replay/check/bound_comparison.h"
 
@@ -427,43 +428,15 @@ constexpr RuleRow kRules[] = {
 
 // Of what a family of ops does alike.
 BoundRule find_family_rule(const OpInfo& op) {
-  switch (op.family) {
-    case OpFamily::kIdentity:
-    case OpFamily::kReshape:
-    case OpFamily::kExpand:
-    case OpFamily::kRepeat:
-    case OpFamily::kSlice:
-    case OpFamily::kSplit:
-    case OpFamily::kUnslice:
-    case OpFamily::kSliceWrite:
-    case OpFamily::kPad:
-    case OpFamily::kJoin:
-    case OpFamily::kStack:
-    case OpFamily::kReorder:
-    case OpFamily::kTriangle:
-    case OpFamily::kIndex:
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kIndexCopy:
-      return bound_movement;
-    case OpFamily::kScatter:
-      return op.find_param("reduce") ? nullptr : bound_movement;
-    case OpFamily::kIndexPut:
-      return bound_index_put;
-    case OpFamily::kLike:
-    case OpFamily::kNew:
-      return bound_new;
-    case OpFamily::kConvolutionBackward:
-      return bound_convolution_backward;
-    case OpFamily::kHalveBackward:
-    case OpFamily::kLossBackward:
-      return bound_activation_backward;
-    case OpFamily::kLoss:
-    case OpFamily::kClassLoss:
-      return bound_loss;
-    default:
-      return nullptr;
-  }
+  const OpFamily family = op.family;
+  const bool moves = copies_elements(family) || (family == OpFamily::kScatter && !op.find_param("reduce"));
+  if (moves) return bound_movement;
+  if (family == OpFamily::kIndexPut) return bound_index_put;
+  if (family == OpFamily::kLike || family == OpFamily::kNew) return bound_new;
+  if (family == OpFamily::kConvolutionBackward) return bound_convolution_backward;
+  if (family == OpFamily::kHalveBackward || family == OpFamily::kLossBackward)
+    return bound_activation_backward;
+  return family == OpFamily::kLoss || family == OpFamily::kClassLoss ? bound_loss : nullptr;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "analysis/world.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/indexed_dims.h"
 #include "ops/op.h"
 
@@ -16,29 +17,6 @@ namespace epweave::replay {
 namespace {
 
 constexpr std::int64_t kAnyVocabulary = 1000;
-
-// Whether the results have elements of the first operand, and no others.
-bool shows_elements(OpFamily family) {
-  switch (family) {
-    case OpFamily::kIdentity:
-    case OpFamily::kCast:
-    case OpFamily::kTransfer:
-    case OpFamily::kReshape:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-    case OpFamily::kRepeat:
-    case OpFamily::kSelect:
-    case OpFamily::kSlice:
-    case OpFamily::kSplit:
-    case OpFamily::kUnbind:
-    case OpFamily::kElement:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // The least extent that each input's elements index, in one walk over the step.
 class IndexedExtents {
