@@ -223,6 +223,10 @@ PartFact PartFacts::find_element(NodeId origin, NodeId part) {
     const std::vector<bool> dims = divided_dimensions(origin, part);
     return number_rows(origin, static_cast<std::size_t>(std::ranges::find(dims, true) - dims.begin()));
   }
+  // Places along another dimension, by numbers of the part's own.
+  const OpInfo* maker = a_.nodes[claim.origin].op;
+  if (element->index == 1 && maker != nullptr && maker->family == OpFamily::kSort && is_own(entry.rows))
+    return PartFact::kOwn;
   numbered_ = entry.numbered;
   if (claims_.tensor_a(origin) != nullptr && is_divided(origin, part)) return entry.rows;
   return has_no_elements(origin) ? PartFact::kSame : entry.full;

@@ -137,10 +137,10 @@ std::optional<PartFacts::NumberedRows> PartFacts::divide_rows(std::uint32_t numb
   return rows.of_parts.empty() ? std::nullopt : std::optional(result);
 }
 
-// Elements come out as they went in, wherever they lie.
+// Elements come out as they went in, wherever they lie. Of a sort it is the values that do.
 bool PartFacts::moves_elements(NodeId origin) const {
   if (op_->family == OpFamily::kCast) return counts(claims_.tensor_a(origin));
-  return shows_elements(op_->family) || op_->family == OpFamily::kSort;
+  return shows_elements(op_->family) || (op_->family == OpFamily::kSort && op_->returns.size() == 2);
 }
 
 std::optional<std::size_t> PartFacts::picked_dimension(const Operand& operand) const {
