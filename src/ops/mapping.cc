@@ -126,7 +126,17 @@ class MappingBuilder {
     return true;
   }
 
+  // A dimension without elements, as of a buffer that a GPU leaves empty, is no dimension of others
+  // that have some.
+  void clear_empty(Dims& dims, const Sizes& sizes) const {
+    const auto is_of_elements = [&](Factor factor) { return extents_[factor] != 0; };
+    for (std::size_t d = 0; d < dims.size(); ++d)
+      if (sizes[d] == 0 && std::ranges::all_of(dims[d], is_of_elements)) dims[d].clear();
+  }
+
   CallMapping finish() {
+    for (std::size_t i = 0; i < operands_.size(); ++i) clear_empty(operands_[i], call_.tensors[i]);
+    for (std::size_t r = 0; r < results_.size(); ++r) clear_empty(results_[r], call_.results[r]);
     CallMapping mapping;
     mapping.is_known_ = true;
     mapping.uses_ = std::move(uses_);

@@ -134,7 +134,7 @@ class FactorPlacement {
 
   // The mapping is that of the extents that were traced: what has the factor must have one extent,
   // whatever that is, and a dimension without a factor, which the mapping does not look at, must be
-  // of one element.
+  // of one element, or of none.
   void require_factors() const {
     ExprId extent;
     const auto require_equal = [&](ExprId other) {
@@ -144,7 +144,8 @@ class FactorPlacement {
     for (std::size_t i = 0; i < operands_.size(); ++i)
       for (std::size_t d = 0; d < mapping_.operand_rank(i); ++d) {
         const auto factors = mapping_.operand(i, d);
-        if (factors.empty() && call_.facts().pool().constant(extent_of(i, d)) != 1) refuse_unknown();
+        const auto size = call_.facts().pool().constant(extent_of(i, d));
+        if (factors.empty() && size != 0 && size != 1) refuse_unknown();
         if (factors.size() == 1 && factors[0] == factor_) require_equal(extent_of(i, d));
       }
     const TensorType* result = call_.result_tensor();
