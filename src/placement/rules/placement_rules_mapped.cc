@@ -50,6 +50,10 @@ MappedOperands operands_of(PlacementCall& call) {
     case FactorUse::kWhole:
       break;
   }
+  if (call.op().family == OpFamily::kLossBackward)  // of a mean
+    call.refuse("chunk.reduction",
+                "it divides by the number of all elements, of which a part does not have all",
+                "compute the loss outside the selected module, or as a sum");
   call.refuse("chunk.along-divided",
               "an element of the result depends on its place among all of the divided dimension");
 }
