@@ -87,6 +87,7 @@ NumberOp find_number_op(const OpInfo& op) {
       return NumberOp::kPutIn;
     case OpFamily::kScatter:
     case OpFamily::kScatterAdd:
+    case OpFamily::kIndexAdd:
       return NumberOp::kPut;
     case OpFamily::kRowScatter:
       return NumberOp::kPutRows;
@@ -112,7 +113,6 @@ NumberOp find_number_op(const OpInfo& op) {
     case OpFamily::kTriangle:
     case OpFamily::kSolve:
     case OpFamily::kEmbeddingBackward:
-    case OpFamily::kIndexAdd:
     case OpFamily::kIndexCopy:
     case OpFamily::kMaskedRows:
     case OpFamily::kSearch:

@@ -33,6 +33,7 @@ RowOp find_row_op(const OpInfo& op) {
     case OpFamily::kScatter:
       return op.find_param("value") ? RowOp::kScatterValue : RowOp::kScatterAlong;
     case OpFamily::kScatterAdd:
+    case OpFamily::kIndexAdd:
       return RowOp::kScatterAlong;
     case OpFamily::kMatmul:
     case OpFamily::kGroupedMatmul:
@@ -72,7 +73,6 @@ RowOp find_row_op(const OpInfo& op) {
     case OpFamily::kSolve:
     case OpFamily::kEmbedding:
     case OpFamily::kEmbeddingBackward:
-    case OpFamily::kIndexAdd:
     case OpFamily::kIndexCopy:
     case OpFamily::kMaskedRows:
     case OpFamily::kSearch:

@@ -490,6 +490,7 @@ bool is_covered(const OpInfo& op) {
     case OpFamily::kCheck:
     case OpFamily::kScatterAdd:
     case OpFamily::kIndexPut:
+    case OpFamily::kIndexAdd:
       return true;
     case OpFamily::kScatter:
       return !op.find_param("reduce");
@@ -541,7 +542,6 @@ bool is_covered(const OpInfo& op) {
     case OpFamily::kEmbedding:
     case OpFamily::kEmbeddingBackward:
     case OpFamily::kRowScatter:
-    case OpFamily::kIndexAdd:
     case OpFamily::kIndexCopy:
     case OpFamily::kRepeatRows:
     case OpFamily::kMaskedRows:

@@ -210,7 +210,7 @@ bool is_made_of_zeros(PlacementCall& call, Operand operand) {
 // How the dimensions of the positions, of what is written and of the destination go together.
 enum class Pairing : std::uint8_t {
   kAll,      // scatter: each with its like, but for the destination's dimension that the positions number
-  kIndexed,  // index_put: those of the positions with some of what is written, which is broadcast
+  kIndexed,  // index_put, index_add: those of the positions with some of what is written
 };
 
 // Rows `source` written or added at `positions` of dimension `dim` of `destination`.
@@ -360,6 +360,21 @@ Placement index_put(PlacementCall& call) {
   return call.op().writes ? by_factors_in_place(call) : by_factors(call);
 }
 
+// Rows, times alpha, added at a vector of positions. Along other dimensions, and where no part has
+// positions or rows of its own, it is by the mapping.
+Placement index_add(PlacementCall& call) {
+  const RowWrite write{call.arg(0),
+                       call.arg(2, "index"),
+                       call.arg(3, "source"),
+                       call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))),
+                       true,
+                       Pairing::kIndexed};
+  const bool is_vector = call.rank(write.positions) == 1 && !call.arg(4, "alpha").arg.is_node();
+  if (is_vector && (call.of(write.positions).is_rows() || has_rows_at_positions(call, write)))
+    return write_rows(call, write);
+  return call.op().writes ? by_factors_in_place(call) : by_factors(call);
+}
+
 Placement repeat_interleave(PlacementCall& call) {
   if (!call.of(call.arg(0)).is_divided()) return Placement::whole();
   if (const Operand rows = call.arg(1, "output_size")) call.take_part(rows);
@@ -387,6 +402,7 @@ constexpr PlacementRow kRoutingRows[] = {
     {OpFamily::kScatterAdd, scatter_add},
     {OpFamily::kRowScatter, deterministic_scatter_add},
     {OpFamily::kIndexPut, index_put},
+    {OpFamily::kIndexAdd, index_add},
     {OpFamily::kRepeatRows, repeat_interleave},
     {OpFamily::kHostRead, scalar_read},
 };
