@@ -1425,6 +1425,28 @@ def vary():
                     call_again(base._replace(bounds=bounds), retyped(base, dtype))
 
 
+def sums_of_numbers():
+    """What is no number counts as 0."""
+    op = "aten.nansum.default"
+
+    def holes(*sizes, dtype=torch.float32):
+        values = rand(*sizes, dtype=dtype)
+        return torch.where(rand(*sizes) > 0.3, torch.full_like(values, NAN), values)
+
+    for dims in (None, [0], [1], [-1, 0]):
+        case(op, holes(5, 7), dims, ulps=4, atol=1e-6)
+    case(op, holes(7, 5).t(), [-1], True, ulps=4, atol=1e-6)
+    case(op, strided(holes(3, 4)), [-2], ulps=4, atol=1e-6)
+    case(op, torch.tensor([[NAN, NAN], [INF, 1.0], [INF, -INF], [-0.0, NAN]]), [1])
+    case(op, holes(4, 9, dtype=torch.bfloat16), [1], ulps=1, atol=1e-6)
+    case(op, holes(4, 9, dtype=torch.float64), [1], ulps=16, atol=1e-14)
+    case(op, holes(4, 9), [0], dtype=torch.float64, ulps=16, atol=1e-14)
+    case(op, ints(-9, 9, 3, 4), [1])
+    case(op, rand(0, 4), [0])
+    case(op, rand(3, 0), [1])
+    case(op, holes(1, 1), [1])
+
+
 def write():
     global GEN
     GEN = torch.Generator().manual_seed(7)
@@ -1437,6 +1459,7 @@ def write():
     solves()
     composed()
     named_by_nothing()
+    sums_of_numbers()
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"
 
 

@@ -39,6 +39,16 @@ Value sum(KernelCall& call) {
 Value sum_dims(KernelCall& call) {
   return sum_as(call, some_of(call), sum_dtype(call, 3), Scratch::Sum::kTotal);
 }
+// What is no number counts as 0.
+Value sum_of_numbers(KernelCall& call) {
+  const DType dtype = sum_dtype(call, 3);
+  if (!is_floating(call.tensor(0).dtype)) return sum_dims(call);
+  return map_rows_to_one(
+      call, some_of(call), {dtype, computed_dtype(dtype)}, [](Scratch& scratch, const Tensor& x) {
+        const Tensor zero = scratch.filled(x.dtype, {1, 1}, Value(0.0));
+        return scratch.sum_rows(scratch.map<math::Select>(scratch.map<math::IsNan>(x), zero, x));
+      });
+}
 Value mean(KernelCall& call) {
   return sum_as(call, all_of(call), mean_dtype(call, 1), Scratch::Sum::kMean);
 }
@@ -145,6 +155,7 @@ constexpr KernelRow kRows[] = {
     {"aten.mean.dim", mean_dims},
     {"aten.min.default", extreme<RowOp::kSmallest, all_of>},
     {"aten.min.dim", extreme_and_position<RowOp::kSmallest>},
+    {"aten.nansum.default", sum_of_numbers},
     {"aten.sum.default", sum},
     {"aten.sum.dim_IntList", sum_dims},
 };
