@@ -1,10 +1,11 @@
 // What the row of a family says of elements (ops/family.h), tried by execution on PyTorch's cases
 // of every kernel.
+#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "ops/family.h"
 #include "replay/kernels/host/conformance_cases.h"
