@@ -410,9 +410,11 @@ TEST_CASE("block tables of a causal mask") {
   for (int q = 0; q < 8; ++q)
     for (int k = 0; k < 8; ++k) pairs.push_back(q >= k);
   HostMemory memory;
-  const auto table = [&](std::string_view field, Extents sizes) {
+  const auto table = [&](std::string_view field, Extents sizes, bool is_only = false) {
     Tensor tensor = make_tensor(memory, DType::kInt32, std::move(sizes));
-    write_block_table(*find_block_table(field), shape, pairs, tensor);
+    BlockTable kind = *find_block_table(field);
+    kind.is_only = is_only;
+    write_block_table(kind, shape, pairs, tensor);
     const auto* data = tensor.data<std::int32_t>();
     return std::vector<std::int32_t>(data, data + tensor.numel());
   };
@@ -423,6 +425,9 @@ TEST_CASE("block tables of a causal mask") {
   CHECK(table("full_kv_indices", {1, 1, 2, 4}) == Numbers{0, 1, 2, 3, 0, 1, 2, 3});
   CHECK(table("q_num_blocks", {1, 1, 4}) == Numbers{1, 1, 1, 1});
   CHECK(table("full_q_num_blocks", {1, 1, 4}) == Numbers{1, 1, 0, 0});
+  // A call without tables of full blocks has them in the others.
+  CHECK(table("kv_num_blocks", {1, 1, 2}, true) == Numbers{2, 4});
+  CHECK(table("q_num_blocks", {1, 1, 4}, true) == Numbers{2, 2, 1, 1});
 }
 
 TEST_CASE("a nested graph is a function of broadcast pairs") {

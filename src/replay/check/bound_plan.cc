@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/op.h"
 #include "replay/check/sum_check.h"
 #include "replay/values/message.h"
 
@@ -17,6 +18,42 @@ std::int64_t kept_bytes_of(const Seen& value) {
 BoundedNodes find_bounded(const Graph& graph, const IdSet<NodeId>& roots) {
   RegroupedSums found = find_regrouped(graph, roots);
   return {std::move(found.sums), std::move(found.reached), {}};
+}
+
+// Sums that the rewrite itself adds up, as of the gradients that several calls give for a part's
+// keys (chunk{attention=prefix}), with what it made to add them, and what they stand for in A.
+struct AddedSums {
+  IdSet<NodeId> a, b;
+  bool is_any = false;
+};
+
+bool has_role(const Node& node, ProvenanceRole role) {
+  return !node.provenance.empty() && node.provenance.back().role == role;
+}
+
+bool adds(const Node& node) {
+  return node.op != nullptr && node.op->family == OpFamily::kElementwise &&
+         node.op->linearity == Linearity::kSum;
+}
+
+AddedSums find_added_sums(const PairedGraphs& graphs) {
+  const Body& body = graphs.b.step();
+  std::set<std::string_view> names;
+  AddedSums found;
+  for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
+    const Node& node = body.nodes[*id];
+    if (adds(node) && has_role(node, ProvenanceRole::kPartInput)) {
+      found.b.insert(*id);
+      for (StringId name : node.provenance.back().origins) names.insert(graphs.b.text(name));
+    }
+    if (!found.b.contains(*id)) continue;
+    for_each_input(*graphs.b.context, node, [&](NodeId input) {
+      if (has_role(body.nodes[input], ProvenanceRole::kAdded)) found.b.insert(input);
+    });
+  }
+  for (NodeId id : graphs.a.step().order)
+    if (names.contains(graphs.a.text(graphs.a.step().nodes[id].name))) found.is_any |= found.a.insert(id);
+  return found;
 }
 
 }  // namespace
@@ -54,15 +91,15 @@ void SumsFound::add_process(std::string_view text) {
 
 BoundPlan plan_bounds(const PairedGraphs& graphs, const SumsFound& found, std::size_t kept_bytes) {
   BoundPlan plan;
-  if (found.sums.empty()) return plan;
-  IdSet<NodeId> roots_a, roots_b;
+  AddedSums roots = find_added_sums(graphs);
+  if (found.sums.empty() && (found.bytes.empty() || !roots.is_any)) return plan;
   for (std::int64_t i : found.sums) {
     const Group& group = graphs.groups[static_cast<std::size_t>(i)];
-    roots_a.insert(group.whole);
-    for (NodeId value : group.values) roots_b.insert(value);
+    roots.a.insert(group.whole);
+    for (NodeId value : group.values) roots.b.insert(value);
   }
-  plan.a = find_bounded(graphs.a, roots_a);
-  plan.b = find_bounded(graphs.b, roots_b);
+  plan.a = find_bounded(graphs.a, roots.a);
+  plan.b = find_bounded(graphs.b, roots.b);
   plan.lots.emplace_back();
   std::size_t kept = 0;
   for (const auto& [i, bytes] : found.bytes) {

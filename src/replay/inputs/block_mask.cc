@@ -11,7 +11,7 @@ namespace epweave::replay {
 namespace {
 
 // Positions in the block-mask tuple of a FlexAttention call.
-constexpr std::size_t kRows = 0, kColumns = 1, kFirstTable = 2, kLastTable = 9;
+constexpr std::size_t kRows = 0, kColumns = 1, kFirstTable = 2, kFullTable = 4, kLastTable = 9;
 
 Tensor make_range(Memory& memory, std::size_t dim, std::int64_t count) {
   Extents sizes(4, 1);
@@ -75,7 +75,8 @@ BlockMaskUse find_block_mask_use(const Graph& graph, NodeId input) {
               mask[kColumns],
               mask[mask.size() - 3],
               mask[mask.size() - 2],
-              args[8]};
+              args[8],
+              mask[kFullTable].is_node()};
     }
   }
   return {};
@@ -121,7 +122,8 @@ void write_block_table(BlockTable table, const BlockShape& shape, const std::vec
       for (std::int64_t j = 0; j < inner; ++j) {
         const BlockState state =
             table.by_column ? find_state(shape, pairs, plane, j, i) : find_state(shape, pairs, plane, i, j);
-        (state == wanted ? first : rest).push_back(j);
+        const bool is_listed = state == wanted || (table.is_only && state == BlockState::kFull);
+        (is_listed ? first : rest).push_back(j);
       }
       if (!table.is_indices) {
         store_integer(to, next++, static_cast<std::int64_t>(first.size()));

@@ -4,6 +4,7 @@
 // allowed, partial if some are. For each row of blocks `kv_num_blocks` counts the partial ones and
 // `kv_indices` lists all columns, the partial ones first, each in ascending order; `full_*` the
 // same for full blocks; `q_*` the same for columns. This is what torch's create_block_mask makes.
+// Where a call takes no `full_*`, the others list full blocks, too.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ struct BlockTable {
   bool is_full = false;     // of full blocks, else of partial ones
   bool by_column = false;   // q_*: a list of row blocks per column block
   bool is_indices = false;  // else counts
+  bool is_only = false;     // there is no table of full blocks: this one lists them, too
 };
 
 // "full_kv_num_blocks" and the like, or none.
@@ -38,6 +40,7 @@ struct BlockMaskUse {
   StringId mask;  // the nested graph
   Arg rows, columns, block_rows, block_columns;
   Arg captured;  // tuple of what the mask function captures
+  bool has_full_tables = false;
 };
 BlockMaskUse find_block_mask_use(const Graph& graph, NodeId input);
 

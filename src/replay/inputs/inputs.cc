@@ -351,13 +351,14 @@ class InputMaker {
 
   std::vector<Value> make_block_table(std::size_t i) {
     const std::string_view name = facts_.recipe_name(i);
-    const auto table = find_block_table(name.substr(name.rfind('.') + 1));
+    auto table = find_block_table(name.substr(name.rfind('.') + 1));
     if (!table) facts_.refuse(i, "its name is not that of a block table");
     const BlockMaskUse use = find_block_mask_use(graph_, facts_.placeholders()[i]);
     if (!use.call) {
       if (auto made = make_as_in_original(i)) return std::move(*made);
       facts_.refuse(i, "no FlexAttention call takes it");
     }
+    table->is_only = !use.has_full_tables;
     const Extents sizes = facts_.type_of(i).sizes;
     if (sizes.size() < 2) facts_.refuse(i, "a block table has a batch and a head dimension");
     const BlockShape shape{sizes[0],
