@@ -4,15 +4,27 @@
 // accepted and compute the same. Prints a line for each; ctest compares them with
 // testdata/rules.txt. Exit code 1 where a condition lets no wrong rewrite pass, or a right one is
 // refused or is wrong.
+//
+//   check_rules testdata/verify_rewrite
+//
+// Pairs are written below, by their calls, or are golden tests of `verify A B`. All golden pairs
+// that are accepted without an assumption are executed, too, and must compute the same. Every pair
+// is executed on several random inputs; right ones with other numbers of rows, too, and with
+// inputs that lie in memory in other ways.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "analysis/verify.h"
 #include "compare/rewrite/conditions.h"
+#include "compare/rewrite/verify_rewrite.h"
+#include "golden_pairs.h"
 #include "ir/text/text.h"
 #include "mutant_judge.h"
 #include "replay/kernels/host/kernels.h"
@@ -29,11 +41,19 @@ struct Case {
   std::string name;
   Lines lines;
   std::string join;  // of "{0}" and "{1}", the parts of the last line
+  // What the second graph has otherwise: a text that is there once, and what stands for it.
+  std::vector<std::pair<std::string, std::string>> changes = {};
+  std::int64_t times = 1;  // so many times as many rows
+};
+
+struct GoldenCase {
+  Condition condition;  // kNone: a right rewrite
+  std::string name;     // of the test
 };
 
 const CallSteps kSteps{
     .head =
-        "epweave text 1\ndevice cpu\nsymbol u range=[4, 64] hint=8 asserts=[Eq(Mod(u, 4), 0)]\n"
+        "epweave text 1\ndevice cpu\nsymbol u range=[4, 4096] hint=8 asserts=[Eq(Mod(u, 4), 0)]\n"
         "info world_size = 2\ninfo rank = 0\ngroup g ranks=[0, 1] description=g axes=[g]\n",
     .inputs = {{"x", "f32[{1}, 8]", "8*({1})",
                 " role=user which=x bind(u, {\"kind\": \"CallMethodKey\", \"name\": \"size\"}, "
@@ -42,6 +62,24 @@ const CallSteps kSteps{
                {"w", "f32[8, 8]", "", " role=parameter fqn=tok_embeddings.weight"},
                {"b", "f32[8]", "", " role=parameter fqn=b"}},
     .outputs = "output other\n"};
+
+// The same steps with inputs that lie in memory in other ways, and other numbers of rows.
+CallSteps stretch_inputs(CallSteps steps) {
+  steps.inputs[0].type += "{{16, 1}}";
+  steps.inputs[0].offset = "16*({1})";
+  steps.inputs[2].type += "{{1, 8}}";
+  return steps;
+}
+
+// Inputs of golden pairs, whatever they are called: numbers below {0} pick rows of what has as
+// many.
+constexpr const char* kAnyInputs =
+    R"({{"inputs": [{{"name": "*attention_masks*", "dims": 1, "make": "documents"}},
+                    {{"name": "*num_blocks", "make": "block-table"}},
+                    {{"name": "*_indices", "make": "block-table"}},
+                    {{"dtype": "floating", "make": "uniform"}},
+                    {{"dtype": "c64", "make": "uniform"}},
+                    {{"make": "integers", "below": {0}}}]}})";
 constexpr const char* kAdd = "aten.add.Tensor({0}, {1})";
 constexpr const char* kCat = "aten.cat.default([{0}, {1}], 0)";
 
@@ -259,48 +297,302 @@ std::vector<Case> list_cases() {
         {"i", "aten.add_.Tensor", "%z{0}, %b", "f32[8]"},
         {"y", "aten.neg.default", "%z{0}", "f32[8]"}},
        kAdd},
+      // One line changed in the second graph.
+      {kSameTarget,
+       "another op",
+       on_rows("aten.relu.default", "%m{0}"),
+       kCat,
+       {{"%y_1 = aten.relu.default", "%y_1 = aten.sigmoid.default"}}},
+      {kPieceIsItsElement,
+       "the first piece for the second",
+       {kRows},
+       kCat,
+       {{"%x_1 = operator.getitem(%x_s, 1) : f32[(u//2), 8]+\"8*((u//2))\"",
+         "%x_1 = operator.getitem(%x_s, 0) : f32[(u//2), 8]"}}},
+      {kJoinsShares,
+       "rows as columns",
+       {kRows},
+       "aten.cat.default([{0}, {1}], 1)",
+       {{"%joined = aten.cat.default([%m_0, %m_1], 1) : f32[u, 8]",
+         "%joined = aten.cat.default([%m_0, %m_1], 1) : f32[(u//2), 16]"}}},
+      {kCarriesSums,
+       "ones added to a sum",
+       {kRows,
+        {"z", "aten.new_ones.default", "%m{0}, [8]", "f32[8]"},
+        {"i", "aten.add_.Tensor", "%b{0}, %z{0}", "f32[8]"},
+        {"y", "aten.relu.default", "%m{0}", "f32[{1}, 8]"}},
+       kCat,
+       {{"%i_0 = aten.add_.Tensor(%b_0,", "%i_0 = aten.add_.Tensor(%b,"},
+        {"%i_1 = aten.add_.Tensor(%b_1,", "%i_1 = aten.add_.Tensor(%i_0,"}}},
+      {kNone,
+       "a sum added to another",
+       {kRows,
+        kSum,
+        {"i", "aten.add_.Tensor", "%b{0}, %s{0}", "f32[8]"},
+        {"y", "aten.relu.default", "%m{0}", "f32[{1}, 8]"}},
+       kCat,
+       {{"%i_0 = aten.add_.Tensor(%b_0,", "%i_0 = aten.add_.Tensor(%b,"},
+        {"%i_1 = aten.add_.Tensor(%b_1,", "%i_1 = aten.add_.Tensor(%i_0,"}}},
+      {kSeesLastCarried,
+       "a sum read between the parts' writes",
+       {kRows,
+        kSum,
+        {"i", "aten.add_.Tensor", "%b{0}, %s{0}", "f32[8]"},
+        {"k", "aten.neg.default", "%b", "f32[8]"},
+        {"y", "aten.mul.Tensor", "%m{0}, %k{0}", "f32[{1}, 8]"}},
+       kCat,
+       {{"%i_0 = aten.add_.Tensor(%b_0,", "%i_0 = aten.add_.Tensor(%b,"},
+        {"  %i_1 = aten.add_.Tensor(%b_1, %s_1) : f32[8] from(chunk body %i 1/2)\n", ""},
+        {"  %k_1 =", "  %i_1 = aten.add_.Tensor(%i_0, %s_1) : f32[8] from(chunk body %i 1/2)\n  %k_1 ="}}},
+      {kMasksByData,
+       "rows whose number is not 0",
+       {kRows,
+        kNumbers,
+        {"c", "aten._to_copy.default", "%a{0}, dtype=b8", "b8[{1}]"},
+        {"y", "aten.index_put.default", "%m{0}, [%c{0}], %b", "f32[{1}, 8]"}},
+       kCat},
+      {kMovesIntegers,
+       "rows by numbers of 8 bits",
+       weighed({kNumbers,
+                {"c", "aten._to_copy.default", "%a{0}, dtype=i8", "i8[{1}]"},
+                {"d", "aten._to_copy.default", "%c{0}, dtype=i64", "i64[{1}]"},
+                {"y", "aten.index.Tensor", "%x{0}, [%d{0}]", "f32[{1}, 8]"}}),
+       kAdd,
+       {},
+       40},
+  };
+}
+
+// By golden tests: what is made of several ranks' buffers, attention, and what takes more than one
+// line for a call and its parts.
+std::vector<GoldenCase> list_golden_cases() {
+  using enum Condition;
+  return {
+      {kNone, "schema_order"},
+      {kSameConstants, "slice_step_divided"},
+      {kSameOperands, "wrong_behind_outside"},
+      {kSameKeywords, "wrong_schema_order_default"},
+      {kShowsAlike, "strides_reshape_copy"},
+      {kShowsAlike, "strides_reshape_view"},
+      {kLiesAlike, "strides_as_strided"},
+      {kNone, "accepted"},
+      {kTakesAlike, "wrong_named_in_one_part"},
+      {kCutsAlike, "wrong_cut_along_other_dimension"},
+      {kCutsAlike, "wrong_cut_in_other_blocks"},
+      {kSizesFollow, "wrong_size_of_other_tensor"},
+      {kSplitsTheWhole, "wrong_split_of_loaded"},
+      {kNone, "moved"},
+      {kNone, "bucket_twice"},
+      {kNone, "moved_by_coordinate"},
+      {kNone, "moved_reshape"},
+      {kNone, "chain_merged_memory"},
+      {kMovedElements, "moved_other_shard"},
+      {kMovedElements, "wrong_bucket_twice_offset"},
+      {kMovedElements, "scatter_rows_swapped"},
+      {kCastsAlike, "wrong_bucket_twice_dtype"},
+      {kSendsInGroup, "wrong_bucket_twice_group"},
+      {kReducesAlike, "moved_reduction"},
+      {kForgetsWritten, "moved_written"},
+      {kForgetsWritten, "moved_written_part"},
+      {kReshapesCopy, "wrong_moved_reshape"},
+      {kMovedStays, "moved_write_to_input"},
+      {kMovedStays, "moved_write_to_reshaped"},
+      {kNone, "taken_rows"},
+      {kNone, "taken_rows_of_same_operands"},
+      {kTakesSameRows, "taken_rows_next"},
+      {kTakesSameRows, "taken_rows_of_cat"},
+      {kNone, "chain_merged_copies"},
+      {kMergesSameCalls, "wrong_merged_written"},
+      {kMergesUnwritten, "wrong_merged_element_written"},
+      {kMergesUnwritten, "wrong_merged_written"},
+      {kNone, "repeat_of_stale_value"},
+      {kNone, "joined_behind_write"},
+      {kNone, "columns_behind_parts_writes"},
+      {kSeesNoOtherWrite, "wrong_unsafe_pieces"},
+      {kSeesWritesInEach, "wrong_stale_clone"},
+      {kSeesWritesInEach, "wrong_stale_join"},
+      {kSeesWritesInEach, "wrong_element_recomputed"},
+      {kJoinsAllWritten, "joined_before_write"},
+      {kSeesAllParts, "read_between_parts_writes"},
+      {kSeesOwnShare, "columns_between_parts_writes"},
+      {kLeavesWritten, "returned_write_dropped"},
+      {kNone, "aliases_apart"},
+      {kResultsApart, "wrong_aliases_of_input"},
+      {kResultsApart, "wrong_alias_of_loaded"},
+      {kNone, "attention_shared_heads"},
+      {kNone, "attention_prefix"},
+      {kCutsAtQueries, "wrong_flex_heads"},
+      {kLooksUpInAll, "attention_batch_captured_whole"},
+      {kHidesLaterKeys, "attention_prefix_not_causal"},
+      {kMasksFromItsRow, "wrong_causal_keys"},
+      {kNone, "groups_of_rows"},
+      {kCountsTheSorted, "groups_of_another_cut"},
+      {kCountsTheSorted, "split_sizes_of_another_cut"},
+      {kZerosUnwritten, "wrong_zeros_written"},
+      {kCountsRows, "count_of_all_rows"},
+      {kLeavesOfRows, "count_of_all_rows"},
+      {kSameTypes, "wrong_taken_rows_more"},
+      {kSameGroup, "wrong_reduced_on_other_axis"},
+      {kMovesUnwritten, "wrong_moved_before_write"},
+      {kWritesBeforeShown, "wrong_moved_filled_again"},
+      {kShowsApart, "wrong_moved_shown_twice"},
+      {kTakesRows, "wrong_taken_rows_own_sum"},
+      {kBeginsABlock, "attention_prefix_inside_a_block"},
+      {kCountsFromItsRow, "wrong_flex_counts_from_0"},
+      {kSortsUpwards, "groups_sorted_downwards"},
+      {kMarksDiffer, "groups_of_marks"},
+      {kMasksByData, "wrong_mask_of_numbers"},
   };
 }
 
 // -------------------------------------------------------------------------------------------------
 // the check
 
+std::string change(std::string text, const Case& c) {
+  for (const auto& [from, to] : c.changes) {
+    const std::size_t at = text.find(from);
+    EPWEAVE_CHECK(at != std::string::npos && text.find(from, at + 1) == std::string::npos);
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+// With so many times the rows that it was traced with.
+void scale_rows(Graph& graph, std::int64_t times) {
+  for (Symbol& symbol : graph.symbols)
+    if (symbol.hint) *symbol.hint *= times;
+}
+
 class RuleCheck {
  public:
   bool check(const Case& c) {
-    const Graph a = parse_text(kSteps.step_of(c.lines), "a"),
-                b = parse_text(kSteps.parts_of(c.lines, c.join), "b", a.context);
-    const Judgement with = judge(a, b, Condition::kNone);
-    if (c.condition == Condition::kNone) {
-      fmt::print("right    {:46} {}\n", c.name, name_of(with.fate));
-      return with.fate == Fate::kEqual;
+    const auto [a, b] = write(kSteps, c);
+    return c.condition == Condition::kNone ? check_right(c.name, judge(a, b)) && holds_otherwise(c)
+                                           : check_wrong(c.name, c.condition, {a, b});
+  }
+
+  bool check(const GoldenCase& c, const GoldenPair& pair) {
+    return c.condition == Condition::kNone ? check_right(c.name, judge(pair.a, pair.b))
+                                           : check_wrong(c.name, c.condition, {pair.a, pair.b});
+  }
+
+  // What is accepted, computes the same.
+  bool check_accepted(const GoldenPair& pair) {
+    for (const std::int64_t times : {1, 3}) {
+      Graph a = pair.a, b = pair.b;
+      scale_rows(a, times);
+      scale_rows(b, times);
+      if (!verify_graph(b).empty()) continue;
+      const RewriteReport report = verify_rewrite(a, b);
+      if (!report.violations.empty() || !report.assumptions.empty()) continue;
+      const Judgement judgement = judge(a, b);
+      if (judgement.fate != Fate::kWrong && judgement.fate != Fate::kCrashed) continue;
+      fmt::print(stderr, "{}, {} times the rows: accepted, and {}: {}\n", pair.name, times,
+                 name_of(judgement.fate), judgement.why);
+      return false;
     }
-    const Judgement without = judge(a, b, c.condition);
-    fmt::print("wrong    {:46} {}; not where it need not hold that {}: {}\n", c.name, with.why,
-               epweave::name_of(c.condition), name_of(without.fate));
-    if (with.fate != Fate::kRefused || without.fate != Fate::kWrong)
-      fmt::print(stderr, "{}: {} {}; then {} {}\n", c.name, name_of(with.fate), with.why,
-                 name_of(without.fate), without.why);
-    return with.fate == Fate::kRefused && without.fate == Fate::kWrong;
+    return true;
   }
 
  private:
-  Judgement judge(const Graph& a, const Graph& b, Condition dropped) {
-    const JudgeSetup setup{.kernels = kernels_, .ranks = 2};
-    const DroppedCondition drop(dropped);
-    return MutantJudge(setup, a, b).judge(a, b, true);
+  struct Pair {
+    Graph a, b;
+  };
+  static Pair write(const CallSteps& steps, const Case& c) {
+    Graph a = parse_text(steps.step_of(c.lines), "a");
+    Graph b = parse_text(change(steps.parts_of(c.lines, c.join), c), "b", a.context);
+    scale_rows(a, c.times);
+    scale_rows(b, c.times);
+    return {std::move(a), std::move(b)};
+  }
+
+  bool check_right(const std::string& name, const Judgement& judgement) {
+    fmt::print("right    {:46} {}\n", name, name_of(judgement.fate));
+    if (judgement.fate != Fate::kEqual)
+      fmt::print(stderr, "{}: {} {}\n", name, name_of(judgement.fate), judgement.why);
+    return judgement.fate == Fate::kEqual;
+  }
+
+  // The same with other rows and strides, where that is a step.
+  bool holds_otherwise(const Case& c) {
+    static const CallSteps kStretched = stretch_inputs(kSteps);
+    bool is_sound = true;
+    for (const std::int64_t times : {2, 3}) {
+      auto [a, b] = write(times == 2 ? kSteps : kStretched, c);
+      scale_rows(a, times);
+      scale_rows(b, times);
+      const Judgement judgement = judge(a, b);
+      if (judgement.fate == Fate::kEqual || judgement.fate == Fate::kNoStep) continue;
+      fmt::print(stderr, "{}, {} times the rows: {} {}\n", c.name, times, name_of(judgement.fate),
+                 judgement.why);
+      is_sound = false;
+    }
+    return is_sound;
+  }
+
+  // Refused, or accepted under an assumption that is printed; without the condition accepted, under
+  // no such assumption, and wrong.
+  bool check_wrong(const std::string& name, Condition condition, const Pair& pair) {
+    const RewriteReport report = verify_rewrite(pair.a, pair.b);
+    const Judgement with = judge(pair.a, pair.b);
+    const DroppedCondition drop(condition);
+    const RewriteReport dropped = verify_rewrite(pair.a, pair.b);
+    const Judgement without = judge(pair.a, pair.b);
+    const bool is_assumed =
+        report.violations.empty() && dropped.assumptions.size() < report.assumptions.size();
+    const std::string how = is_assumed ? "assumed" : with.why;
+    fmt::print("wrong    {:46} {}; not where it need not hold that {}: {}\n", name, how,
+               epweave::name_of(condition), name_of(without.fate));
+    const bool is_sound = (is_assumed || with.fate == Fate::kRefused) && without.fate == Fate::kWrong;
+    if (!is_sound)
+      fmt::print(stderr, "{}: {} {}; then {} {}\n", name, name_of(with.fate), with.why, name_of(without.fate),
+                 without.why);
+    return is_sound;
+  }
+
+  // Positions may be too large for some step's rows; then they are made smaller.
+  Judgement judge(const Graph& a, const Graph& b) {
+    Judgement judgement;
+    for (const replay::Recipe& recipe : recipes_) {
+      const JudgeSetup setup{.kernels = kernels_, .recipe = &recipe};
+      judgement = MutantJudge(setup, a, b).judge(a, b, true);
+      if (judgement.fate != Fate::kNoStep) break;
+    }
+    return judgement;
   }
 
   replay::KernelTable kernels_ = replay::make_cpu_kernels();
+  std::vector<replay::Recipe> recipes_ = {replay::torchtitan_recipe(),
+                                          replay::parse_recipe(fmt::format(kAnyInputs, 4), "rules"),
+                                          replay::parse_recipe(fmt::format(kAnyInputs, 2), "rules")};
 };
 
-int run() {
+bool check_goldens(RuleCheck& check, const std::string& folder) {
+  bool is_sound = true;
+  const std::vector<GoldenCase> cases = list_golden_cases();
+  for (const GoldenCase& c : cases) {
+    const auto pair = read_golden_pair(fmt::format("{}/{}.test", folder, c.name));
+    if (!pair) fmt::print(stderr, "{}: compares no two graphs\n", c.name);
+    is_sound &= pair && check.check(c, *pair);
+  }
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  for (const std::string& path : paths)
+    if (const auto pair = read_golden_pair(path)) is_sound &= check.check_accepted(*pair);
+  return is_sound;
+}
+
+int run(const std::string& folder) {
   RuleCheck check;
   bool is_sound = true;
   const std::vector<Case> cases = list_cases();
+  const std::vector<GoldenCase> goldens = list_golden_cases();
   for (const Case& c : cases) is_sound &= check.check(c);
+  is_sound &= check_goldens(check, folder);
   for (Condition condition : conditions()) {
-    const bool has_case = std::ranges::any_of(cases, [&](const Case& c) { return c.condition == condition; });
+    const auto is_of = [&](const auto& c) { return c.condition == condition; };
+    const bool has_case = std::ranges::any_of(cases, is_of) || std::ranges::any_of(goldens, is_of);
     if (!has_case) fmt::print(stderr, "no wrong rewrite passes without: {}\n", name_of(condition));
     is_sound &= has_case;
   }
@@ -310,9 +602,13 @@ int run() {
 }  // namespace
 }  // namespace epweave
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fmt::print(stderr, "usage: check_rules FOLDER, of golden tests of `verify A B`\n");
+    return 2;
+  }
   try {
-    return epweave::run();
+    return epweave::run(argv[1]);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

@@ -37,6 +37,7 @@ struct JudgeSetup {
   const replay::KernelTable& kernels;
   std::uint32_t ranks = 0;  // 0: as the graphs say
   std::chrono::milliseconds deadline{10'000};
+  const replay::Recipe* recipe = nullptr;    // of the inputs; null: the one that ships
   std::vector<std::uint64_t> data = {1, 2};  // random inputs: equal by luck is not equal twice
 };
 
@@ -58,6 +59,8 @@ class MutantJudge {
   Judgement judge_right();
   // `changes_a`: the first graph is not the A that this judge was made for.
   Judgement judge(const Graph& a, const Graph& b, bool changes_a);
+  // By execution alone, whatever `verify A B` says.
+  Judgement judge_unproved(const Graph& a, const Graph& b);
 
  private:
   struct Runs;

@@ -44,6 +44,7 @@ enum class Condition : std::uint8_t {
   kNumbersCountRows,
   kPlacesPickOwnRows,
   kDataPickNoParts,
+  kMasksByData,
   kPositionsMeetNoRows,
   kEntriesDivideRows,
   // ORDER
@@ -52,6 +53,64 @@ enum class Condition : std::uint8_t {
   kNumbersOfTheirRows,
   // WRITE
   kWritesReachViews,
+  // INPUT, CALL
+  kSameTarget,
+  kSameOperands,
+  kSameConstants,
+  kSameKeywords,
+  kSameTypes,
+  kSameGroup,
+  kLiesAlike,
+  kShowsAlike,
+  // PART, SIZE, CHAIN, SPLIT, DIVIDE
+  kTakesAlike,
+  kCutsAlike,
+  kSizesFollow,
+  kCarriesSums,
+  kSplitsTheWhole,
+  kPieceIsItsElement,
+  kJoinsShares,
+  // MOVED
+  kMovedElements,
+  kCastsAlike,
+  kSendsInGroup,
+  kReducesAlike,
+  kMovesUnwritten,
+  kForgetsWritten,
+  kWritesBeforeShown,
+  kReshapesCopy,
+  kShowsApart,
+  kMovedStays,
+  // TAKE, MERGE
+  kTakesSameRows,
+  kTakesRows,
+  kMergesSameCalls,
+  kMergesUnwritten,
+  // STATE, ALIAS
+  kSeesNoOtherWrite,
+  kSeesWritesInEach,
+  kJoinsAllWritten,
+  kSeesLastCarried,
+  kSeesAllParts,
+  kSeesOwnShare,
+  kLeavesWritten,
+  kResultsApart,
+  // BLOCKS, FUNCTION, PREFIX, CAUSAL
+  kCutsAtQueries,
+  kBeginsABlock,
+  kCountsFromItsRow,
+  kLooksUpInAll,
+  kHidesLaterKeys,
+  kMasksFromItsRow,
+  // COUNTS
+  kCountsTheSorted,
+  kSortsUpwards,
+  kMarksDiffer,
+  // COMMON, COUNT, IOTA, MOVE, PLACES
+  kZerosUnwritten,
+  kCountsRows,
+  kLeavesOfRows,
+  kMovesIntegers,
 };
 
 std::string_view name_of(Condition condition);

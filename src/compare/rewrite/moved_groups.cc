@@ -6,6 +6,7 @@
 #include "analysis/collectives.h"
 #include "analysis/looked_up_group.h"
 #include "analysis/rank_view.h"
+#include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -51,10 +52,12 @@ void MovedGroups::number_lookups() {
 
 std::optional<Sequence> MovedGroups::send(MovementTerms& terms, const Node& node, const Sequence& sent,
                                           bool of_b) {
-  const auto group = number_of(arg_of(context_, node, group_position(*node.op)), of_b);
+  auto group = number_of(arg_of(context_, node, group_position(*node.op)), of_b);
   const auto ranks_at = node.op->find_param("group_size"), reduction_at = node.op->find_param("reduce_op");
   const Arg size = ranks_at ? arg_of(context_, node, *ranks_at) : Arg(),
-            reduction = reduction_at ? arg_of(context_, node, *reduction_at) : Arg();
+            given = reduction_at ? arg_of(context_, node, *reduction_at) : Arg();
+  if (group && holds(Condition::kSendsInGroup, false)) group = kUnrecorded;
+  const Arg reduction = holds(Condition::kReducesAlike, false) ? Arg() : given;
   if (!group || (ranks_at && !size.is_int())) return {};
   const std::int64_t ranks = ranks_at ? size.as_int() : 1;
   const bool has_members = *group < groups_.size();

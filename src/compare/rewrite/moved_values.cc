@@ -5,6 +5,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/users.h"
+#include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/op.h"
@@ -91,7 +92,7 @@ NodeId MovedValues::moved_operand(NodeId id) {
 // Whether a value may have been written when a call reads it. What is written behind a wait is the
 // wait's result, which that is not yet; other values may be read later, through views.
 bool MovedValues::is_written_before(NodeId value, NodeId reader) {
-  if (!later_writes_.any(value)) return false;
+  if (!later_writes_.any(value) || holds(Condition::kMovesUnwritten, false)) return false;
   if (!is_wait(body_.nodes[reader])) return true;
   if (!writes_) {
     writes_.emplace(context_, body_);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compare/rewrite/conditions.h"
+
 namespace epweave {
 namespace {
 
@@ -138,6 +140,7 @@ TermId MovementTerms::at_rank(const Piece& piece) {
 }
 
 Sequence MovementTerms::cast(const Sequence& x, DType dtype) {
+  if (holds(Condition::kCastsAlike, false)) return x;
   Sequence result;
   for (Piece piece : x.pieces()) {
     piece.term =

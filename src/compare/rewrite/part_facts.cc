@@ -168,7 +168,7 @@ bool PartFacts::is_zero(NodeId value) const {
   if (claim.kind != ClaimKind::kWhole) return false;
   const Node& node = a_.nodes[claim.origin];
   if (node.op == nullptr || !reads_no_element(*node.op) || !makes_zeros(context_, node)) return false;
-  return !effects_.is_written(effects_.storage_of(claim.origin));
+  return holds(Condition::kZerosUnwritten, !effects_.is_written(effects_.storage_of(claim.origin)));
 }
 
 // ------------------------------------------------------------------------- numbers
@@ -205,7 +205,7 @@ PartFact PartFacts::find_number(NodeId origin, NodeId part) {
   // As many as data say of rows that are the part's own have no other proof than their sum itself.
   const bool counts_rows =
       !operands_.empty() && operands_.front().is_tensor && operands_.front().fact != PartFact::kOwn;
-  return counts_rows && adds_up(origin) ? PartFact::kShare : PartFact::kOwn;
+  return holds(Condition::kCountsRows, counts_rows) && adds_up(origin) ? PartFact::kShare : PartFact::kOwn;
 }
 
 // ------------------------------------------------------------------------- tensors
@@ -419,7 +419,8 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   // all have the whole list.
   if (op_->family == OpFamily::kRepeatRows) return PartFact::kRows;
   // Rows that data leave of what each part has all of are all of them.
-  if (op_->family == OpFamily::kMaskedRows && std::ranges::none_of(operands_, &Operand::is_rows))
+  if (op_->family == OpFamily::kMaskedRows &&
+      !holds(Condition::kLeavesOfRows, std::ranges::any_of(operands_, &Operand::is_rows)))
     return PartFact::kOwn;
   if (!picks_own_rows()) return PartFact::kOwn;
   if (picks_entries()) return PartFact::kEntries;

@@ -23,8 +23,13 @@ bool is_number_of_rows(PartFact fact) {
   return fact == PartFact::kNumbers || fact == PartFact::kPlaces;
 }
 
+bool is_data(PartFact fact) {
+  return fact == PartFact::kRows || fact == PartFact::kSame || fact == PartFact::kZero;
+}
+
+// Narrower integers wrap where there are many rows.
 bool counts(const TensorType* type) {
-  return type != nullptr && !is_floating(type->dtype) && type->dtype != DType::kBool;
+  return type != nullptr && (type->dtype == DType::kInt64 || type->dtype == DType::kInt32);
 }
 
 }  // namespace
@@ -139,7 +144,8 @@ std::optional<PartFacts::NumberedRows> PartFacts::divide_rows(std::uint32_t numb
 
 // Elements come out as they went in, wherever they lie. Of a sort it is the values that do.
 bool PartFacts::moves_elements(NodeId origin) const {
-  if (op_->family == OpFamily::kCast) return counts(claims_.tensor_a(origin));
+  if (op_->family == OpFamily::kCast)
+    return holds(Condition::kMovesIntegers, counts(claims_.tensor_a(origin)));
   return shows_elements(op_->family) || (op_->family == OpFamily::kSort && op_->returns.size() == 2);
 }
 
@@ -190,7 +196,11 @@ bool PartFacts::picks_own_rows() {
     const bool is_along = source.is_tensor && *dim < source.is_divided.size() && source.is_divided[*dim];
     const NodeId value = positions.taken->value.as_node();
     const TensorType* type = claims_.tensor_b(value);
-    if (type != nullptr && type->dtype == DType::kBool) continue;  // which of the rows that it pairs with
+    // Which of the rows that it pairs with: data of these rows, or of all parts.
+    if (type != nullptr && type->dtype == DType::kBool) {
+      if (!holds(Condition::kMasksByData, is_data(positions.fact))) return false;
+      continue;
+    }
     if (!holds(Condition::kPositionsMeetNoRows, !picks_for_all_rows(positions))) return false;
     switch (positions.fact) {
       case PartFact::kNumbers: {

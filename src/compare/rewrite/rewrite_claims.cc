@@ -7,6 +7,7 @@
 
 #include "analysis/verify_report.h"
 #include "compare/lineage.h"
+#include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 
@@ -177,7 +178,7 @@ void RewriteClaims::merge_classes() {
     for (StringId origin : lineage.origins) {
       const NodeId other = names_[origin];
       if (!first || !other || find_root(first) == find_root(other)) continue;
-      if (values_.same(first, other)) {
+      if (holds(Condition::kMergesSameCalls, values_.same(first, other))) {
         class_[find_root(other)] = find_root(first);
       } else {
         fail(id, "rewrite-merged",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "compare/rewrite/conditions.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "ops/type_rules.h"
@@ -81,6 +82,7 @@ bool SameValues::is_pure(NodeId id) const {
   if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes ||
       draws_random(*graph_.context, node))
     return false;
+  if (holds(Condition::kMergesUnwritten, false)) return true;
   const bool makes_storage = effects_.storage_of(id) == id;
   if (written_tuples_.contains(id) || (makes_storage && written_.contains(id))) return false;
   for (const StorageAccess& access : effects_.accesses_of(id))

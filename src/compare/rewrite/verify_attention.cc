@@ -128,12 +128,12 @@ void AttentionCheck::check_cuts(const Node& whole, const Node& call, std::option
           d == divided && !(is_keys && d == kQueryDim) && context_.exprs.constant(before->sizes[d]) != 1;
       if (is_cut(before->sizes[d], after->sizes[d])) {
         if (d != divided)
-          problems_.push_back(fmt::format(
-              "has a part of dimension {} of its {}, along which its functions and tables are the whole's", d,
-              name));
+          refuse(Condition::kCutsAtQueries, fmt::format("has a part of dimension {} of its {}, along which "
+                                                        "its functions and tables are the whole's",
+                                                        d, name));
       } else if (is_beside) {
-        problems_.push_back(
-            fmt::format("has all of dimension {} of its {}, beside a part of its queries", d, name));
+        refuse(Condition::kCutsAtQueries,
+               fmt::format("has all of dimension {} of its {}, beside a part of its queries", d, name));
       }
     }
   }
@@ -144,6 +144,10 @@ bool AttentionCheck::is_cut(ExprId whole, ExprId piece) {
   if (whole == piece) return false;
   const auto of_whole = facts_a_.hint(whole), of_piece = facts_b_.hint(piece);
   return !of_whole || of_whole != of_piece;
+}
+
+void AttentionCheck::refuse(Condition broken, std::string problem) {
+  if (!holds(broken, false)) problems_.push_back(std::move(problem));
 }
 
 void AttentionCheck::assume(std::string text) {
@@ -168,10 +172,11 @@ void AttentionCheck::assume_numbers(const Node& call) {
 void AttentionCheck::check_causal(const Division& division) {
   const FlexFunction& mask = division.before.functions.back();
   if (!hides_later_keys(context_, mask))
-    problems_.push_back(fmt::format(
-        "takes the keys up to its part's, and nothing shows that the mask {} hides from each query "
-        "the keys behind it",
-        context_.text(mask.body->name)));
+    refuse(Condition::kHidesLaterKeys,
+           fmt::format(
+               "takes the keys up to its part's, and nothing shows that the mask {} hides from each query "
+               "the keys behind it",
+               context_.text(mask.body->name)));
   if (division.before.has_full_blocks()) assume(std::string(kFlexFullBlocks));
 }
 
@@ -217,7 +222,7 @@ void AttentionCheck::restore_tables(const Division& division, std::vector<Arg>& 
         (!divides_rows || blocks_along(2) == 1 || first_row % row_block == 0) &&
         (!divides_columns || blocks_along(3) == 1 || first_column % column_block == 0);
     std::optional<Tables> tables = Tables{mask[pair.counts].as_node(), mask[pair.indices].as_node()};
-    if (!begins_a_block) tables.reset();
+    if (!holds(Condition::kBeginsABlock, begins_a_block)) tables.reset();
     if (tables && divides_columns && !all_columns) tables = without_columns(*tables, columns);
     if (tables && divides_rows && !all_rows) {
       const auto counts = without_rows(tables->counts, rows);
@@ -342,14 +347,15 @@ void AttentionCheck::restore_functions(const Division& division, Node& call, std
         counts_rows |=
             reads_parameter(context_, *original.body, parameters[flex_index_position(original.kind, index)]);
       if (counts_rows && division.rows.begin > 0 && division.dim == kQueryDim)
-        problems_.push_back(fmt::format("its {} function counts rows from 0, the part begins at row {}",
-                                        is_mask ? "mask" : "score", division.rows.begin));
+        refuse(Condition::kCountsFromItsRow,
+               fmt::format("its {} function counts rows from 0, the part begins at row {}",
+                           is_mask ? "mask" : "score", division.rows.begin));
       continue;
     }
     if (!is_rebased(original, function, division)) {
-      problems_.push_back(fmt::format("its function {} is not {} counted from row {}",
-                                      context_.text(function.body->name), context_.text(original.body->name),
-                                      division.rows.begin));
+      refuse(Condition::kCountsFromItsRow,
+             fmt::format("its function {} is not {} counted from row {}", context_.text(function.body->name),
+                         context_.text(original.body->name), division.rows.begin));
       continue;
     }
     (is_mask ? drops_mask_row : drops_score_row) = true;
@@ -367,8 +373,8 @@ void AttentionCheck::restore_functions(const Division& division, Node& call, std
     if (param >= args.size()) return;
     std::vector<Arg> captured = list_items(context_, args[param]);
     if (captured.empty() || !is_number(captured.back(), division.rows.begin, b_.step())) {
-      problems_.push_back(
-          fmt::format("its functions count from another row than its first one, {}", division.rows.begin));
+      refuse(Condition::kCountsFromItsRow,
+             fmt::format("its functions count from another row than its first one, {}", division.rows.begin));
       return;
     }
     captured.pop_back();
@@ -400,14 +406,16 @@ void AttentionCheck::check_captured(NodeId origin, const Division& division, con
                              ? lookups_of(context_, *function.body, parameters[first + k], batch)
                              : std::nullopt;
       if (!found)
-        problems_.push_back(fmt::format("its function {} indexes all of {}, and takes a part of it",
-                                        context_.text(function.body->name),
-                                        context_.text(a_.step().nodes[whole[k].as_node()].name)));
+        refuse(Condition::kLooksUpInAll,
+               fmt::format("its function {} indexes all of {}, and takes a part of it",
+                           context_.text(function.body->name),
+                           context_.text(a_.step().nodes[whole[k].as_node()].name)));
       if (found) lookups.insert(lookups.end(), found->begin(), found->end());
     }
     if (has_own_batch && division.rows.begin > 0 && reads_parameter(context_, *function.body, batch, lookups))
-      problems_.push_back(fmt::format("its function {} counts from 0 along the batch, the part begins at {}",
-                                      context_.text(function.body->name), division.rows.begin));
+      refuse(Condition::kLooksUpInAll,
+             fmt::format("its function {} counts from 0 along the batch, the part begins at {}",
+                         context_.text(function.body->name), division.rows.begin));
   }
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "analysis/flex_attention.h"
+#include "compare/rewrite/conditions.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "ir/facts.h"
 #include "ir/graph.h"
@@ -62,6 +63,7 @@ class AttentionCheck {
   // and all of any other: the functions and the tables count what they were made for.
   void check_cuts(const Node& whole, const Node& call, std::optional<std::size_t> divided);
   bool is_cut(ExprId whole, ExprId piece);
+  void refuse(Condition broken, std::string problem);
   void assume(std::string text);
   void assume_numbers(const Node& call);
   bool is_number(Arg arg, std::int64_t number, const Body& body);

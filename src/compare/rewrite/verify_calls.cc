@@ -60,7 +60,7 @@ void CallCheck::check_call(NodeId id) {
   const bool is_same = before.kind == after.kind &&
                        (before.kind == NodeKind::kPlaceholder || before.kind == NodeKind::kOutput ||
                         before.target == after.target || (is_reshape(before) && is_reshape(after)));
-  if (!is_same)
+  if (!holds(Condition::kSameTarget, is_same))
     return claims_.fail(
         id, "rewrite-target",
         fmt::format("its origin {} is {}", claims_.name_a(claims_[id].origin), graph_a_.text(before.target)));
@@ -82,7 +82,7 @@ void CallCheck::check_attention(NodeId id) {
   if (std::ranges::any_of(parts, [](NodeId part) { return !part; })) return;  // check_parts says so
   AttentionCheck::Restored whole = attention_.restore(claim.origin, parts, claim.part);
   if (std::string problem = causal_mask_.restore(claim.origin, parts, claim.part, whole.call);
-      !problem.empty())
+      !problem.empty() && !holds(Condition::kMasksFromItsRow, false))
     whole.problems.push_back(std::move(problem));
   for (const std::string& problem : whole.problems) claims_.fail(id, "rewrite-attention", problem);
   check_positional(id, a_.nodes[claim.origin], whole.call);
@@ -124,6 +124,7 @@ void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after)
     param_ = position ? &after.op->params[*position] : nullptr;
     item_ = {};
     if (other == nullptr) {
+      if (holds(Condition::kSameKeywords, false)) continue;
       claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is gone", name));
     } else if (name == "group_name") {
       check_group(id, kwargs_a[i + 1], *other);
@@ -133,7 +134,7 @@ void CallCheck::check_keywords(NodeId id, const Node& before, const Node& after)
   }
   for (std::size_t i = 0; i + 1 < kwargs_b.size(); i += 2)
     if (const std::string_view name = context_.text(kwargs_b[i].as_name());
-        !is_free(name) && find_kwarg(context_, before, name) == nullptr)
+        !is_free(name) && !holds(Condition::kSameKeywords, find_kwarg(context_, before, name) != nullptr))
       claims_.fail(id, "rewrite-argument", fmt::format("argument '{}' is new", name));
 }
 
@@ -172,7 +173,9 @@ void CallCheck::check_arg(NodeId user, const Place& place, Arg x, Arg y) {
                                                 : match_number(user, x.as_node(), y)
                       : x == y ? Taken::kWhole
                                   : match_size(user, x, y);
-  if (taken == Taken::kNo) return fail_argument(user, place, x, y);
+  if (taken == Taken::kNo &&
+      !holds(x.is_node() ? Condition::kSameOperands : Condition::kSameConstants, false))
+    return fail_argument(user, place, x, y);
   if (taken == Taken::kPart && is_number(x) && !holds(Condition::kNumbersSayExtents, has_share(x, y)))
     return claims_.fail(user, "rewrite-argument",
                         fmt::format("{} is the part's share of a number that does not say how large a tensor "
@@ -317,13 +320,13 @@ void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) 
       // left.
       is_chain = is_chain && use.taken == (claims_[use.user].part == 0 ? Taken::kWhole : Taken::kPrevious);
       is_same = is_same && use.taken == first;
-      if (is_same && !is_cut_alike(use, uses.front(), facts, orders))
+      if (is_same && !holds(Condition::kCutsAlike, is_cut_alike(use, uses.front(), facts, orders)))
         claims_.fail(
             use.user, "rewrite-part",
             fmt::format("takes {}, which is cut otherwise than {}", claims_.describe(use.value.as_node()),
                         claims_.describe(uses.front().value.as_node())));
     }
-    if (!is_same && !is_chain)
+    if (!holds(Condition::kTakesAlike, is_same || is_chain))
       claims_.fail(
           uses.front().user, "rewrite-part",
           fmt::format("parts of {} do not take their argument in the same way", claims_.name_a(key.first)));
@@ -403,7 +406,7 @@ bool CallCheck::has_number_of(NodeId b, NodeId a) {
 
 void CallCheck::check_shared_writes(const PartFacts& facts) {
   for (NodeId a : a_.order)
-    if (!claims_.parts(a).empty() && facts.spoils_shared(a))
+    if (!claims_.parts(a).empty() && !holds(Condition::kCarriesSums, !facts.spoils_shared(a)))
       claims_.fail(claims_.parts(a).front(), "rewrite-part",
                    fmt::format("each part of {} writes what all parts share, and does not add its part to it",
                                claims_.name_a(a)));
@@ -458,7 +461,7 @@ void CallCheck::check_type(NodeId id) {
     return type.offset ? type.offset : context_.exprs.number(0);
   };
   if (is_input) is_same = is_same && numbers_.match(first(*before), first(*after), {}) != Fraction::kNone;
-  if (!is_same)
+  if (!holds(Condition::kSameTypes, is_same))
     claims_.fail(id, "rewrite-type",
                  fmt::format("is {}, its origin {}", print_type(context_, b_.nodes[id].type),
                              print_type(context_, a_.nodes[claims_[id].origin].type)));
@@ -480,7 +483,7 @@ void CallCheck::check_size(NodeId id) {
       follows = false;
     }
   }
-  if (!follows)
+  if (!holds(Condition::kSizesFollow, follows))
     claims_.fail(id, "rewrite-type",
                  fmt::format("is to be the number {}, which does not follow from its arguments",
                              print_type(context_, node.type)));
@@ -509,7 +512,7 @@ void CallCheck::check_group(NodeId id, Arg x, Arg y) {
   const bool is_split = was != nullptr && is != nullptr && is->split_from &&
                         find_source(graph_b_, *is) == find_source(graph_a_, *was) &&
                         is_one_group(graph_a_, *was, graph_b_, *is) && (!is->axes || is->axes == was->axes);
-  if (!is_split)
+  if (!holds(Condition::kSameGroup, is_split))
     claims_.fail(
         id, "rewrite-group",
         fmt::format("runs on group '{}', its origin on '{}'", graph_b_.text(after), graph_a_.text(before)));

@@ -5,6 +5,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/same_code.h"
+#include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
@@ -72,8 +73,9 @@ CountCheck::Finding CountCheck::compare(const Counted& counted, NodeId key) cons
     are_all_key &= is_key;
     if (!key || !histogram || is_key) continue;
     const NodeId ids = histogram->ids;
-    if (!may_be_same_value(graph_, numbers_, ids, key) && !is_made_of(ids, key) && !is_made_of(key, ids))
-      return {Verdict::kOthers, ids, key};
+    const bool may_be_key =
+        may_be_same_value(graph_, numbers_, ids, key) || is_made_of(ids, key) || is_made_of(key, ids);
+    if (!holds(Condition::kCountsTheSorted, may_be_key)) return {Verdict::kOthers, ids, key};
   }
   return {are_all_key ? Verdict::kCounted : Verdict::kUnknown, {}, {}};
 }
@@ -90,7 +92,8 @@ std::optional<CountCheck::Histogram> CountCheck::counted_by_ends(NodeId ends) co
 
 bool CountCheck::sorts_upwards_one(NodeId sort) const {
   const TensorType* sorted = tensor_of(context_, node(first_input(sort)).type);
-  return sorted != nullptr && sorted->rank() == 1 && sorts_upwards(context_, node(sort));
+  return sorted != nullptr && sorted->rank() == 1 &&
+         holds(Condition::kSortsUpwards, sorts_upwards(context_, node(sort)));
 }
 
 // Sizes that are the numbers of one vector, each in its place.
@@ -236,7 +239,8 @@ NodeId CountCheck::marked_ids(NodeId marks) const {
   // In place, they are the only write to the zeros.
   const std::uint32_t own = effects_.storage_of(marks) == effects_.storage_of(zeros) ? 1 : 0;
   const bool is_new = are_zeros && writes_to(zeros) == own && writes_to(marks) == own;
-  const bool are_counted = is_one && is_last && is_new && differ_in_each_row(ids.as_node());
+  const bool are_counted =
+      is_one && is_last && is_new && holds(Condition::kMarksDiffer, differ_in_each_row(ids.as_node()));
   return are_counted ? integers_behind(ids.as_node()) : NodeId();
 }
 

@@ -123,7 +123,8 @@ void JoinCheck::check_split(NodeId id) {
     source = whole;
     --dim;
   }
-  if (!claims_.same_class(claims_[source].origin, origin) || !claims_.is_whole(source))
+  if (!holds(Condition::kSplitsTheWhole,
+             claims_.same_class(claims_[source].origin, origin) && claims_.is_whole(source)))
     return claims_.fail(
         id, "rewrite-split",
         fmt::format("splits {}, not all of {}", claims_.describe(source), claims_.name_a(origin)));
@@ -133,7 +134,9 @@ void JoinCheck::check_split(NodeId id) {
   for (std::uint32_t k = 0; k < n; ++k) {
     ExprId size = extent_of_size(sizes[k]);
     if (size && blocks) size = numbers_.multiply(size, blocks);
-    if (!size || numbers_.match(type->sizes[static_cast<std::size_t>(dim)], size, {k, n}) != Fraction::kPart)
+    const bool is_share =
+        size && numbers_.match(type->sizes[static_cast<std::size_t>(dim)], size, {k, n}) == Fraction::kPart;
+    if (!is_share)
       return claims_.fail(
           id, "rewrite-split",
           fmt::format("part {} is not that of dimension {} of {}", k, dim, claims_.name_a(origin)));
@@ -262,7 +265,8 @@ void JoinCheck::check_piece(NodeId id) {
     return claims_.fail(id, "rewrite-split", "is not a piece of a split");
   const Claim& from = claims_[args[0].as_node()];
   const bool is_element = node.op == getitem && from.kind == ClaimKind::kSplit && args.size() == 2 &&
-                          args[1].is_int() && args[1].as_int() == claim.part;
+                          args[1].is_int() &&
+                          holds(Condition::kPieceIsItsElement, args[1].as_int() == claim.part);
   const bool is_copy_of_piece = node.op == clone && from.kind == ClaimKind::kPiece && from.part == claim.part;
   const bool is_view = is_reshape(node) && is_piece_of_blocks(id, claim);
   if ((!is_element && !is_copy_of_piece && !is_view) || from.origin != claim.origin)
@@ -304,7 +308,7 @@ void JoinCheck::check_cat(NodeId id) {
           id, "rewrite-join",
           fmt::format("element {} is {}, not part {} of {}", k, item ? claims_.describe(item) : "a constant",
                       k, claims_.name_a(origin)));
-    if (dim < 0 || !has_part_sizes(item, origin, dim))
+    if (dim < 0 || !holds(Condition::kJoinsShares, has_part_sizes(item, origin, dim)))
       return claims_.fail(id, "rewrite-join",
                           fmt::format("{} has not its share of {} along dimension {}", claims_.describe(item),
                                       claims_.name_a(origin), dim));
@@ -339,7 +343,9 @@ void JoinCheck::check_sum(NodeId id) {
         fmt::format("adds {} and {}, not the parts of {} from the first to the last, nor from the last to "
                     "the first",
                     claims_.describe(left), claims_.describe(right), claims_.name_a(claim.origin)));
-  if (is_tensor && (!has_part_sizes(right, claim.origin, -1) || !has_part_sizes(left, claim.origin, -1)))
+  const bool has_sizes =
+      !is_tensor || (has_part_sizes(right, claim.origin, -1) && has_part_sizes(left, claim.origin, -1));
+  if (!has_sizes)
     return claims_.fail(id, "rewrite-join",
                         fmt::format("adds parts that have not the size of {}", claims_.name_a(claim.origin)));
   claims_.set_sum(id, first, is_next ? k : n - 1);

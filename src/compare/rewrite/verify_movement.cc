@@ -7,6 +7,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/rank_view.h"
+#include "compare/rewrite/conditions.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/bucket_dtypes.h"
@@ -119,7 +120,9 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
   const Arg first = arg_of(context_, node, 0);
   const bool is_element = node.op->family == OpFamily::kElement;
   // A conjugate is a view, too, and has other values.
-  const bool is_copy = may_copy(node) && showing_of(claims_.facts_b(), graph_b_, b) != Showing::kView;
+  const bool is_copy =
+      !holds(Condition::kReshapesCopy,
+             !may_copy(node) || showing_of(claims_.facts_b(), graph_b_, b) == Showing::kView);
   const bool shows = node.op->is_view && node.op->family != OpFamily::kElementwise && !is_copy;
   if (!(shows || is_element || is_wait(node)) || !first.is_node() || !lies_as_recorded(node) ||
       waits_for_copies(node))
@@ -272,7 +275,8 @@ std::optional<MovedView> MovementCheck::view_of(Arg arg) {
 std::optional<MovedView> MovementCheck::view_of(NodeId b) {
   if (const auto known = views_.find(b); known != views_.end()) return known->second;
   const TensorType* type = claims_.tensor_b(b);
-  if (type == nullptr || !claims_.is_whole(b) || claims_[b].kind == ClaimKind::kMoved || later_in_b_.any(b))
+  if (type == nullptr || !claims_.is_whole(b) || claims_[b].kind == ClaimKind::kMoved ||
+      !holds(Condition::kMovesUnwritten, !later_in_b_.any(b)))
     return {};
   const auto sizes = find_sizes(numbers_, type);
   if (!sizes || !numbers_.find_numbers(type->strides)) return {};
@@ -420,8 +424,8 @@ std::optional<MovedContent> MovementCheck::pack_scatter(const Node& node) {
 bool MovementCheck::write_to(Arg target, const MovedContent& what) {
   const auto view = view_of(target);
   if (!view || !target.is_node() || claims_[target.as_node()].kind == ClaimKind::kWhole) return false;
-  return !storages_.is_shown(memory_->storage_of(target.as_node())) &&
-         storages_.write(*view, what, target.as_node());
+  const bool is_shown = storages_.is_shown(memory_->storage_of(target.as_node()));
+  return holds(Condition::kWritesBeforeShown, !is_shown) && storages_.write(*view, what, target.as_node());
 }
 
 // Whether it is known what is written.
@@ -516,10 +520,12 @@ void MovementCheck::prove(NodeId b) {
   };
   const auto value = read(Arg::node(b));
   if (!value) return fail("how its elements came there cannot be followed");
-  if (!(value->elements == values_->of(origin)))
+  if (!holds(Condition::kMovedElements, value->elements == values_->of(origin)))
     return fail("it has other elements, or has them in another order");
-  if (!storages_.show_apart(views_.at(b))) return fail("another value shows the same memory");
-  if (may_be_overwritten(b)) return fail("it shows memory of the first graph, which is written behind it");
+  if (!holds(Condition::kShowsApart, storages_.show_apart(views_.at(b))))
+    return fail("another value shows the same memory");
+  if (!holds(Condition::kMovedStays, !may_be_overwritten(b)))
+    return fail("it shows memory of the first graph, which is written behind it");
   launches_.show(value->elements);
   if (is_regrouped(origin, *value)) claims_.set_regrouped(b);
 }
@@ -554,7 +560,7 @@ bool MovementCheck::is_regrouped(NodeId origin, const MovedContent& value) const
 // --------------------------------------------------------------------------------
 
 void MovementCheck::forget_writes_of(NodeId b) {
-  if (is_wait(b_.nodes[b])) return;
+  if (is_wait(b_.nodes[b]) || holds(Condition::kForgetsWritten, false)) return;
   for (const StorageAccess& access : memory_->accesses_of(b)) {
     if (!access.writes) continue;
     storages_.disturb_launches(access.storage, b);

@@ -9,6 +9,7 @@
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
 #include "analysis/users.h"
+#include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
@@ -35,7 +36,7 @@ void StorageCheck::check_effects(NodeId id) {
     const bool is_expected = continues(id, write) || std::ranges::any_of(before, [&](const SeenWrite& x) {
                                return stands_for_write({id, positions_[id]}, write, x.writer);
                              });
-    if (!is_expected)
+    if (!holds(Condition::kSeesNoOtherWrite, is_expected))
       return claims_.fail(id, "rewrite-effects",
                           fmt::format("comes behind {}, which wrote the storage last; {}", describe(write),
                                       before.empty() ? "its origin sees it unwritten"
@@ -70,7 +71,7 @@ void StorageCheck::check_each_storage(NodeId id, std::span<const SeenWrite> befo
         return write.storage == storage &&
                (continues(id, write) || stands_for_write({id, positions_[id]}, write, x.writer));
       });
-      if (is_seen) continue;
+      if (holds(Condition::kSeesWritesInEach, is_seen)) continue;
       is_sound = false;
       return claims_.fail(id, "rewrite-effects",
                           fmt::format("takes {}, to which nothing did what {} does in the first graph",
@@ -117,16 +118,18 @@ bool StorageCheck::continues(NodeId id, const SeenWrite& write) const {
 bool StorageCheck::stands_for_write(const Reader& reader, const SeenWrite& write, NodeId x) {
   const Claim& claim = claims_[reader.node];
   const Claim& from = claims_[write.writer];
-  if (write.how == SeenWrite::How::kTorn || !claims_.same_class(from.origin, x)) return false;
+  const bool is_torn = write.how == SeenWrite::How::kTorn;
+  if (!holds(Condition::kJoinsAllWritten, !is_torn) || !claims_.same_class(from.origin, x)) return false;
   if (write.how == SeenWrite::How::kJoined || from.kind == ClaimKind::kWhole ||
       from.kind == ClaimKind::kMoved)
     return true;
   if (from.kind != ClaimKind::kPart) return false;
   // Each part of such an update goes on from the one before, and the last leaves what all of it
   // does.
-  if (claims_.is_carried(from.origin)) return from.part + 1 == from.parts;
-  if (precede(from.origin, reader)) return true;
-  return claim.kind == ClaimKind::kPart && from.part == claim.part && touches_own_share(reader.node, write);
+  if (claims_.is_carried(from.origin)) return holds(Condition::kSeesLastCarried, from.part + 1 == from.parts);
+  if (holds(Condition::kSeesAllParts, precede(from.origin, reader))) return true;
+  return claim.kind == ClaimKind::kPart && from.part == claim.part &&
+         holds(Condition::kSeesOwnShare, touches_own_share(reader.node, write));
 }
 
 // Whether all parts of a write come before the reader.
@@ -253,7 +256,7 @@ void StorageCheck::check_last_write(NodeId site, NodeId before, NodeId after) {
   const bool is_same = xs.empty() == ys.empty() && std::ranges::all_of(ys, [&](const SeenWrite& y) {
                          return stands_for_write({site, b_.order.size()}, y, x);
                        });
-  if (is_same) return;
+  if (holds(Condition::kLeavesWritten, is_same)) return;
   const std::string wrote =
       ys.empty() ? "nothing writes it" : fmt::format("{} wrote it last", describe(ys.back()));
   const std::string should = x ? fmt::format("{} did", claims_.name_a(x)) : "nothing did";

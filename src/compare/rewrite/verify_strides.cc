@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "compare/rewrite/conditions.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -43,7 +44,7 @@ StrideCheck::StrideCheck(RewriteClaims& claims, Numbers& numbers, const Effects&
 void StrideCheck::check(NodeId id) {
   const Node &before = graph_a_.step().nodes[claims_[id].origin], &after = graph_b_.step().nodes[id];
   if (may_copy(before) || may_copy(after)) check_showing(id);
-  if (reads_layout(context_, after)) check_operands(id);
+  if (reads_layout(context_, after) && !holds(Condition::kLiesAlike, false)) check_operands(id);
   if (after.kind == NodeKind::kOutput) compare_results(id);
 }
 
@@ -67,6 +68,7 @@ void StrideCheck::check_showing(NodeId id) {
                y = shown_operand(context_, graph_b_.step(), id);
   const bool may_both_copy = may_copy(graph_a_.step().nodes[origin]) && may_copy(graph_b_.step().nodes[id]);
   if (may_both_copy && x && y && lies_alike(x, y, {})) return;
+  if (holds(Condition::kShowsAlike, false)) return;
   const auto text = [](Showing showing) {
     return showing == Showing::kView ? "a view" : showing == Showing::kCopy ? "a copy" : "a view or a copy";
   };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/rules.h"
 
@@ -77,7 +78,7 @@ std::string TakenRowsCheck::find_fault(NodeId id, const Rows& rows, JoinCheck& j
   const auto begin = find_begin(rows, joins);
   if (!begin) return "that is no part of it";
   ExprPool& exprs = context_.exprs;
-  if (!begins_right(rows, *begin))
+  if (!holds(Condition::kTakesSameRows, begins_right(rows, *begin)))
     return fmt::format("these begin at {}, those at {}",
                        exprs.text(exprs.add(exprs.add(begin->of_a, begin->of_b), in_b.start)),
                        exprs.text(in_a.start));
@@ -135,7 +136,7 @@ std::optional<TakenRowsCheck::Begin> TakenRowsCheck::find_begin_in_cat(const Row
 void TakenRowsCheck::check_facts(const PartFacts& facts) {
   for (NodeId id : taken_) {
     const NodeId part = find_shown_rows(claims_.graph_b(), claims_.facts_b(), id)->of;
-    if (!facts.may_join(claims_[part].origin))
+    if (!holds(Condition::kTakesRows, facts.may_join(claims_[part].origin)))
       claims_.fail(id, "rewrite-rows",
                    fmt::format("takes rows of {}, of which a part has not rows of the whole",
                                claims_.name_a(claims_[part].origin)));
