@@ -1137,6 +1137,8 @@ constexpr OpRow kRows[] = {
      rules::scalar_not},
     {"operator.or_", "(SymBool a, SymBool b) -> SymBool", OpFamily::kComparison, Linearity::kNone,
      CostClass::kFree, rules::scalar_or},
+    {"operator.pow", "(SymInt a, SymInt b) -> SymInt", OpFamily::kNumber, Linearity::kNone, CostClass::kFree,
+     rules::scalar_pow},
     {"operator.sub", "(SymInt a, SymInt b) -> SymInt", OpFamily::kNumber, Linearity::kSum, CostClass::kFree,
      rules::scalar_sub},
     {"operator.truediv", "(SymInt a, SymInt b) -> SymFloat", OpFamily::kNumber, Linearity::kNone,

@@ -199,6 +199,7 @@ TypeId scalar_and(TypeRuleCall& call);
 TypeId scalar_or(TypeRuleCall& call);
 TypeId scalar_not(TypeRuleCall& call);
 TypeId scalar_truediv(TypeRuleCall& call);
+TypeId scalar_pow(TypeRuleCall& call);
 TypeId scalar_choice(TypeRuleCall& call);
 TypeId getitem(TypeRuleCall& call);
 TypeId local_scalar(TypeRuleCall& call);

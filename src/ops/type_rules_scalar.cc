@@ -132,6 +132,23 @@ TypeId scalar_truediv(TypeRuleCall& call) {
   return call.scalar(call.exprs.from_poly(value), "SymFloat");
 }
 
+// Python's power. Of integers and a natural exponent it is a product.
+TypeId scalar_pow(TypeRuleCall& call) {
+  if (is_real(call)) return {};
+  constexpr std::int64_t kMostFactors = 8;
+  const PolyId base = poly_of(call, 0), exponent = poly_of(call, 1);
+  const auto factors = call.exprs.constant(call.facts.normalize(exponent));
+  if (factors && *factors < 0) return {};  // a floating-point number
+  if (factors && *factors <= kMostFactors) {
+    PolyId power = call.exprs.poly(call.number(1));
+    for (std::int64_t i = 0; i < *factors; ++i) power = call.exprs.mul(power, base);
+    return scalar_or_number(call, power);
+  }
+  const StringId name = call.context.strings.intern("PowByNatural");
+  const PolyId value = call.exprs.apply(AtomKind::kFunction, {base, exponent}, name);
+  return call.scalar(call.exprs.from_poly(value), "SymInt");
+}
+
 // torch.sym_ite(condition, then, else): one of two scalars.
 TypeId scalar_choice(TypeRuleCall& call) {
   const PolyId condition = poly_of(call, 0);

@@ -500,6 +500,9 @@ TEST_CASE("operators on symbolic scalars") {
   CHECK(c.type("torch.sym_max", {u, i(1)}) == "SymInt(Max(1, u0))");
   CHECK(c.type("operator.ge", {u, i(1)}) == "SymBool(u0 >= 1)");
   CHECK(c.type("operator.mod", {u, i(0)}) == "mod: division by 0");
+  CHECK(c.type("operator.pow", {u, i(2)}) == "SymInt(u0*u0)");
+  CHECK(c.type("operator.pow", {u, i(0)}) == "SymInt(1)");
+  CHECK(c.type("operator.pow", {i(2), u}) == "SymInt(PowByNatural(2, u0))");
 }
 
 TEST_CASE("no arguments, however wrong, bring a rule down") {

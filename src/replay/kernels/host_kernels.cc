@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "replay/kernels/kernel.h"
+#include "replay/kernels/math/special_functions.h"
 #include "replay/values/floats.h"
 
 namespace epweave::replay {
@@ -53,6 +54,17 @@ Value scalar_mod(KernelCall& call) {
 }
 Value scalar_truediv(KernelCall& call) {
   return call.real(0) / call.real(1);
+}
+// Python's **: of an integer and a natural exponent an integer, else a floating-point number.
+Value scalar_pow(KernelCall& call) {
+  if (is_real(call) || call.integer(1) < 0) return math::pow(call.real(0), call.real(1));
+  std::int64_t power = 1;
+  for (std::int64_t left = call.integer(1), factor = call.integer(0); left > 0; left >>= 1) {
+    if ((left & 1) != 0 && __builtin_mul_overflow(power, factor, &power))
+      throw KernelError("a power overflows");
+    if (left > 1 && __builtin_mul_overflow(factor, factor, &factor)) throw KernelError("a power overflows");
+  }
+  return power;
 }
 Value scalar_eq(KernelCall& call) {
   return apply(call, [](auto a, auto b) { return a == b; });
@@ -210,6 +222,7 @@ constexpr KernelRow kRows[] = {
     {"operator.neg", scalar_neg},
     {"operator.not_", scalar_not},
     {"operator.or_", scalar_or},
+    {"operator.pow", scalar_pow},
     {"operator.sub", scalar_sub},
     {"operator.truediv", scalar_truediv},
     {"torch.sym_ite", scalar_choice},
