@@ -275,7 +275,11 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
         found.equal_to_a, found.outputs, found.equal_to_b, found.largest_error, found.largest_error_of_b);
     if (!found.first_unlike_b.empty()) text += fmt::format("  unlike B: {}\n", found.first_unlike_b);
   }
-  return text + fmt::format("{}\n", name_of(report.conclusion()));
+  const std::size_t casts = report.added_roundings.size();
+  return text + fmt::format("{}{}\n", name_of(report.conclusion()),
+                            casts == 0 ? ""
+                                       : fmt::format(", but B alone rounds {} {} to a coarser type", casts,
+                                                     casts == 1 ? "value" : "values"));
 }
 
 }  // namespace epweave::cli
