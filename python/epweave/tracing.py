@@ -20,6 +20,7 @@ from .collectives import collective_error, require_functional_collectives
 from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
+from .lists import list_decompositions
 from .operators import short_frame
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
@@ -352,7 +353,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     for equal extents. Without, extents are numbers, and the pass `symbolize` gives them a symbol, which also serves
     models that torch cannot trace with one. `groups` maps the name of an axis to its process group or DeviceMesh.
     `label_exchanges=False` keeps the labels of token exchanges as the model wrote them (see `annotate`). `device` is
-    where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`. `info`
+    where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`;
+    operators on lists (`_foreach_*`, of optimizers and clipping) become a call for each tensor. `info`
     is plain data that the file is to hold, too.
     """
     import torch
@@ -376,7 +378,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
           _all_lines_of_the_step(), torch.autograd.set_multithreading_enabled(False), torch.compiler._non_strict_tracing_context(),
           torch.compiler._patch_engine_backward()):
         try:
-            graph = make_fx(tracer.run, decomposition_table=dict(decompositions or {}), record_stack_traces=True)(*fakes)
+            table = {**list_decompositions(), **(decompositions or {})}
+            graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
             if said := collective_error(error):
                 raise said from error

@@ -237,6 +237,54 @@ class Checkpointed(unittest.TestCase):
             self.assertTrue(epweave.verify(path, divided.path))
 
 
+class Optimizer(unittest.TestCase):
+    """Gradient clipping and AdamW in the step, by operators on lists of tensors or tensor by tensor."""
+
+    @staticmethod
+    def make(torch, on_lists):
+        from torch.optim.adamw import adamw
+
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.SiLU(), torch.nn.Linear(16, 4))
+
+        def step(model, x, labels, means, squares, counts):
+            loss = torch.nn.functional.cross_entropy(model(x), labels)
+            gradients = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+            with torch.no_grad():
+                state = [[t.detach().clone() for t in tensors]
+                         for tensors in (model.parameters(), means, squares, counts)]
+                for parameter, gradient in zip(state[0], gradients):
+                    parameter.grad = gradient
+                norm = torch.nn.utils.clip_grad_norm_(state[0], 0.1, foreach=on_lists)
+                adamw(state[0], [p.grad for p in state[0]], state[1], state[2], [], state[3], foreach=on_lists,
+                      amsgrad=False, beta1=0.9, beta2=0.95, lr=1e-3, weight_decay=0.1, eps=1e-8, maximize=False)
+            return (loss, norm, *(t for tensors in state for t in tensors))
+
+        likes = list(model.parameters())
+        return model, step, {"x": torch.randn(32, 8), "labels": torch.randint(4, (32,)),
+                             "means": [torch.randn_like(p) for p in likes],
+                             "squares": [torch.rand_like(p) for p in likes],
+                             "counts": [torch.tensor(3.0) for _ in likes]}
+
+    def test_a_step_with_it_is_traced_proved_and_replayed(self):
+        import torch
+        for on_lists in (True, False):
+            with self.subTest(on_lists=on_lists), tempfile.TemporaryDirectory() as folder:
+                torch.manual_seed(7)
+                model, step, inputs = self.make(torch, on_lists)
+                traced = epweave.trace(step, model, inputs)
+                self.assertEqual([], [n.target for n in traced.graph.graph.nodes if "_foreach" in str(n.target)])
+                found, _ = traced(model, inputs)
+                for a, b in zip(step(model, **inputs), found):
+                    torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+                path = f"{folder}/step.epw"
+                traced.export(path)
+                code, report = doctor(path)
+                self.assertNotIn("operators", [x["topic"] for x in report["findings"] if x["state"] == "lacks"], code)
+                changed = epweave.rewrite(path, "canonicalize,dce")
+                self.assertTrue(epweave.verify(path, changed.path))
+                self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+
+
 def write_documented_step(path):
     """The example's step, with the frames of its stack traces in files named from site-packages or the example's folder."""
     subprocess.run([sys.executable, "-W", "ignore", str(ROOT / "scripts/examples/own_moe.py"), path], check=True,
