@@ -246,12 +246,13 @@ class Optimizer(unittest.TestCase):
 
         model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.SiLU(), torch.nn.Linear(16, 4))
 
-        def step(model, x, labels, means, squares, counts):
-            loss = torch.nn.functional.cross_entropy(model(x), labels)
+        def step(model, x, wanted, means, squares, counts):
+            loss = torch.nn.functional.mse_loss(model(x), wanted)
             gradients = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
             with torch.no_grad():
-                state = [[t.detach().clone() for t in tensors]
-                         for tensors in (model.parameters(), means, squares, counts)]
+                # The replay's numbers have any sign.
+                state = [[t.detach().clone() for t in model.parameters()], [t.clone() for t in means],
+                         [t.abs() for t in squares], [t.abs() + 1 for t in counts]]
                 for parameter, gradient in zip(state[0], gradients):
                     parameter.grad = gradient
                 norm = torch.nn.utils.clip_grad_norm_(state[0], 0.1, foreach=on_lists)
@@ -260,7 +261,7 @@ class Optimizer(unittest.TestCase):
             return (loss, norm, *(t for tensors in state for t in tensors))
 
         likes = list(model.parameters())
-        return model, step, {"x": torch.randn(32, 8), "labels": torch.randint(4, (32,)),
+        return model, step, {"x": torch.randn(32, 8), "wanted": torch.randn(32, 4),
                              "means": [torch.randn_like(p) for p in likes],
                              "squares": [torch.rand_like(p) for p in likes],
                              "counts": [torch.tensor(3.0) for _ in likes]}
