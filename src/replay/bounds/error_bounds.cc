@@ -175,6 +175,7 @@ void ErrorBounds::follow(const BoundedCall& call) {
 
 // What has a bound of 0 is exact: a number filled in is that of its type, not of float64.
 void ErrorBounds::keep_exact(const Tensor& value) {
+  if (is_complex(value.dtype)) return keep_exact(view_parts(value));
   if (!has_ideals(value.dtype) || find_shadow(value) == nullptr) return;
   const Buffer<double> bound = read_numbers(find_or_zero(value)), numbers = read_numbers(value);
   const auto is_exact = [](double b) { return b == 0; };

@@ -69,6 +69,10 @@ void bound_neg(ErrorBounds& bounds, const BoundedCall& call) {
   bounds.set(only_result(call), bounds.find_or_zero(tensor_at(call, 0)));
 }
 
+void bound_conj(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_neg(bounds, call);
+}
+
 // |b| bound(a) + |a| bound(b) + bound(a) bound(b)
 void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor& a = tensor_at(call, 0);
@@ -362,7 +366,7 @@ struct RuleRow {
 };
 
 constexpr RuleRow kRules[] = {
-    {"aten._conj.default", bound_neg},
+    {"aten._conj.default", bound_conj},
     {"aten._fused_rms_norm_backward.default", bound_rms_norm_backward},
     {"aten._grouped_mm.default", bound_product},
     {"aten._log_softmax_backward_data.default", bound_log_softmax_backward},
@@ -440,6 +444,10 @@ BoundRule find_family_rule(const OpInfo& op) {
 }
 
 }  // namespace
+
+bool is_conjugation(const OpInfo& op) {
+  return find_bound_rule(op) == bound_conj;
+}
 
 BoundRule find_bound_rule(const OpInfo& op) {
   if (const BoundRule rule = find_family_rule(op)) return rule;

@@ -19,6 +19,9 @@ void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound)
 // Runs an op with all its arguments, giving all its results.
 Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args);
 
+// Whether the op gives the conjugates of its operand's elements.
+bool is_conjugation(const OpInfo& op);
+
 // Gradients with respect to inputs. They are linear in the incoming gradient, which alone may have
 // a bound: the saved activations must be the same bits in both graphs, else there is no bound.
 void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "replay/bounds/error_bounds.h"
+#include "replay/bounds/error_rules.h"
 #include "replay/check/bound_comparison.h"
 #include "replay/values/block_cache.h"
 #include "replay/values/evaluate.h"
@@ -31,6 +31,37 @@ const Tensor* find_written(std::span<const Value> args, const Tensor& result) {
   for (const Value& arg : args)
     if (arg.is_tensor() && arg.tensor().storage == result.storage) return &arg.tensor();
   return nullptr;
+}
+
+bool has_complex(const Value& value) {
+  if (value.is_tensor()) return is_complex(value.tensor().dtype);
+  return value.is<List>() && std::ranges::any_of(value.items(), has_complex);
+}
+
+// Part i of [.., 2].
+Tensor view_part(Tensor parts, std::int64_t i) {
+  parts.offset += i * parts.strides.back();
+  parts.sizes.pop_back();
+  parts.strides.pop_back();
+  return parts;
+}
+// Between float64 tensors of the same sizes.
+void copy_part(const Tensor& from, const Tensor& to) {
+  const Buffer<double> numbers = read_numbers(from);
+  scatter_elements(reinterpret_cast<const std::byte*>(numbers.data()), to);
+}
+// to += factor * other
+void add_multiple(const Tensor& to, double factor, const Tensor& other) {
+  Buffer<double> sum = read_numbers(to);
+  const Buffer<double> addend = read_numbers(other);
+  if (addend.size() != sum.size()) throw NoBound();
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factor * addend[i];
+  scatter_elements(reinterpret_cast<const std::byte*>(sum.data()), to);
+}
+void scale(const Tensor& tensor, double factor) {
+  Buffer<double> numbers = read_numbers(tensor);
+  for (double& number : numbers) number *= factor;
+  scatter_elements(reinterpret_cast<const std::byte*>(numbers.data()), tensor);
 }
 
 }  // namespace
@@ -125,10 +156,114 @@ void IdealValues::set_results(const Value& results, const Value& ideals) {
   set(results.tensor(), ideals.tensor());
 }
 
+Value IdealValues::run(const OpInfo& op, std::vector<Value> args) {
+  const KernelFn kernel = kernels_.find(op);
+  if (kernel == nullptr) throw NoBound();
+  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
+  KernelCall call(op, std::move(args), given, memory_);
+  return kernel(call);
+}
+
+IdealValues::Parts IdealValues::find_parts(const Tensor& value) const {
+  if (!is_complex(value.dtype)) return {find(value), std::nullopt};
+  const Tensor parts = find(view_parts(value));
+  return {view_part(parts, 0), view_part(parts, 1)};
+}
+
+// Linear in the first argument, with real others: the op on either part.
+IdealValues::Parts IdealValues::run_on_first(const BoundedCall& call) {
+  if (!call.args[0].is_tensor()) throw NoBound();
+  const Parts first = find_parts(call.args[0].tensor());
+  if (!first.imaginary) throw NoBound();
+  std::vector<Value> args{first.real};
+  for (const Value& arg : call.args.subspan(1)) args.push_back(take_ideals(arg));
+  Parts result{run(call.op, args).tensor(), std::nullopt};
+  args[0] = *first.imaginary;
+  result.imaginary = run(call.op, std::move(args)).tensor();
+  if (is_conjugation(call.op)) scale(*result.imaginary, -1);
+  return result;
+}
+
+// Linear in each of the first two arguments, as a product is:
+//   (a + b i) (c + d i) = a c - b d + (a d + b c) i
+IdealValues::Parts IdealValues::run_on_each(const BoundedCall& call) {
+  if (call.args.size() < 2 || !call.args[0].is_tensor()) throw NoBound();
+  if (call.args[1].is_number()) return run_on_first(call);
+  if (!call.args[1].is_tensor()) throw NoBound();
+  const Parts a = find_parts(call.args[0].tensor()), b = find_parts(call.args[1].tensor());
+  const auto product = [&](const Tensor& x, const Tensor& y) {
+    std::vector<Value> args{x, y};
+    for (const Value& arg : call.args.subspan(2)) args.push_back(take_ideals(arg));
+    return run(call.op, std::move(args)).tensor();
+  };
+  Parts result{product(a.real, b.real), std::nullopt};
+  if (a.imaginary && b.imaginary) add_multiple(result.real, -1, product(*a.imaginary, *b.imaginary));
+  if (b.imaginary) result.imaginary = product(a.real, *b.imaginary);
+  if (!a.imaginary) return result;
+  const Tensor other = product(*a.imaginary, b.real);
+  if (result.imaginary)
+    add_multiple(*result.imaginary, 1, other);
+  else
+    result.imaginary = other;
+  return result;
+}
+
+// Linear in all tensors together, as a sum is: the op on either part of them.
+IdealValues::Parts IdealValues::run_on_all(const BoundedCall& call) {
+  const auto take = [&](const Value& arg, bool is_imaginary) {
+    const Parts parts = find_parts(arg.tensor());
+    if (!is_imaginary) return parts.real;
+    if (!parts.imaginary) scale(parts.real, 0);
+    return parts.imaginary.value_or(parts.real);
+  };
+  const auto run_on = [&](bool is_imaginary) {
+    std::vector<Value> args(call.args.begin(), call.args.end());
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      if (args[i].is_tensor()) {
+        args[i] = take(call.args[i], is_imaginary);
+      } else if (call.op.params[i].type == "Tensor") {
+        throw NoBound();  // a number, which has parts, too
+      } else if (has_complex(args[i])) {
+        std::vector<Value> items;
+        for (const Value& item : args[i].items()) items.emplace_back(take(item, is_imaginary));
+        args[i] = Value::list(std::move(items));
+      }
+    }
+    return run(call.op, std::move(args)).tensor();
+  };
+  return {run_on(false), run_on(true)};
+}
+
+void IdealValues::follow_complex(const BoundedCall& call) {
+  if (!std::ranges::any_of(call.args, has_complex)) throw NoBound();
+  if (call.op.writes || !call.result.is_tensor() || call.result.tensor().dtype != DType::kComplex64)
+    throw NoBound();
+  const auto find_result = [&] {
+    switch (call.op.linearity) {
+      case Linearity::kFirst:
+        return run_on_first(call);
+      case Linearity::kEach:
+        return run_on_each(call);
+      case Linearity::kSum:
+        return run_on_all(call);
+      case Linearity::kNone:
+        break;
+    }
+    throw NoBound();
+  };
+  const Parts ideal = find_result();
+  const Tensor& result = call.result.tensor();
+  if (!ideal.imaginary || ideal.real.sizes != result.sizes || ideal.imaginary->sizes != result.sizes)
+    throw NoBound();
+  const Tensor parts = view_parts(result);
+  const Tensor both = make_tensor(memory_, DType::kFloat64, parts.sizes);
+  copy_part(ideal.real, view_part(both, 0));
+  copy_part(*ideal.imaginary, view_part(both, 1));
+  set(parts, both);
+}
+
 void IdealValues::follow(const BoundedCall& call) {
-  const KernelFn kernel = kernels_.find(call.op);
   try {
-    if (kernel == nullptr || call.op.cost == CostClass::kAttention) throw NoBound();
     if (call.op.writes) {
       // What the argument was before is known only by its ideals: it is overwritten by now.
       const Tensor* written =
@@ -136,11 +271,10 @@ void IdealValues::follow(const BoundedCall& call) {
       if (written == nullptr) throw NoBound();
       if (!has_any(*written)) set_unknown(*written);
     }
+    if (has_complex(call.result) || std::ranges::any_of(call.args, has_complex)) return follow_complex(call);
     std::vector<Value> args;
     for (const Value& arg : call.args) args.push_back(take_ideals(arg));
-    const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
-    KernelCall run(call.op, std::move(args), given, memory_);
-    set_results(call.result, kernel(run));
+    set_results(call.result, run(call.op, std::move(args)));
   } catch (const NoBound&) {
     set_unknown(call.result);
   } catch (const KernelError&) {  // not for float64

@@ -11,12 +11,13 @@
 // every bound (error_bounds.h). So their difference shows what one graph computes and the other
 // does not, however coarse the type is in which both keep it.
 //
-// A value without ideals is exact. NaN: not known, behind attention (whose kernels compute in
-// float32), collectives between processes, complex numbers, and where an op has no bound. Ideals
-// belong to storage, as bounds do.
+// A complex number is a pair of reals, and each op on complex numbers what it is on those. A value
+// without ideals is exact. NaN: not known, behind collectives between processes, and where an op
+// has no bound or no kernel for float64. Ideals belong to storage, as bounds do.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "replay/kernels/kernel.h"
@@ -53,6 +54,19 @@ class IdealValues {
   Shadow& make_shadow(const Tensor& value);
   Value take_ideals(const Value& value) const;
   void set_results(const Value& results, const Value& ideals);
+  Value run(const OpInfo& op, std::vector<Value> args);
+
+  // Of a real number there is no imaginary part.
+  struct Parts {
+    Tensor real;
+    std::optional<Tensor> imaginary;
+  };
+  Parts find_parts(const Tensor& value) const;
+  // Sets the ideals of a call that takes or gives complex numbers.
+  void follow_complex(const BoundedCall& call);
+  Parts run_on_first(const BoundedCall& call);
+  Parts run_on_each(const BoundedCall& call);
+  Parts run_on_all(const BoundedCall& call);
 
   const KernelTable& kernels_;
   Memory& memory_;

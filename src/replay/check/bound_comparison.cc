@@ -49,7 +49,7 @@ void add_element(BoundComparison& to, std::int64_t index, const Compared& elemen
     return;
   }
   const double unrounded = std::abs(element.ideal_a - element.ideal_sum);
-  const double allowed_unrounded = allowed * kUnroundedShare;
+  const double allowed_unrounded = std::min(allowed * kUnroundedShare, element.seen * kSeenShare);
   to.has_ideals = to.has_ideals && !std::isnan(unrounded);
   if (unrounded > 0) to.largest_unrounded = std::max(to.largest_unrounded, unrounded / allowed);
   if (difference > 0) to.largest_share = std::max(to.largest_share, difference / allowed);
@@ -97,8 +97,24 @@ BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds) {
   Tensor of_parts = bound;
   of_parts.sizes.push_back(2);
   of_parts.strides.push_back(0);
-  return {copy_tensor(view_parts(value), bounds.memory()), copy_tensor(of_parts, bounds.memory()),
-          std::nullopt};
+  const Tensor parts = view_parts(value);
+  BoundedValue taken{copy_tensor(parts, bounds.memory()), copy_tensor(of_parts, bounds.memory()),
+                     std::nullopt};
+  if (has_ideals(parts.dtype)) taken.ideal = bounds.ideals().find(parts);
+  return taken;
+}
+
+Buffer<double> find_seen_errors(const Buffer<double>& stored, const Buffer<double>& ideals, double roundoff,
+                                std::size_t length) {
+  Buffer<double> seen((stored.size() + length - 1) / length, 0.0);
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    double& most = seen[i / length];
+    most = std::fmax(most, std::abs(stored[i] - ideals[i]));  // passes over NaN
+    most = std::fmax(most, roundoff * std::abs(ideals[i]));
+  }
+  for (double& most : seen)
+    if (most == 0) most = std::numeric_limits<double>::infinity();
+  return seen;
 }
 
 BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b) {
@@ -118,9 +134,14 @@ BoundComparison compare_bounded(const BoundedValue& a, const std::vector<Bounded
       ideal_sum[i] += ideals[i];
     }
   }
+  // A row; of short ones several, of which not all are rounded to their ideals by chance.
+  constexpr std::int64_t kFewest = 64;
+  const std::int64_t row = a.value.sizes.empty() ? 1 : a.value.sizes.back();
+  const auto length = static_cast<std::size_t>(std::max(row, kFewest));
+  const Buffer<double> seen = find_seen_errors(whole, ideal, unit_roundoff(a.value.dtype), length);
   for (std::size_t i = 0; i < whole.size(); ++i)
     add_element(result, static_cast<std::int64_t>(i),
-                {whole[i], sum[i], size[i], bound[i], ideal[i], ideal_sum[i]});
+                {whole[i], sum[i], size[i], bound[i], ideal[i], ideal_sum[i], seen[i / length]});
   return result;
 }
 

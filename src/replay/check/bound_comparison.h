@@ -38,6 +38,15 @@ BoundComparison compare_bounded(const BoundedValue& a, const std::vector<Bounded
 // Ideals of two graphs may differ by this share of their bounds. What float64 rounds is 2^-29 of
 // what float32 rounds, and each op's rounding is in the bound with at least that of float32.
 inline constexpr double kUnroundedShare = 0x1p-24;
+// Nor by more than this share of how far what is stored is seen to be from its ideal. Roundings of
+// float64 take the ways that those of the stored types take, and are 2^-29 of them. A bound adds
+// them up as if all had one sign, which is thousands of times more with each layer.
+inline constexpr double kSeenShare = 0x1p-16;
+
+// Of each lot of `length` elements how far they are from their ideals at most, and at least what
+// storing them rounds. Infinite where no ideal is known or nothing is seen.
+Buffer<double> find_seen_errors(const Buffer<double>& stored, const Buffer<double>& ideals, double roundoff,
+                                std::size_t length);
 
 // An element of A, the sum of B's, of their magnitudes, and of all bounds; and what A's element and
 // B's sum were before rounding (NaN: not known).
@@ -45,6 +54,7 @@ struct Compared {
   double a, sum, size, bound;
   double ideal_a = std::numeric_limits<double>::quiet_NaN();
   double ideal_sum = std::numeric_limits<double>::quiet_NaN();
+  double seen = std::numeric_limits<double>::infinity();  // find_seen_errors
 };
 void add_element(BoundComparison& to, std::int64_t index, const Compared& element);
 void merge(BoundComparison& all, const BoundComparison& part);

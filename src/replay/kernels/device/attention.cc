@@ -111,7 +111,7 @@ void require_saved(const AttentionProblem& p, const Attention::Saved& saved) {
 }  // namespace
 
 AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale) {
-  AttentionProblem p{cpu::read_attention_shape(*in[0], *in[1], *in[2]),
+  AttentionProblem p{cpu::read_attention_shape(*in[0], *in[1], *in[2], math::Compute::kFloat),
                      static_cast<double>(static_cast<float>(scale)),
                      {},
                      {},

@@ -14,7 +14,8 @@
 // not matter whether its block is visited; but what the block tables leave out is never looked at,
 // whatever the mask function says there, and a full block is not masked.
 //
-// Backward, with weight(j) = exp(score(j) - logsumexp) and delta = ordered_sum(out * grad_out):
+// Backward, of operands in float64 in float64, with weight(j) = exp(score(j) - logsumexp) and
+// delta = ordered_sum(out * grad_out):
 //   d score        = weight * (grad_out . value - delta + d logsumexp), through the score function's
 //                    derivative, * scale
 //   d query        = chain over ascending keys
@@ -39,7 +40,8 @@ struct AttentionTile {
   bool is_full = false;  // no mask
 };
 
-// Matrices are row-major [rows, width].
+// Matrices are row-major [rows, width], of what is computed in: C is float or double.
+template <class C>
 class AttentionKind {
  public:
   virtual ~AttentionKind() = default;
@@ -51,13 +53,12 @@ class AttentionKind {
   };
   virtual std::vector<Block> blocks(std::int64_t batch, std::int64_t head, std::int64_t q_block) = 0;
   // Changes scaled scores into what the softmax sees.
-  virtual void modify(const AttentionTile& tile, Buffer<float>& scores) = 0;
+  virtual void modify(const AttentionTile& tile, Buffer<C>& scores) = 0;
   // Whether the gradient is another on its other side; if not, modify_backward is not called.
   virtual bool modifies_gradient() const = 0;
   // Changes the gradient of those into the gradient of the scaled scores (`before`: scores before
   // modify).
-  virtual void modify_backward(const AttentionTile& tile, const Buffer<float>& before,
-                               Buffer<float>& grad) = 0;
+  virtual void modify_backward(const AttentionTile& tile, const Buffer<C>& before, Buffer<C>& grad) = 0;
 };
 
 struct AttentionOperands {
@@ -65,13 +66,15 @@ struct AttentionOperands {
   double scale;
 };
 // Query, key and value as they lie in memory, float32 or bfloat16: what is read is converted tile
-// by tile.
+// by tile. Computed in float64 they are float64, row-major.
+template <class C>
 struct AttentionProblem : AttentionShape {
-  float scale = 1;
+  C scale = 1;
   Tensor query, key, value;
 };
-// Elements of another dtype are copied as float32.
-AttentionProblem read_attention_problem(KernelCall& call, const AttentionOperands& operands);
+// Elements of another dtype are copied.
+template <class C>
+AttentionProblem<C> read_attention_problem(KernelCall& call, const AttentionOperands& operands);
 
 // Of each query, [batch, head, query]: the logarithm (natural) of the sum of exp(score), the
 // largest score.
@@ -79,18 +82,20 @@ struct AttentionSums {
   Buffer<double> lse;
   Buffer<float> maximum;
 };
-AttentionSums run_attention(const AttentionProblem& p, AttentionKind& kind, const Tensor& out);
+AttentionSums run_attention(const AttentionProblem<float>& p, AttentionKind<float>& kind, const Tensor& out);
 
+template <class C>
 struct AttentionSaved {
-  Tensor out, grad_out;    // [batch, head, query, value depth]
-  Buffer<float> lse;       // natural
-  Buffer<float> grad_lse;  // natural; empty: none
+  Tensor out, grad_out;  // [batch, head, query, value depth]
+  Buffer<C> lse;         // natural
+  Buffer<C> grad_lse;    // natural; empty: none
 };
 struct AttentionGradients {
   Tensor query, key, value;
 };
 // Writes the gradients.
-void run_attention_backward(const AttentionProblem& p, AttentionKind& kind, const AttentionSaved& saved,
-                            const AttentionGradients& grads);
+template <class C>
+void run_attention_backward(const AttentionProblem<C>& p, AttentionKind<C>& kind,
+                            const AttentionSaved<C>& saved, const AttentionGradients& grads);
 
 }  // namespace epweave::replay::cpu

@@ -35,6 +35,7 @@ class Calls {
   Tensor cast(const Tensor& value, DType dtype) {
     return bounds_.apply("aten._to_copy.default", {value, dtype});
   }
+  void cast_into(const Tensor& value, const Tensor& to) { bounds_.apply("aten.copy_.default", {to, value}); }
   Tensor view(const Tensor& value, Extents sizes) {
     std::vector<Value> list(sizes.begin(), sizes.end());
     return bounds_.apply("aten.view.default", {value, Value::list(std::move(list))});
@@ -124,6 +125,34 @@ TEST_CASE("rows that are written over have the bounds of what is written") {
     index.data<std::int64_t>()[0] = 1;
     CHECK(calls.bound_of_call(target, {self, std::int64_t{0}, index, -4.0}) == std::vector<float>{0.25F, 0});
   }
+}
+
+// Bounds grow with each layer as if all errors had one sign.
+TEST_CASE("a loose bound hides no error that shows before rounding") {
+  Calls calls;
+  constexpr std::int64_t kCount = 96;
+  Tensor stored = make_tensor(calls.memory(), DType::kBfloat16, {2, kCount / 2}),
+         bound = make_tensor(calls.memory(), DType::kFloat32, {2, kCount / 2}),
+         ideal = make_tensor(calls.memory(), DType::kFloat64, {2, kCount / 2});
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    ideal.data<double>()[i] = i == 5 ? 0.01 : 1 / (1.5 + static_cast<double>(i % 7));
+    bound.data<float>()[i] = 1e9F;
+  }
+  calls.cast_into(ideal, stored);
+  const auto other = [&](std::int64_t at, double factor) {
+    Tensor changed = make_tensor(calls.memory(), DType::kFloat64, ideal.sizes);
+    std::copy_n(ideal.data<double>(), kCount, changed.data<double>());
+    changed.data<double>()[at] *= factor;
+    return compare_bounded({stored, bound, ideal}, {{stored, bound, changed}});
+  };
+  CHECK(other(0, 1).is_within);
+  CHECK(other(5, 1 + 1e-14).is_within);
+  CHECK(other(7, 1 - 1e-14).is_within);
+  const BoundComparison found = other(5, 1 + 0x1p-12);
+  CHECK_FALSE(found.is_within);
+  CHECK(found.is_unrounded);
+  CHECK(found.index == 5);
+  CHECK(compare_bounded({stored, bound, std::nullopt}, {{stored, bound, std::nullopt}}).is_within);
 }
 
 // A selected element is stored as the result is; an integer is exact.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <complex>
 #include <random>
 
 #include "ops/op.h"
@@ -301,6 +302,60 @@ TEST_CASE("gradients of keys that parts of the queries share lie within their bo
   }
 }
 
+TEST_CASE("before rounding, gradients of attention are those of exact arithmetic") {
+  Case c;
+  Attention attention{c};
+  const Tensor grad = c.random({1, 4, 12, 6});
+  const OpInfo& op = *find_op(kFlexBackward);
+  const auto find = [&](std::int64_t first, std::int64_t queries) {
+    const std::vector<Value> args = attention.backward(grad, first, queries);
+    const Value result = c.run(kFlexBackward, args);
+    c.bounds().follow({op, args, result});
+    return result;
+  };
+  const Value whole = find(0, 12), a = find(0, 5), b = find(5, 7);
+  for (std::size_t i : {1U, 2U}) {
+    const auto ideals = [&](const Value& of) {
+      return read_numbers(c.bounds().ideals().find(of.items()[i].tensor()));
+    };
+    const Buffer<double> all = ideals(whole), first = ideals(a), second = ideals(b),
+                         stored = read_numbers(whole.items()[i].tensor());
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      CHECK(std::abs(all[k] - first[k] - second[k]) < 1e-14);
+      CHECK(std::abs(all[k] - stored[k]) < 1e-5);
+    }
+  }
+}
+
+// Operands of float64, a mask and what it has in common with float32: the same but for rounding.
+TEST_CASE("scaled dot product's gradients in float64") {
+  Case c;
+  const Tensor query = c.random({1, 4, 12, 8}), key = c.random({1, 2, 12, 8}),
+               value = c.random({1, 2, 12, 6}), grad = c.random({1, 4, 12, 6}), bias = c.random({12, 12});
+  for (const bool is_causal : {false, true}) {
+    const Value mask = is_causal ? Value() : Value(bias);
+    const Value forward = c.run("aten._scaled_dot_product_flash_attention_for_cpu.default",
+                                {query, key, value, 0.0, is_causal, mask, Value()});
+    const auto gradients = [&](const auto& convert) {
+      const Value converted_mask = is_causal ? Value() : Value(convert(bias));
+      return c.run(
+          "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+          {convert(grad), convert(query), convert(key), convert(value), convert(forward.items()[0].tensor()),
+           convert(forward.items()[1].tensor()), 0.0, is_causal, converted_mask, Value()});
+    };
+    const Value narrow = gradients([](const Tensor& tensor) { return tensor; });
+    const Value wide = gradients([&](const Tensor& tensor) {
+      return c.bounds().apply("aten._to_copy.default", {tensor, DType::kFloat64});
+    });
+    for (std::size_t i = 0; i < 3; ++i) {
+      REQUIRE(wide.items()[i].tensor().dtype == DType::kFloat64);
+      const Buffer<double> x = read_numbers(narrow.items()[i].tensor()),
+                           y = read_numbers(wide.items()[i].tensor());
+      for (std::size_t k = 0; k < x.size(); ++k) CHECK(std::abs(x[k] - y[k]) < 1e-5);
+    }
+  }
+}
+
 TEST_CASE("a score function that changes gradients, or other activations, leave no bound") {
   for (const bool has_other_score : {true, false}) {
     Case c;
@@ -319,6 +374,40 @@ TEST_CASE("a score function that changes gradients, or other activations, leave 
     CHECK(c.bounds().without_bound() == std::set<std::string>{std::string(kFlexBackward)});
     CHECK(std::isinf(c.bounds().find_or_zero(result.items()[1].tensor()).data<float>()[0]));
   }
+}
+
+TEST_CASE("before rounding, complex numbers are pairs of reals") {
+  Case c;
+  const Tensor x = c.random({2, 3, 2}), y = c.random({2, 3, 2});
+  const auto as_complex = [&](const Tensor& pairs) { return c.run("aten.view_as_complex.default", {pairs}); };
+  const auto follow = [&](std::string_view target, const std::vector<Value>& args) {
+    const Value result = c.run(target, args);
+    c.bounds().follow({*find_op(target), args, result});
+    return result;
+  };
+  c.bounds().set(x, c.bounds().magnitude(x));
+  Tensor exact = c.bounds().apply("aten._to_copy.default", {x, DType::kFloat64});
+  for (std::int64_t i = 0; i < 12; ++i) exact.data<double>()[i] += 1e-9;
+  c.bounds().ideals().set(x, exact);
+  const Value a = as_complex(x), b = as_complex(y);
+  const auto number = [](const Buffer<double>& parts, std::size_t i) {
+    return std::complex<double>(parts[2 * i], parts[2 * i + 1]);
+  };
+  const Buffer<double> of_a = read_numbers(exact), of_b = read_numbers(y);
+  const auto check = [&](const Value& result, const auto& expected) {
+    const Tensor parts = c.run("aten.view_as_real.default", {result}).tensor();
+    const Buffer<double> found = read_numbers(c.bounds().ideals().find(parts));
+    for (std::size_t i = 0; i < 6; ++i)
+      CHECK(std::abs(number(found, i) - expected(number(of_a, i), number(of_b, i))) < 1e-15);
+  };
+  using Z = std::complex<double>;
+  check(follow("aten.mul.Tensor", {a, b}), [](Z p, Z q) { return p * q; });
+  check(follow("aten.mul.Tensor", {b, a}), [](Z p, Z q) { return p * q; });
+  check(follow("aten.mul.Tensor", {a, 3.0}), [](Z p, Z) { return 3.0 * p; });
+  check(follow("aten.add.Tensor", {a, b, 2.0}), [](Z p, Z q) { return p + 2.0 * q; });
+  check(follow("aten.neg.default", {a}), [](Z p, Z) { return -p; });
+  check(follow("aten._conj.default", {a}), [](Z p, Z) { return std::conj(p); });
+  check(follow("aten.clone.default", {a, Value()}), [](Z p, Z) { return p; });
 }
 
 TEST_CASE("the bounds of complex numbers are seen through their parts") {

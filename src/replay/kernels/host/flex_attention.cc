@@ -13,7 +13,6 @@
 namespace epweave::replay::cpu {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Of the masks of tiles that are kept for the next head.
 constexpr std::size_t kMostMaskBytes = std::size_t{64} << 20;
 
@@ -52,16 +51,19 @@ class BlockTable {
   Buffer<std::int64_t> counts_, indices_;
 };
 
-class Flex : public AttentionKind {
+// `score`: the score function; `joint`: its derivative, none in the forward direction.
+struct FlexFunctions {
+  const Value* score = nullptr;
+  const Value* joint = nullptr;
+  const Value* score_captured = nullptr;
+  const Value* mask_captured = nullptr;
+};
+
+template <class C>
+class Flex : public AttentionKind<C> {
  public:
-  // `score`: the score function; `joint`: its derivative, none in the forward direction.
-  struct Functions {
-    const Value* score = nullptr;
-    const Value* joint = nullptr;
-    const Value* score_captured = nullptr;
-    const Value* mask_captured = nullptr;
-  };
-  Flex(KernelCall& call, AttentionProblem& p, const Value& block_mask, Functions functions)
+  using typename AttentionKind<C>::Block;
+  Flex(KernelCall& call, AttentionShape& p, const Value& block_mask, FlexFunctions functions)
       : call_(call), p_(p), functions_(functions) {
     const std::vector<Value>& items = block_mask.items();
     read_block_sizes(items, p);
@@ -113,7 +115,7 @@ class Flex : public AttentionKind {
     return all;
   }
 
-  void modify(const AttentionTile& tile, Buffer<float>& scores) override {
+  void modify(const AttentionTile& tile, Buffer<C>& scores) override {
     if (const auto& score = functions_.score->as<Function>(); score.returned_param != kScore) {
       std::vector<Value> args = positions(tile);
       args.insert(args.begin(), matrix(tile, scores));
@@ -122,14 +124,14 @@ class Flex : public AttentionKind {
     }
     if (tile.is_full) return;
     const std::vector<char>& mask = mask_of(tile);
-    for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = mask[i] == 0 ? -kInfinity : scores[i];
+    for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = mask[i] == 0 ? kMasked : scores[i];
   }
 
   bool modifies_gradient() const override {
     return functions_.joint->as<Function>().returned_param != kGradOfScore ||
            !functions_.score_captured->items().empty();
   }
-  void modify_backward(const AttentionTile& tile, const Buffer<float>& before, Buffer<float>& grad) override {
+  void modify_backward(const AttentionTile& tile, const Buffer<C>& before, Buffer<C>& grad) override {
     std::vector<Value> args = positions(tile);
     args.insert(args.begin(), matrix(tile, before));
     args.push_back(matrix(tile, grad));
@@ -141,23 +143,25 @@ class Flex : public AttentionKind {
   }
 
  private:
+  static constexpr C kMasked = -std::numeric_limits<C>::infinity();
   static constexpr std::size_t kScore = 0, kGradOfScore = 5;  // of the functions' parameters
 
-  Tensor matrix(const AttentionTile& tile, const Buffer<float>& values) {
-    Tensor tensor = call_.make(DType::kFloat32, {1, 1, tile.rows, tile.width});
-    std::copy(values.begin(), values.end(), tensor.data<float>());
+  Tensor matrix(const AttentionTile& tile, const Buffer<C>& values) {
+    constexpr DType kType = std::is_same_v<C, double> ? DType::kFloat64 : DType::kFloat32;
+    Tensor tensor = call_.make(kType, {1, 1, tile.rows, tile.width});
+    std::copy(values.begin(), values.end(), tensor.template data<C>());
     return tensor;
   }
   // A result broadcastable to [1, 1, rows, width].
-  template <class C>
-  Buffer<C> broadcast_dense(const AttentionTile& tile, const Tensor& tensor) {
+  template <class T>
+  Buffer<T> broadcast_dense(const AttentionTile& tile, const Tensor& tensor) {
     const Extents sizes{1, 1, tile.rows, tile.width};
     const Operand operand = broadcast_operand(tensor, sizes);
-    return dense<C>(Tensor{tensor.dtype, sizes, operand.strides, tensor.offset, tensor.storage});
+    return dense<T>(Tensor{tensor.dtype, sizes, operand.strides, tensor.offset, tensor.storage});
   }
-  void read_matrix(const AttentionTile& tile, const Value& value, Buffer<float>& to) {
+  void read_matrix(const AttentionTile& tile, const Value& value, Buffer<C>& to) {
     const Value& single = value.is<List>() ? value.items().at(0) : value;
-    to = broadcast_dense<float>(tile, single.tensor());
+    to = broadcast_dense<C>(tile, single.tensor());
   }
   Tensor range(std::int64_t first, std::int64_t count, Extents sizes) {
     Tensor tensor = call_.make(DType::kInt32, std::move(sizes));
@@ -199,8 +203,8 @@ class Flex : public AttentionKind {
   }
 
   KernelCall& call_;
-  const AttentionProblem& p_;
-  Functions functions_;
+  const AttentionShape& p_;
+  FlexFunctions functions_;
   BlockTable partial_, full_, partial_of_keys_, full_of_keys_;
   const Value* mask_ = nullptr;
   std::map<std::array<std::int64_t, 3>, std::vector<char>> masks_;
@@ -212,8 +216,8 @@ class Flex : public AttentionKind {
 // -> out, logsumexp and maximum in units of log 2
 Value flex_attention(KernelCall& call) {
   const Tensor& query = call.tensor(0);
-  AttentionProblem p = read_attention_problem(call, {query, call.tensor(1), call.tensor(2), call.real(5)});
-  Flex kind(call, p, call[4], {&call[3], nullptr, &call[7], &call[8]});
+  auto p = read_attention_problem<float>(call, {query, call.tensor(1), call.tensor(2), call.real(5)});
+  Flex<float> kind(call, p, call[4], {&call[3], nullptr, &call[7], &call[8]});
   Tensor out = call.make_result(0, query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
   const AttentionSums sums = run_attention(p, kind, out);
   Buffer<double> lse = sums.lse, maximum(sums.maximum.begin(), sums.maximum.end());
@@ -237,21 +241,25 @@ Tensor grad_of_out(KernelCall& call) {
 // query, key, value, out, logsumexp, grad_out, grad_logsumexp, fw_graph, joint_graph, block_mask,
 // scale, kernel_options, score captured, mask captured -> grads of query, key, value and of what
 // the score function captured
+template <class C>
+void differentiate(KernelCall& call, const AttentionGradients& grads) {
+  auto p = read_attention_problem<C>(call, {call.tensor(0), call.tensor(1), call.tensor(2), call.real(10)});
+  Flex<C> kind(call, p, call[9], {&call[7], &call[8], &call[12], &call[13]});
+  kind.check_tables_agree();
+  AttentionSaved<C> saved{call.tensor(3), grad_of_out(call), dense<C>(call.tensor(4)), {}};
+  for (C& x : saved.lse) x = static_cast<C>(static_cast<double>(x) * kLn2);
+  if (!call[6].is_none()) {
+    saved.grad_lse = dense<C>(call.tensor(6));
+    for (C& x : saved.grad_lse) x = static_cast<C>(static_cast<double>(x) / kLn2);
+  }
+  run_attention_backward(p, kind, saved, grads);
+}
 Value flex_attention_backward(KernelCall& call) {
   const Tensor &query = call.tensor(0), &key = call.tensor(1), &value = call.tensor(2);
-  AttentionProblem p = read_attention_problem(call, {query, key, value, call.real(10)});
-  Flex kind(call, p, call[9], {&call[7], &call[8], &call[12], &call[13]});
-  kind.check_tables_agree();
-  AttentionSaved saved{call.tensor(3), grad_of_out(call), dense<float>(call.tensor(4)), {}};
-  for (float& x : saved.lse) x = static_cast<float>(static_cast<double>(x) * kLn2);
-  if (!call[6].is_none()) {
-    saved.grad_lse = dense<float>(call.tensor(6));
-    for (float& x : saved.grad_lse) x = static_cast<float>(static_cast<double>(x) / kLn2);
-  }
   const AttentionGradients grads{call.make_result(0, query.dtype, query.sizes),
                                  call.make_result(1, key.dtype, key.sizes),
                                  call.make_result(2, value.dtype, value.sizes)};
-  run_attention_backward(p, kind, saved, grads);
+  with_floating(query.dtype, [&](auto tag) { differentiate<typename decltype(tag)::type>(call, grads); });
   return Value::tuple(
       {grads.query, grads.key, grads.value, Value::tuple(std::vector<Value>(call[12].items().size()))});
 }

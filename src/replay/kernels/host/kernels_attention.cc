@@ -9,16 +9,16 @@
 namespace epweave::replay::cpu {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
 // Causal masks begin at the first query and the first key, as torch's do.
-class DotProduct : public AttentionKind {
+template <class C>
+class DotProduct : public AttentionKind<C> {
  public:
-  DotProduct(const AttentionProblem& p, bool is_causal, const Value& bias) : p_(p), is_causal_(is_causal) {
+  using typename AttentionKind<C>::Block;
+  DotProduct(const AttentionShape& p, bool is_causal, const Value& bias) : p_(p), is_causal_(is_causal) {
     if (bias.is_none()) return;
     const Extents sizes{p.batches, p.heads, p.queries, p.keys};
     const Operand operand = broadcast_operand(bias.tensor(), sizes);
@@ -32,42 +32,44 @@ class DotProduct : public AttentionKind {
       if (!is_causal_ || k * p_.k_block <= last_query) all.push_back({k, false});
     return all;
   }
-  void modify(const AttentionTile& t, Buffer<float>& scores) override {
-    const Buffer<float> bias = bias_of(t);
+  void modify(const AttentionTile& t, Buffer<C>& scores) override {
+    const Buffer<C> bias = bias_of(t);
     for (std::int64_t r = 0; r < t.rows; ++r)
       for (std::int64_t j = 0; j < t.width; ++j) {
         const std::int64_t q = t.q_first + r, k = t.k_first + j;
-        float& score = scores[at(r * t.width + j)];
+        C& score = scores[at(r * t.width + j)];
         if (bias_) score = score + bias[at(r * t.width + j)];
-        if (is_causal_ && k > q) score = -kInfinity;
+        if (is_causal_ && k > q) score = kMasked;
       }
   }
   bool modifies_gradient() const override { return false; }
-  void modify_backward(const AttentionTile&, const Buffer<float>&, Buffer<float>&) override {}
+  void modify_backward(const AttentionTile&, const Buffer<C>&, Buffer<C>&) override {}
 
  private:
-  // The tile's part: a float32 copy of the whole would be as large as all scores.
-  Buffer<float> bias_of(const AttentionTile& t) const {
+  static constexpr C kMasked = -std::numeric_limits<C>::infinity();
+
+  // The tile's part: a converted copy of the whole would be as large as all scores.
+  Buffer<C> bias_of(const AttentionTile& t) const {
     if (!bias_) return {};
     const Extents& strides = bias_->strides;
     const std::int64_t first =
         t.batch * strides[0] + t.head * strides[1] + t.q_first * strides[2] + t.k_first * strides[3];
-    Buffer<float> bias = dense<float>(
+    Buffer<C> bias = dense<C>(
         {bias_->dtype, {t.rows, t.width}, {strides[2], strides[3]}, bias_->offset + first, bias_->storage});
     if (bias_->dtype == DType::kBool)
-      for (float& x : bias) x = x != 0.0f ? 0.0f : -kInfinity;
+      for (C& x : bias) x = x != C(0) ? C(0) : kMasked;
     return bias;
   }
 
-  const AttentionProblem& p_;
+  const AttentionShape& p_;
   bool is_causal_;
   std::optional<Tensor> bias_;  // broadcast to [batch, head, query, key]
 };
 
 DotProductResult dot_product(KernelCall& call, const DotProductParams& at_param) {
   const DotProductCall c = read_dot_product(call, at_param);
-  const AttentionProblem p = read_attention_problem(call, {c.query, c.key, c.value, c.scale});
-  DotProduct kind(p, c.is_causal, c.bias);
+  const auto p = read_attention_problem<float>(call, {c.query, c.key, c.value, c.scale});
+  DotProduct<float> kind(p, c.is_causal, c.bias);
   Tensor out = call.make_result(0, c.query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
   const AttentionSums sums = run_attention(p, kind, out);
   Tensor lse = call.make_result(1, DType::kFloat32, logsumexp_sizes(call, p));
@@ -89,16 +91,19 @@ Value efficient_attention(KernelCall& call) {
 // grad_out, query, key, value come first everywhere.
 std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams& at_param) {
   const DotProductCall c = read_dot_product(call, at_param);
-  const AttentionProblem p = read_attention_problem(call, {c.query, c.key, c.value, c.scale});
-  DotProduct kind(p, c.is_causal, c.bias);
-  const AttentionSaved saved{call.tensor(at_param.out),
-                             call.tensor(0),
-                             dense<float>(require_logsumexp(call.tensor(at_param.lse), p)),
-                             {}};
   const AttentionGradients grads{call.make_result(0, c.query.dtype, c.query.sizes),
                                  call.make_result(1, c.key.dtype, c.key.sizes),
                                  call.make_result(2, c.value.dtype, c.value.sizes)};
-  run_attention_backward(p, kind, saved, grads);
+  with_floating(c.query.dtype, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    const auto p = read_attention_problem<C>(call, {c.query, c.key, c.value, c.scale});
+    DotProduct<C> kind(p, c.is_causal, c.bias);
+    const AttentionSaved<C> saved{call.tensor(at_param.out),
+                                  call.tensor(0),
+                                  dense<C>(require_logsumexp(call.tensor(at_param.lse), p)),
+                                  {}};
+    run_attention_backward(p, kind, saved, grads);
+  });
   return {grads.query, grads.key, grads.value};
 }
 Value cudnn_attention_backward(KernelCall& call) {

@@ -432,7 +432,7 @@ void multiply(const Matrix<Bfloat16>& a, const Matrix<Bfloat16>& b, Bfloat16* c,
 void multiply(const Matrix<float>& a, const Matrix<float>& b, Bfloat16* c, std::int64_t stride) {
   multiply_and_round(a, b, c, stride);
 }
-void multiply(const FloatMatrix& a, const FloatMatrix& b, const FloatSums& c, Start start) {
+void multiply(const FloatMatrix& a, const FloatMatrix& b, const Sums<float>& c, Start start) {
   std::visit(
       [&](const auto& left, const auto& right) { multiply_chunks(left, right, c.data, c.stride, start); }, a,
       b);

@@ -50,10 +50,18 @@ using FloatMatrix = std::variant<Matrix<float>, Matrix<Bfloat16>>;
 inline FloatMatrix transposed(const FloatMatrix& m) {
   return std::visit([](const auto& matrix) { return FloatMatrix(matrix.transposed()); }, m);
 }
-struct FloatSums {
-  float* data;
+inline Matrix<double> transposed(const Matrix<double>& m) {
+  return m.transposed();
+}
+template <class C>
+struct Sums {
+  C* data;
   std::int64_t stride;
 };
-void multiply(const FloatMatrix& a, const FloatMatrix& b, const FloatSums& c, Start start = Start::kZero);
+void multiply(const FloatMatrix& a, const FloatMatrix& b, const Sums<float>& c, Start start = Start::kZero);
+inline void multiply(const Matrix<double>& a, const Matrix<double>& b, const Sums<double>& c,
+                     Start start = Start::kZero) {
+  multiply(a, b, c.data, c.stride, start);
+}
 
 }  // namespace epweave::replay::cpu

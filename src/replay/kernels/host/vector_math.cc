@@ -12,7 +12,10 @@ struct Exp {
   EPWEAVE_INLINE static float apply(float x, float, float) { return math::exp(x); }
 };
 struct ExpShifted {
-  EPWEAVE_INLINE static float apply(float x, float, float shift) { return math::exp(x - shift); }
+  template <class C>
+  EPWEAVE_INLINE static C apply(C x, C, C shift) {
+    return math::exp(x - shift);
+  }
 };
 struct Sigmoid {
   EPWEAVE_INLINE static float apply(float x, float, float) { return math::sigmoid(x); }
@@ -24,29 +27,29 @@ struct SiluBackward {
   EPWEAVE_INLINE static float apply(float x, float grad, float) { return math::silu_backward(grad, x); }
 };
 
-template <class F>
-EPWEAVE_INLINE void map_body(std::int64_t n, float* out, const float* in, const float* other, float shift) {
+template <class F, class C>
+EPWEAVE_INLINE void map_body(std::int64_t n, C* out, const C* in, const C* other, C shift) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) out[i] = F::apply(in[i], other[i], shift);
 }
 
-template <class F>
-void map_base(std::int64_t n, float* out, const float* in, const float* other, float shift) {
+template <class F, class C>
+void map_base(std::int64_t n, C* out, const C* in, const C* other, C shift) {
   map_body<F>(n, out, in, other, shift);
 }
 #if defined(__x86_64__)
-template <class F>
-EPWEAVE_AVX2 void map_avx2(std::int64_t n, float* out, const float* in, const float* other, float shift) {
+template <class F, class C>
+EPWEAVE_AVX2 void map_avx2(std::int64_t n, C* out, const C* in, const C* other, C shift) {
   map_body<F>(n, out, in, other, shift);
 }
-template <class F>
-EPWEAVE_AVX512 void map_avx512(std::int64_t n, float* out, const float* in, const float* other, float shift) {
+template <class F, class C>
+EPWEAVE_AVX512 void map_avx512(std::int64_t n, C* out, const C* in, const C* other, C shift) {
   map_body<F>(n, out, in, other, shift);
 }
 #endif
 
-template <class F>
-void map(std::int64_t n, float* out, const float* in, const float* other, float shift) {
+template <class F, class C>
+void map(std::int64_t n, C* out, const C* in, const C* other, C shift) {
 #if defined(__x86_64__)
   if (level() == Level::kAvx512) return map_avx512<F>(n, out, in, other, shift);
   if (level() == Level::kAvx2) return map_avx2<F>(n, out, in, other, shift);
@@ -162,6 +165,9 @@ void bf16_from_float_run(std::int64_t n, std::uint16_t* out, const float* in) {
   convert<ToBf16>(n, out, in);
 }
 void exp_shifted_run(std::int64_t n, float* out, const float* in, float shift) {
+  map<ExpShifted>(n, out, in, in, shift);
+}
+void exp_shifted_run(std::int64_t n, double* out, const double* in, double shift) {
   map<ExpShifted>(n, out, in, in, shift);
 }
 

@@ -13,6 +13,7 @@ void silu_run(std::int64_t n, float* out, const float* in);
 void silu_backward_run(std::int64_t n, float* out, const float* grad, const float* in);
 // out[i] = exp(in[i] - shift)
 void exp_shifted_run(std::int64_t n, float* out, const float* in, float shift);
+void exp_shifted_run(std::int64_t n, double* out, const double* in, double shift);
 
 // The largest of `start` and the elements; NaN if one is.
 float maximum_run(std::int64_t n, const float* in, float start);

@@ -25,10 +25,12 @@ Value seed(KernelCall& call, std::size_t i) {
 
 }  // namespace
 
-AttentionShape read_attention_shape(const Tensor& query, const Tensor& key, const Tensor& value) {
+AttentionShape read_attention_shape(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    math::Compute computed) {
   if (query.rank() != 4 || key.rank() != 4 || value.rank() != 4)
     throw KernelError("attention: four dimensions");
-  if (compute_of(query.dtype) != Compute::kFloat) throw KernelError("attention is computed in float32 only");
+  if (compute_of(query.dtype) != computed)
+    throw KernelError("attention of " + std::string(info(query.dtype).name) + " is not supported here");
   AttentionShape shape;
   shape.batches = query.sizes[0];
   shape.heads = query.sizes[1];

@@ -1,7 +1,7 @@
 // What a call of attention says, for every device that computes it: sizes, and where the arguments
 // are.
 //
-//   AttentionShape shape = read_attention_shape(query, key, value);   // throws KernelError if they do not fit
+//   AttentionShape shape = read_attention_shape(query, key, value, Compute::kFloat);   // KernelError if they do not fit
 //   DotProductCall c = read_dot_product(call, kCudnn);                 // _scaled_dot_product_cudnn_attention
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "replay/kernels/kernel.h"
+#include "replay/kernels/math/elements.h"
 
 namespace epweave::replay::cpu {
 
@@ -27,8 +28,9 @@ struct AttentionShape {
   std::int64_t k_blocks() const { return (keys + k_block - 1) / k_block; }
   std::int64_t group() const { return heads / kv_heads; }
 };
-// Float32 and the 16-bit floats only.
-AttentionShape read_attention_shape(const Tensor& query, const Tensor& key, const Tensor& value);
+// Of operands that are computed in `computed`: float64, or float32 and the 16-bit floats.
+AttentionShape read_attention_shape(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    math::Compute computed);
 
 // The block sizes of FlexAttention's block mask.
 void read_block_sizes(const std::vector<Value>& block_mask, AttentionShape& shape);
