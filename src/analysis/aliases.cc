@@ -34,7 +34,6 @@ Showing showing_of(Facts& facts, const TensorType& operand, std::span<const Expr
 }  // namespace
 
 NodeId shown_operand(const Context& context, const Body& body, NodeId id) {
-  static const OpInfo* const getitem = find_op("operator.getitem");
   const Node& node = body.nodes[id];
   if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
   const auto first = [&](std::size_t param) {
@@ -42,11 +41,12 @@ NodeId shown_operand(const Context& context, const Body& body, NodeId id) {
     return arg.is_node() ? arg.as_node() : NodeId();
   };
   if (is_wait(node)) return first(0);
-  if (node.op == getitem) {
+  if (node.op->family == OpFamily::kElement) {
     const NodeId list = first(0);
     const OpInfo* op = list ? body.nodes[list].op : nullptr;
-    const bool shows = op != nullptr && (op->is_view || op->writes ||
-                                         (op == getitem && shown_operand(context, body, list).valid()));
+    const bool shows =
+        op != nullptr && (op->is_view || op->writes ||
+                          (op->family == OpFamily::kElement && shown_operand(context, body, list).valid()));
     return shows ? list : NodeId();
   }
   for (const OpReturn& result : node.op->returns)

@@ -12,16 +12,6 @@
 namespace epweave {
 namespace {
 
-// Ops whose schema does not tell how they treat storage.
-struct SpecialOps {
-  const OpInfo* getitem = find_op("operator.getitem");
-};
-
-const SpecialOps& special() {
-  static const SpecialOps ops;
-  return ops;
-}
-
 bool is_unknown(const Node& node) {
   return node.kind == NodeKind::kCall && node.op == nullptr;
 }
@@ -66,7 +56,7 @@ class StorageClasses {
   }
 
   void join_call(NodeId id, const Node& node) {
-    if (node.op == special().getitem) return join_element(id, node);
+    if (has_family(node, OpFamily::kElement)) return join_element(id, node);
     if (is_wait(node)) return join_all(id, arg_of(context_, node, 0));
     if (!node.op->is_view && !node.op->writes) return;
     for (std::size_t i = 0; i < node.op->params.size(); ++i) {
@@ -88,8 +78,9 @@ class StorageClasses {
     const Arg from = arg_of(context_, node, 0);
     if (!from.is_node()) return;
     const NodeId tuple = from.as_node();
-    const OpInfo* op = body_.nodes[tuple].op;
-    const bool is_computed = op != nullptr && !op->is_view && !op->writes && op != special().getitem;
+    const Node& made = body_.nodes[tuple];
+    const bool is_computed =
+        made.op != nullptr && !made.op->is_view && !made.op->writes && !has_family(made, OpFamily::kElement);
     const auto element = is_computed ? tuple_element(context_, body_, node) : std::nullopt;
     if (!element) return join(tuple, id);
     std::uint32_t& last = last_element_.at(tuple);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/walk.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -28,8 +29,7 @@ bool is_in_backward_region(const Node& node) {
 }
 
 bool is_token_exchange(const Graph& graph, const Node& node) {
-  static const OpInfo* const all_to_all = find_op("_c10d_functional.all_to_all_single.default");
-  if (node.op != all_to_all || !node.ep.token_exchange) return false;
+  if (!has_family(node, OpFamily::kAllToAll) || !node.ep.token_exchange) return false;
   const std::string_view label = graph.text(node.ep.token_exchange);
   return label == "dispatch" || label == "combine";
 }

@@ -133,8 +133,8 @@ std::optional<std::vector<NodeId>> lookups_of(const Context& context, const Body
       firsts += input == first;
     });
     if (reads == 0) continue;
-    const bool is_lookup = node.op != nullptr && node.op->family == OpFamily::kIndex && reads == 1 &&
-                           firsts == 1 && args[0] == Arg::node(tensor) && args[1].is_list() &&
+    const bool is_lookup = has_family(node, OpFamily::kIndex) && reads == 1 && firsts == 1 &&
+                           args[0] == Arg::node(tensor) && args[1].is_list() &&
                            context.args.children(args[1])[0] == Arg::node(first);
     if (!is_lookup) return std::nullopt;
     lookups.push_back(id);

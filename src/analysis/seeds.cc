@@ -27,8 +27,7 @@ bool makes_ones(const Context& context, const Node& node) {
 // A gradient of 1: as large as a number that forward computed, read by backward alone.
 bool is_one_for_loss(const Graph& graph, const NodeLists& inputs, const NodeLists& users, NodeId id) {
   const Node& node = graph.step().nodes[id];
-  if (node.op == nullptr || node.op->family != OpFamily::kLike || !makes_ones(*graph.context, node))
-    return false;
+  if (!has_family(node, OpFamily::kLike) || !makes_ones(*graph.context, node)) return false;
   const TensorType* type = tensor_of(*graph.context, node.type);
   if (type == nullptr || !is_floating(type->dtype) || type->rank() != 0 || users[id].empty()) return false;
   const auto reads_backward = [&](NodeId other) { return graph.step().nodes[other].is_backward(); };

@@ -52,8 +52,8 @@ std::optional<std::size_t> find_dim(const Context& context, const Node& node, st
 std::optional<SplitRows> find_split_rows(const Graph& graph, NodeId split) {
   const Node& node = graph.step().nodes[split];
   const Context& context = *graph.context;
-  const bool is_split = node.kind == NodeKind::kCall && node.op != nullptr &&
-                        node.op->family == OpFamily::kSplit && node.op->is_view;
+  const bool is_split =
+      node.kind == NodeKind::kCall && has_family(node, OpFamily::kSplit) && node.op->is_view;
   const TensorType* from = is_split ? operand_of(graph, node) : nullptr;
   const auto dim = from != nullptr ? find_dim(context, node, from->rank()) : std::nullopt;
   if (!dim || !node.type || context.types[node.type].kind != TypeKind::kList) return {};

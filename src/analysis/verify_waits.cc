@@ -26,7 +26,7 @@ bool is_free(const Node& node) {
 
 // Which runs beside other calls until its wait.
 bool is_copy(const Node& node) {
-  return node.op != nullptr && node.op->family == OpFamily::kTransfer;
+  return has_family(node, OpFamily::kTransfer);
 }
 
 bool writes(const Node& node) {

@@ -74,8 +74,7 @@ class Liveness {
   void begin(NodeId id, std::uint32_t place) {
     if (root_[id] != id) return;
     const Node& made = node(id);
-    static const OpInfo* const getitem = find_op("operator.getitem");
-    if (made.op == getitem) return begin_element(id, place);
+    if (has_family(made, OpFamily::kElement)) return begin_element(id, place);
     if (!made.type) return;
     const Type& type = context_.types[made.type];
     if (type.kind == TypeKind::kTensor) {

@@ -8,6 +8,7 @@
 #include "analysis/ep_regions.h"
 #include "analysis/users.h"
 #include "ir/walk.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -164,8 +165,7 @@ Overlaps find_overlaps(const Graph& graph) {
     if (region.count_exchanges() > 0) found.regions.push_back(finder.find(region));
   found.undivided = finder.find_undivided();
   for (const auto [id, node] : walk(graph.step()))
-    if (node.op != nullptr && node.op->family == OpFamily::kAllToAll && !is_labelled_exchange(node))
-      ++found.unlabelled;
+    if (has_family(node, OpFamily::kAllToAll) && !is_labelled_exchange(node)) ++found.unlabelled;
   found.assumed = extents.assumed();
   return found;
 }

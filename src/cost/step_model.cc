@@ -235,7 +235,7 @@ class ModelBuilder {
   }
 
   std::optional<TupleElement> computed_element(NodeId id) const {
-    if (node(id).op == nullptr || node(id).op->family != OpFamily::kElement) return std::nullopt;
+    if (!has_family(node(id), OpFamily::kElement)) return std::nullopt;
     return tuple_element(context_, body_, node(id));
   }
 

@@ -75,8 +75,7 @@ std::size_t leaf_of(const Context& context, const Node& node, std::size_t param)
 }
 
 std::optional<TupleElement> tuple_element(const Context& context, const Body& body, const Node& node) {
-  static const OpInfo* const getitem = find_op("operator.getitem");
-  if (node.op == nullptr || node.op != getitem) return {};
+  if (!has_family(node, OpFamily::kElement)) return {};
   const Arg tuple = arg_of(context, node, 0), index = arg_of(context, node, 1);
   if (!tuple.is_node() || !index.is_int()) return {};
   if (index.as_int() >= 0) return TupleElement{tuple.as_node(), index.as_int()};

@@ -20,6 +20,11 @@ struct BoundArgs {
   bool is_given(std::size_t param) const { return (given >> param & 1) != 0; }
 };
 
+// Whether it calls an op of the family; not, where the target has no row in the op table.
+inline bool has_family(const Node& node, OpFamily family) {
+  return node.op != nullptr && node.op->family == family;
+}
+
 // `node` must have a row in the op table. Arguments that fit no parameter are left out.
 BoundArgs bind_args(const Context& context, const Node& node);
 

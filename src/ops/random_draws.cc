@@ -6,7 +6,7 @@
 namespace epweave {
 
 bool has_dropout(const Context& context, const Node& node) {
-  if (node.op == nullptr || node.op->family != OpFamily::kAttention) return false;
+  if (!has_family(node, OpFamily::kAttention)) return false;
   const auto dropout = node.op->find_param("dropout_p");
   if (!dropout) return false;
   const Arg p = arg_of(context, node, *dropout);

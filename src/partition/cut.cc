@@ -97,7 +97,7 @@ NodeId call_of(const Graph& graph, NodeId id) {
   const Body& body = graph.step();
   for (NodeId at = id;;) {
     const Node& node = body.nodes[at];
-    if (node.op == nullptr || node.op->family != OpFamily::kElement) return at;
+    if (!has_family(node, OpFamily::kElement)) return at;
     const Arg tuple = arg_of(*graph.context, node, 0);
     if (!tuple.is_node()) return at;
     at = tuple.as_node();
@@ -150,7 +150,7 @@ IdSet<NodeId> find_uses_of_freed(const Effects& effects, const Joint& joint) {
   if (!frees) return uses;
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
-    const bool is_element = node.op != nullptr && node.op->family == OpFamily::kElement;
+    const bool is_element = has_family(node, OpFamily::kElement);
     for (NodeId input : joint.inputs[id])
       if (freed.contains(effects.storage_of(input)) || (is_element && uses.contains(input))) uses.insert(id);
   }

@@ -2,13 +2,14 @@
 
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
 namespace {
 
 bool is_element(const Node& node) {
-  return node.op != nullptr && node.op->family == OpFamily::kElement;
+  return has_family(node, OpFamily::kElement);
 }
 
 // Directions as they are recorded: copies in backward count as forward's, of which they have the

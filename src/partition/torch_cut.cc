@@ -13,6 +13,7 @@
 #include "analysis/recompute_tags.h"
 #include "cost/cost.h"
 #include "cost/extents.h"
+#include "ops/bind.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
 #include "partition/cut.h"
@@ -157,9 +158,7 @@ class TorchCut {
   bool is_output(NodeId id) const { return node(id).kind == NodeKind::kOutput; }
   bool is_call(NodeId id) const { return node(id).kind == NodeKind::kCall; }
   bool has(NodeId id, MemoryTrait trait) { return traits_.has(node(id), trait); }
-  bool is_element(NodeId id) const {
-    return node(id).op != nullptr && node(id).op->family == OpFamily::kElement;
-  }
+  bool is_element(NodeId id) const { return has_family(node(id), OpFamily::kElement); }
   bool must_recompute(NodeId id) const {
     return tags_.is_recomputed(node(id)) && !must_save_.contains(id) && !done_once_.contains(id) &&
            !reads_early_.contains(id) && !has_effect(call_of(graph_, id));
@@ -309,7 +308,7 @@ class TorchCut {
   // ------------------------------------------------------------------------- bans
 
   bool is_fusible(NodeId producer, NodeId user) {
-    if (node(user).op != nullptr && node(user).op->family == OpFamily::kJoin) return true;
+    if (has_family(node(user), OpFamily::kJoin)) return true;
     return has(producer, kIsFusible) && has(user, kIsFusible);
   }
 

@@ -14,6 +14,7 @@
 #include "base/memory_text.h"
 #include "ir/facts.h"
 #include "ir/types/layout.h"
+#include "ops/bind.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
 #include "passes/node_names.h"
@@ -104,7 +105,7 @@ class OffloadTagger {
   // None where the value cannot be moved or is too small. What has no number counts as large
   // enough.
   std::optional<std::int64_t> find_bytes(const Node& node) {
-    const bool is_element = node.op != nullptr && node.op->family == OpFamily::kElement;
+    const bool is_element = has_family(node, OpFamily::kElement);
     if (node.kind != NodeKind::kCall) return std::nullopt;
     if (!is_element && (is_alias(node) || is_communication(node))) return std::nullopt;
     const TensorType* type = tensor_of(context_, node.type);

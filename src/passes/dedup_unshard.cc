@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analysis/users.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "passes/record.h"
@@ -154,7 +155,7 @@ class ChainFinder {
     if (!is_target(split, "aten.split.Tensor") || pieces.empty()) return {};
     NodeId cat;
     for (NodeId piece : pieces) {
-      if (!is_target(piece, "operator.getitem") || users_[piece].size() != 1) return {};
+      if (!has_family(node(piece), OpFamily::kElement) || users_[piece].size() != 1) return {};
       const NodeId user = users_[piece].front();
       if (!is_target(user, "aten.cat.default") || (cat && cat != user)) return {};
       cat = user;
@@ -210,7 +211,7 @@ class UseFinder {
         const Node& node = body_.nodes[user];
         if (test(node)) return true;
         const bool is_alias =
-            node.op != nullptr && (node.op->is_view || node.op->target == "operator.getitem");
+            node.op != nullptr && (node.op->is_view || has_family(node, OpFamily::kElement));
         if (is_alias && seen.insert(user)) aliases.push_back(user);
       }
     }

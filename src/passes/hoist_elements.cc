@@ -10,7 +10,7 @@ void hoist_elements(const Context& context, Body& body) {
   OrderList list(body.order);
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
     const Node& node = body.nodes[*id];
-    if (node.op == nullptr || node.op->family != OpFamily::kElement) continue;
+    if (!has_family(node, OpFamily::kElement)) continue;
     const Arg tuple = arg_of(context, node, 0);
     if (tuple.is_node()) list.put_behind(tuple.as_node(), *id);
   }

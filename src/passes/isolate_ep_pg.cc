@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analysis/collectives.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "passes/extra_group.h"
 #include "passes/record.h"
@@ -14,9 +15,8 @@ namespace epweave {
 namespace {
 
 bool is_ep_exchange(const Node& node) {
-  static const OpInfo* const all_to_all = find_op("_c10d_functional.all_to_all_single.default");
   const EpLabels& ep = node.ep;
-  return node.op == all_to_all &&
+  return has_family(node, OpFamily::kAllToAll) &&
          (ep.ep || ep.token_exchange || ep.token_count_exchange || ep.token_count_sync);
 }
 

@@ -38,7 +38,7 @@ std::optional<SplitElement> read_element(const Context& context, const Body& bod
   const auto element = tuple_element(context, body, node);
   if (!element) return std::nullopt;
   const Node& split = body.nodes[element->tuple];
-  if (split.op == nullptr || split.op->family != OpFamily::kSplit || !split.type) return std::nullopt;
+  if (!has_family(split, OpFamily::kSplit) || !split.type) return std::nullopt;
   const std::vector<TypeId>& parts = context.types[split.type].elements;
   if (element->index < 0 || element->index >= static_cast<std::int64_t>(parts.size())) return std::nullopt;
   return SplitElement{split, parts, static_cast<std::size_t>(element->index)};

@@ -71,7 +71,7 @@ class PieceCounter {
   }
 
   std::uint32_t count(const Node& slice, const Node& call) {
-    if (call.op == nullptr || call.op->family != OpFamily::kSplit) return has_all(slice, pieces_) ? 0 : 1;
+    if (!has_family(call, OpFamily::kSplit)) return has_all(slice, pieces_) ? 0 : 1;
     std::vector<Split>& splits = splits_[whole_of(context_, call)];
     for (const Split& split : splits)
       if (calls_.is_call(split.call, call)) return has_all(slice, split.pieces) ? 0 : 1;

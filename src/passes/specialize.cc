@@ -132,7 +132,7 @@ constexpr std::string_view kElementTarget = "operator.getitem";
 std::vector<NodeId> find_computed_slices(const Context& context, const Body& body) {
   std::vector<NodeId> found;
   for (const auto [id, node] : walk(context, body)) {
-    if (node.op == nullptr || node.op->family != OpFamily::kSlice) continue;
+    if (!has_family(node, OpFamily::kSlice)) continue;
     std::size_t inputs = 0;
     for_each_input(context, node, [&](NodeId) { ++inputs; });
     if (inputs > 1) found.push_back(id);
@@ -165,7 +165,7 @@ class ElementFinder {
       });
       if (computed.contains(id)) continue;
       if (const auto piece = find_piece(context_, body, node)) elements_[*piece].push_back(id);
-      if (node.op != nullptr && node.op->family == OpFamily::kSplit) splits_[whole_of(node)].push_back(id);
+      if (has_family(node, OpFamily::kSplit)) splits_[whole_of(node)].push_back(id);
     }
   }
 
@@ -211,8 +211,7 @@ class ElementFinder {
   }
   bool is_taken_by(const Node& call, const Node& element) const {
     const auto tuple = tuple_element(context_, body_, element);
-    if (call.op != nullptr && call.op->family == OpFamily::kSplit)
-      return tuple && calls_.is_call(body_.nodes[tuple->tuple], call);
+    if (has_family(call, OpFamily::kSplit)) return tuple && calls_.is_call(body_.nodes[tuple->tuple], call);
     return calls_.is_beside(element, call);
   }
 

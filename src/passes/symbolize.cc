@@ -154,9 +154,8 @@ std::int64_t tokens_per_row(const Graph& graph, const ScalingFactors& factors) {
         if (factor) unit = std::lcm(unit, factor->den);
   };
   for (NodeId id : step.order) {
-    const std::string_view target = graph.text(step.nodes[id].target);
-    if (target != "_c10d_functional.all_gather_into_tensor.default" &&
-        target != "_c10d_functional.reduce_scatter_tensor.default")
+    const OpInfo* op = step.nodes[id].op;
+    if (op == nullptr || (op->family != OpFamily::kAllGather && op->family != OpFamily::kReduceScatter))
       continue;
     add(id);
     for_each_input(*graph.context, step.nodes[id], add);

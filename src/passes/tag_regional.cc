@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/regional_tag.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/rules.h"
 #include "passes/node_names.h"
@@ -88,7 +89,7 @@ class RegionalTagger {
   }
 
   bool is_element_of_tagged(const Node& node) const {
-    if (node.op == nullptr || node.op->family != OpFamily::kElement) return false;
+    if (!has_family(node, OpFamily::kElement)) return false;
     bool is_element = false;
     for_each_input(context_, node, [&](NodeId input) { is_element |= is_selected(body_.nodes[input]); });
     return is_element;

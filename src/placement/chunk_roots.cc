@@ -8,15 +8,19 @@
 #include "analysis/eager_chunks.h"
 #include "analysis/module_names.h"
 #include "ir/walk.h"
+#include "ops/bind.h"
 
 namespace epweave {
 namespace {
 
-constexpr std::string_view kAllToAll = "_c10d_functional.all_to_all_single.default";
 constexpr std::string_view kDenseModel =
     "a dense model, or one traced without expert parallelism, has no token exchange to hide; dense=true "
     "divides "
     "modules that exchange none";
+
+bool is_exchange(const Node& node) {
+  return has_family(node, OpFamily::kAllToAll);
+}
 
 class RootSelection {
  public:
@@ -24,8 +28,7 @@ class RootSelection {
       : graph_(graph), step_(graph.step()), options_(options), matcher_(matcher) {}
 
   ChunkRoots run() {
-    const StringId exchange = graph_.context->strings.find(kAllToAll);
-    collect([&](const Node& node) { return options_.dense || node.target == exchange; });
+    collect([&](const Node& node) { return options_.dense || is_exchange(node); });
     if (const auto& overlap = matcher_.overlap())
       throw PassError("chunk.overlapping-roots",
                       fmt::format("the patterns select '{}' and '{}', one inside the other",
@@ -65,8 +68,7 @@ class RootSelection {
   }
 
   bool has_exchange() const {
-    const StringId exchange = graph_.context->strings.find(kAllToAll);
-    return std::ranges::any_of(step_.order, [&](NodeId id) { return step_.nodes[id].target == exchange; });
+    return std::ranges::any_of(step_.order, [&](NodeId id) { return is_exchange(step_.nodes[id]); });
   }
 
   [[noreturn]] void fail_without_exchange() const {

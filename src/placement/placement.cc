@@ -84,6 +84,10 @@ void Placements::set_access(NodeId node, const std::vector<Access>& accesses) {
 
 namespace {
 
+bool is_element(const Node& node) {
+  return has_family(node, OpFamily::kElement);
+}
+
 class Inference {
  public:
   Inference(const Graph& graph, const PlacementOptions& options, TokenExtents& tokens, Facts& facts)
@@ -93,7 +97,6 @@ class Inference {
         tokens_(tokens),
         facts_(facts),
         matcher_(options.roots, graph.context->strings),
-        getitem_(graph.intern("operator.getitem")),
         call_(graph, result_, tokens, facts, options),
         obstacles_(graph) {
     result_.effects = std::make_shared<const Effects>(*graph.context, step_);
@@ -200,7 +203,7 @@ class Inference {
     if (node.kind == NodeKind::kPlaceholder && sharing_ranks_ > 1 && multiple &&
         multiple->factor == tokens_.source(multiple->symbol).factor)
       return join_blocks(facts_.pool(), placement, sharing_ranks_);
-    if (node.target == getitem_) return element_of(node, placement);
+    if (is_element(node)) return element_of(node, placement);
     std::optional<Placement> found;
     for_each_input(*graph_.context, node, [&](NodeId input) {
       const Placement& from = result_.outside[input];
@@ -210,13 +213,13 @@ class Inference {
       if (facts_.equal(source_extent, extent)) {
         found = placement;
         found->blocks = from.blocks;
-      } else if (is_of(node, OpFamily::kAllGather) && from.dim == 0 && placement.dim == 0) {
+      } else if (has_family(node, OpFamily::kAllGather) && from.dim == 0 && placement.dim == 0) {
         if (const auto ranks = count_runs(facts_, extent, source_extent))
           found = join_blocks(facts_.pool(), from, *ranks);
-      } else if (is_of(node, OpFamily::kReduceScatter) && from.dim == 0 && placement.dim == 0) {
+      } else if (has_family(node, OpFamily::kReduceScatter) && from.dim == 0 && placement.dim == 0) {
         if (const auto ranks = count_runs(facts_, source_extent, extent))
           found = cut_blocks(facts_.pool(), from, *ranks);
-      } else if (is_of(node, OpFamily::kReshape)) {
+      } else if (has_family(node, OpFamily::kReshape)) {
         if (const auto result = follow_reshape(facts_, *source, *type, from); result.placement)
           found = result.placement;
       }
@@ -241,7 +244,7 @@ class Inference {
     std::vector<std::int64_t> gathered = {1};  // what gathers make, in multiples of the symbol
     for (NodeId id : step_.order) {
       const Node& node = step_.nodes[id];
-      if (!is_of(node, OpFamily::kAllGather)) continue;
+      if (!has_family(node, OpFamily::kAllGather)) continue;
       const Arg source = arg_of(*graph_.context, node, 0);
       if (!source.is_node()) continue;  // a list of them
       const auto result = rows_of(id), operand = rows_of(source.as_node());
@@ -256,9 +259,6 @@ class Inference {
     if (type == nullptr || type->sizes.empty()) return std::nullopt;
     const auto multiple = tokens_.multiple(type->sizes[0]);
     return multiple ? std::optional(multiple->factor) : std::nullopt;
-  }
-  static bool is_of(const Node& node, OpFamily family) {
-    return node.op != nullptr && node.op->family == family;
   }
 
   RegionId region_id(StringId root, bool backward) {
@@ -280,7 +280,7 @@ class Inference {
     const Node& node = step_.nodes[id];
     if (node.kind != NodeKind::kCall) return RegionId();
     // An element goes with its tuple: only then has it parts, or none.
-    if (node.target == getitem_) {
+    if (is_element(node)) {
       const Arg tuple = arg_of(*graph_.context, node, 0);
       if (tuple.is_node() && result_.of(tuple.as_node()).is(PlacementKind::kTuple))
         return result_.region[tuple.as_node()];
@@ -382,8 +382,8 @@ class Inference {
 
   // Of a tuple that records no tensor for it either: what a kernel leaves out, or a number.
   bool is_untyped_element(const Node& node) const {
-    const Arg tuple = node.target == getitem_ ? arg_of(*graph_.context, node, 0) : Arg::none();
-    const Arg index = node.target == getitem_ ? arg_of(*graph_.context, node, 1) : Arg::none();
+    const Arg tuple = is_element(node) ? arg_of(*graph_.context, node, 0) : Arg::none();
+    const Arg index = is_element(node) ? arg_of(*graph_.context, node, 1) : Arg::none();
     const TypeId type = tuple.is_node() ? step_.nodes[tuple.as_node()].type : TypeId();
     if (!type || !index.is_int() || index.as_int() < 0) return false;
     const std::vector<TypeId>& elements = graph_.context->types[type].elements;
@@ -546,7 +546,6 @@ class Inference {
   TokenExtents& tokens_;
   Facts& facts_;
   ModuleMatcher matcher_;
-  StringId getitem_;
   Placements result_;
   PlacementCall call_;
   Obstacles obstacles_;

@@ -45,8 +45,8 @@ class SlotCheck {
     const Node& node = body_.nodes[own];
     const TensorType *sent = tensor_of(context_, node.type),
                      *all = tensor_of(context_, body_.nodes[buffer].type);
-    const bool is_piece = node.op != nullptr && node.op->family == OpFamily::kSlice &&
-                          arg_of(context_, node, 0) == Arg::node(buffer);
+    const bool is_piece =
+        has_family(node, OpFamily::kSlice) && arg_of(context_, node, 0) == Arg::node(buffer);
     if (!is_piece || sent == nullptr || all == nullptr || sent->rank() != 1) return;
     const auto begin = number(sent->offset), base = number(all->offset), count = number(sent->sizes[0]);
     if (!begin || !base || !count || *begin - *base == place * *count) return;

@@ -24,10 +24,6 @@ namespace {
 constexpr std::int64_t kQuerySequenceDim = 2;
 constexpr std::size_t kRank = 4;
 
-bool has_family(const Node& node, OpFamily family) {
-  return node.op != nullptr && node.op->family == family;
-}
-
 NodeId first_operand(const Context& context, const Node& node) {
   const auto args = context.args[node.args];
   return !args.empty() && args[0].is_node() ? args[0].as_node() : NodeId();
@@ -94,7 +90,7 @@ class PrefixReader {
   void find_groups() {
     for (NodeId id : a_.step().order) names_.at(a_.step().nodes[id].name) = id;
     for (NodeId id : body().order) {
-      if (node(id).op == nullptr || node(id).op->family != OpFamily::kFlexAttention) continue;
+      if (!has_family(node(id), OpFamily::kFlexAttention)) continue;
       const Lineage lineage = find_lineage(node(id));
       if (!lineage.is_part() || lineage.origins.empty() || lineage.part >= lineage.parts) continue;
       Group& group = groups_[lineage.origins.front()];
@@ -292,7 +288,7 @@ class PrefixReader {
       if (!is_claimed || lineage.origins.empty()) continue;
       const NodeId origin = names_[lineage.origins.front()];
       const Node* element = origin ? &a_.step().nodes[origin] : nullptr;
-      if (element == nullptr || element->op == nullptr || element->op->family != OpFamily::kElement) continue;
+      if (element == nullptr || !has_family(*element, OpFamily::kElement)) continue;
       const auto args = context_.args[element->args];
       if (args.size() != 2 || !args[0].is_node() || !accepted_.contains(args[0].as_node())) continue;
       const Group& group = groups_.at(a_.step().nodes[args[0].as_node()].name);
@@ -372,7 +368,7 @@ class PrefixReader {
   }
   // Of what a value is an element, and which.
   std::optional<std::pair<NodeId, Arg>> element_of(NodeId id) const {
-    if (!id || node(id).op == nullptr || node(id).op->family != OpFamily::kElement) return std::nullopt;
+    if (!id || !has_family(node(id), OpFamily::kElement)) return std::nullopt;
     const auto args = context_.args[node(id).args];
     if (args.size() != 2 || !args[0].is_node()) return std::nullopt;
     return std::pair(args[0].as_node(), args[1]);

@@ -12,6 +12,7 @@
 #include "analysis/users.h"
 #include "compare/lineage.h"
 #include "compare/rewrite/rewrite_claims.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 
@@ -94,7 +95,7 @@ class RepeatableCalls {
     for (NodeId at = storage; at;) {
       const Node& node = body_.nodes[at];
       if (node.kind != NodeKind::kCall || !is_done_as_often(at, storage)) return false;
-      if (node.op == nullptr || node.op->family != OpFamily::kElement) return true;
+      if (!has_family(node, OpFamily::kElement)) return true;
       const auto args = context_.args[node.args];
       at = !args.empty() && args.front().is_node() ? args.front().as_node() : NodeId();
     }

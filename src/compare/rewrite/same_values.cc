@@ -4,6 +4,7 @@
 
 #include "analysis/collectives.h"
 #include "compare/rewrite/conditions.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "ops/type_rules.h"
@@ -69,7 +70,7 @@ NodeId SameValues::find_aliased(NodeId id) {
 void SameValues::find_written_tuples() {
   for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
     const Node& node = body_.nodes[*id];
-    if (node.op == nullptr || node.op->family != OpFamily::kElement) continue;
+    if (!has_family(node, OpFamily::kElement)) continue;
     const auto args = graph_.context->args[node.args];
     const bool is_written = written_.contains(effects_.storage_of(*id)) || written_tuples_.contains(*id);
     if (is_written && !args.empty() && args[0].is_node()) written_tuples_.insert(args[0].as_node());

@@ -192,7 +192,7 @@ std::span<const Arg> CausalMaskCheck::call_args(Arg value, std::string_view targ
   const Node& node = b_.step().nodes[value.as_node()];
   if (node.kind != NodeKind::kCall || context_.text(node.target) != target) return {};
   // What a factory makes and where shows in its type; else a keyword changes what the call does.
-  const bool has_options = node.op != nullptr && node.op->family == OpFamily::kFactory;
+  const bool has_options = has_family(node, OpFamily::kFactory);
   if (node.kwargs.count > 0 && !has_options) return {};
   return context_.args[node.args];
 }

@@ -20,6 +20,7 @@
 #include "analysis/effects.h"
 #include "analysis/value_numbers.h"
 #include "ir/graph.h"
+#include "ops/bind.h"
 
 namespace epweave {
 
@@ -75,9 +76,7 @@ class CountCheck {
   Sizes list(const Node& node, std::string_view name) const;
   std::uint32_t writes_to(NodeId value) const { return writes_[effects_.storage_of(value)]; }
   const Node& node(NodeId id) const { return body_.nodes[id]; }
-  bool is_of(NodeId id, OpFamily family) const {
-    return node(id).op != nullptr && node(id).op->family == family;
-  }
+  bool is_of(NodeId id, OpFamily family) const { return has_family(node(id), family); }
 
   const Graph& graph_;
   const Context& context_;

@@ -47,7 +47,7 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const 
   // As many numbers as an uninitialised value has rows, which fill it, name each row once, or A
   // would read what nobody wrote.
   for (const auto [id, node] : walk(a_)) {
-    if (node.op == nullptr || node.op->family != OpFamily::kIndexPut || !node.op->writes) continue;
+    if (!has_family(node, OpFamily::kIndexPut) || !node.op->writes) continue;
     const Arg into = arg_of(context_, node, 0), index = only_item(context_, arg_of(context_, node, 1));
     if (into.is_node() && is_uninitialised(a_.nodes[into.as_node()]) && index.is_node() &&
         !is_written(index.as_node()) && numbers_each_row(index.as_node(), into.as_node(), 0))
@@ -360,8 +360,7 @@ NodeId FrameCheck::sort_of(NodeId order) const {
   const auto element = tuple_element(context_, a_, a_.nodes[order]);
   if (!element) {
     const Node& node = a_.nodes[order];
-    const bool is_argsort =
-        node.op != nullptr && node.op->family == OpFamily::kSort && node.op->returns.size() == 1;
+    const bool is_argsort = has_family(node, OpFamily::kSort) && node.op->returns.size() == 1;
     return is_argsort ? numbers_[order] : NodeId();
   }
   const OpInfo* op = a_.nodes[element->tuple].op;

@@ -4,6 +4,7 @@
 
 #include "analysis/shown_rows.h"
 #include "compare/rewrite/conditions.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -256,7 +257,6 @@ void JoinCheck::check_joined_in_order(NodeId id) {
 }
 
 void JoinCheck::check_piece(NodeId id) {
-  static const OpInfo* const getitem = find_op("operator.getitem");
   static const OpInfo* const clone = find_op("aten.clone.default");
   const Node& node = b_.nodes[id];
   const Claim& claim = claims_[id];
@@ -264,8 +264,8 @@ void JoinCheck::check_piece(NodeId id) {
   if (args.empty() || !args[0].is_node())
     return claims_.fail(id, "rewrite-split", "is not a piece of a split");
   const Claim& from = claims_[args[0].as_node()];
-  const bool is_element = node.op == getitem && from.kind == ClaimKind::kSplit && args.size() == 2 &&
-                          args[1].is_int() &&
+  const bool is_element = has_family(node, OpFamily::kElement) && from.kind == ClaimKind::kSplit &&
+                          args.size() == 2 && args[1].is_int() &&
                           holds(Condition::kPieceIsItsElement, args[1].as_int() == claim.part);
   const bool is_copy_of_piece = node.op == clone && from.kind == ClaimKind::kPiece && from.part == claim.part;
   const bool is_view = is_reshape(node) && is_piece_of_blocks(id, claim);

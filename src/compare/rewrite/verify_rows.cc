@@ -45,7 +45,7 @@ bool has_own_rules(OpFamily family) {
 
 // Rows that are sorted as wholes are in an order of the part's own, which OrderCheck follows.
 bool RowCheck::is_sort_of_whole_rows(const Node& origin) const {
-  if (origin.op == nullptr || origin.op->family != OpFamily::kSort) return false;
+  if (!has_family(origin, OpFamily::kSort)) return false;
   const Context& context = *claims_.graph_a().context;
   const Arg keys = arg_of(context, origin, 0);
   const TensorType* type = keys.is_node() ? claims_.tensor_a(keys.as_node()) : nullptr;
@@ -87,7 +87,7 @@ void RowCheck::check(NodeId part) {
   if (node.op != nullptr && has_own_rules(node.op->family)) return;
   const Node& origin = claims_.graph_a().step().nodes[claims_[part].origin];
   if (!has_divided_operand(part) || is_sort_of_whole_rows(origin)) return;
-  if (node.op != nullptr && node.op->family == OpFamily::kAttention) return check_attention(part);
+  if (has_family(node, OpFamily::kAttention)) return check_attention(part);
   const auto before = node.op == nullptr ? std::nullopt : mapped_node(claims_.graph_a(), origin, facts_);
   const CallMapping mapping = before ? map_dimensions(before->call) : CallMapping();
   if (!mapping.is_known()) {

@@ -16,6 +16,7 @@
 #include "analysis/verify.h"
 #include "io/file.h"
 #include "ir/text/text.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "passes/bucket/bucket.h"
 #include "passes/dce.h"
@@ -45,8 +46,7 @@ void drop_unread_numbers(Graph& ours, const Graph& theirs) {
   const NodeLists users = list_users(*ours.context, ours.step());
   std::erase_if(ours.step().order, [&](NodeId id) {
     const Node& node = ours.step().nodes[id];
-    return node.op != nullptr && node.op->family == OpFamily::kHostRead && users[id].empty() &&
-           !names.contains(node.name);
+    return has_family(node, OpFamily::kHostRead) && users[id].empty() && !names.contains(node.name);
   });
 }
 

@@ -167,7 +167,7 @@ class Finder {
   // A cast that only the gather reads.
   void take_cast(Mergeable& found) const {
     const Node& node = body_.nodes[found.operand];
-    if (node.op == nullptr || node.op->family != OpFamily::kCast || users_[found.operand].size() != 1) return;
+    if (!has_family(node, OpFamily::kCast) || users_[found.operand].size() != 1) return;
     const Arg from = arg_of(context_, node, 0);
     if (!from.is_node() || inputs_[found.operand].size() != 1) return;
     const TensorType *before = tensor_of(context_, body_.nodes[from.as_node()].type),

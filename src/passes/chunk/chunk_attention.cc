@@ -342,7 +342,7 @@ bool PartAttention::has_summands(NodeId original) const {
 
 NodeId PartAttention::call_of(NodeId element) const {
   const Node& node = in_.step().nodes[element];
-  if (node.op == nullptr || node.op->family != OpFamily::kElement) return {};
+  if (!has_family(node, OpFamily::kElement)) return {};
   const Arg tuple = arg_of(*in_.context, node, 0);
   return tuple.is_node() ? tuple.as_node() : NodeId();
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/users.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
 #include "passes/chunk/chunk_joins.h"
@@ -274,7 +275,7 @@ class Reporter {
     const auto users = users_[id];
     if (users.empty()) return "";
     const Node& user = lowered_.step().nodes[users[0]];
-    if (lowered_.text(user.target) == "operator.getitem") return wanted_by(users[0]);
+    if (has_family(user, OpFamily::kElement)) return wanted_by(users[0]);
     std::string text = fmt::format("for %{}", lowered_.text(user.name));
     if (user.module) text += fmt::format(" in {}", lowered_.text(user.module));
     if (users.size() > 1) text += fmt::format(" and {} more", users.size() - 1);

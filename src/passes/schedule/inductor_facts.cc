@@ -102,8 +102,7 @@ class InductorFactsFinder {
     if (m_.kinds[i] != StepKind::kWait || m_.launches[i] == kNoPlace || m_.inputs[i].size() != 1)
       return kNoPlace;
     Place taken = m_.inputs[i].front();
-    if (node(taken).op != nullptr && node(taken).op->family == OpFamily::kElement &&
-        !m_.inputs[taken].empty())
+    if (has_family(node(taken), OpFamily::kElement) && !m_.inputs[taken].empty())
       taken = m_.inputs[taken].front();
     return taken == m_.launches[i] && is_schedulable(node(taken)) ? taken : kNoPlace;
   }

@@ -11,6 +11,7 @@
 
 #include "analysis/module_path.h"
 #include "ir/walk.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -64,7 +65,7 @@ std::vector<ModuleClass> list_module_classes(const Graph& graph, const std::vect
       modules.push_back({graph.text(root)});
     }
     Module& module = modules[places[root]];
-    if (node.op != nullptr && node.op->family == OpFamily::kAllToAll) module.exchanges = true;
+    if (has_family(node, OpFamily::kAllToAll)) module.exchanges = true;
     const double seconds = times.kernel[id] + times.collective[id];
     if (seconds == 0) continue;
     module.work +=

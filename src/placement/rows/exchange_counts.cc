@@ -204,9 +204,7 @@ class Tracer {
   }
 
   const Node& node(NodeId id) const { return body_.nodes[id]; }
-  bool is_of(NodeId id, OpFamily family) const {
-    return node(id).op != nullptr && node(id).op->family == family;
-  }
+  bool is_of(NodeId id, OpFamily family) const { return has_family(node(id), family); }
   std::vector<Arg> items(Arg list) const {
     if (!list.is_list()) return {};
     const auto children = context_.args.children(list);

@@ -117,8 +117,8 @@ RowOp row_op_of(const Node& node) {
 }
 
 bool counts_from_zero(const Context& context, const Node& node) {
-  const bool is_arange = node.op != nullptr && node.op->family == OpFamily::kIota &&
-                         node.op->find_param("end") && !node.op->find_param("steps");
+  const bool is_arange =
+      has_family(node, OpFamily::kIota) && node.op->find_param("end") && !node.op->find_param("steps");
   if (!is_arange) return false;
   const Arg start = named_arg(context, node, "start"), step = named_arg(context, node, "step");
   return (start.is_none() || start == Arg::integer(0)) && (step.is_none() || step == Arg::integer(1));

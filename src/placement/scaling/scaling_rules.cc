@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/bind.h"
 #include "ops/rules.h"
 
 namespace epweave {
@@ -173,7 +174,7 @@ void divide(ScalingCall& call) {
   const NodeId expanded = call.arg(0).as_node();
   const Node& expand = call.graph.step().nodes[expanded];
   const Arg source = arg_of(*call.graph.context, expand, 0);
-  if (expand.op == nullptr || expand.op->family != OpFamily::kExpand || !source.is_node()) return;
+  if (!has_family(expand, OpFamily::kExpand) || !source.is_node()) return;
   const Span from = call.table.of(source.as_node()), to = call.table.of(expanded);
   const std::int64_t elements = product_of(call, to);
   if (elements == 0 || elements % *divisor != 0 || elements / *divisor != product_of(call, from)) return;

@@ -26,7 +26,7 @@ const TensorType* type_of(const Graph& graph, NodeId id) {
 
 bool narrows(const Graph& graph, NodeId id) {
   const Node& node = graph.step().nodes[id];
-  if (node.op == nullptr || node.op->family != OpFamily::kCast) return false;
+  if (!has_family(node, OpFamily::kCast)) return false;
   const Arg from = arg_of(*graph.context, node, 0);
   const TensorType* after = type_of(graph, id);
   const TensorType* before = from.is_node() ? type_of(graph, from.as_node()) : nullptr;

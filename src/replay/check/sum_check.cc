@@ -5,6 +5,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/users.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "replay/check/row_matching.h"
 
@@ -65,7 +66,7 @@ RegroupedSums find_regrouped(const Graph& graph, const IdSet<NodeId>& roots) {
   // The op that makes a tuple makes the bounds of its elements.
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
-    if (!roots.contains(id) || node.op == nullptr || node.op->target != "operator.getitem") continue;
+    if (!roots.contains(id) || !has_family(node, OpFamily::kElement)) continue;
     for (NodeId input : inputs[id]) {
       found.sums.insert(input);
       found.reached.insert(input);

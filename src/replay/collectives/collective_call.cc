@@ -6,39 +6,16 @@
 #include <iterator>
 
 namespace epweave::replay {
-namespace {
 
-struct CollectiveRow {
-  std::string_view target;
-  CollectiveKind kind;
-};
-
-constexpr CollectiveRow kCollectives[] = {
-    {"_c10d_functional.all_gather_into_tensor.default", CollectiveKind::kAllGather},
-    {"_c10d_functional.all_gather_into_tensor_coalesced.default", CollectiveKind::kAllGather},
-    {"_c10d_functional.all_gather_into_tensor_out.default", CollectiveKind::kAllGather},
-    {"_c10d_functional.all_reduce.default", CollectiveKind::kAllReduce},
-    {"_c10d_functional.all_reduce_.default", CollectiveKind::kAllReduce},
-    {"_c10d_functional.all_reduce_coalesced.default", CollectiveKind::kAllReduce},
-    {"_c10d_functional.all_reduce_coalesced_.default", CollectiveKind::kAllReduce},
-    {"_c10d_functional.all_to_all_single.default", CollectiveKind::kAllToAll},
-    {"_c10d_functional.broadcast.default", CollectiveKind::kBroadcast},
-    {"_c10d_functional.broadcast_.default", CollectiveKind::kBroadcast},
-    {"_c10d_functional.reduce_scatter_tensor.default", CollectiveKind::kReduceScatter},
-    {"_c10d_functional.reduce_scatter_tensor_coalesced.default", CollectiveKind::kReduceScatter},
-    {"_c10d_functional.reduce_scatter_tensor_out.default", CollectiveKind::kReduceScatter},
-    {"_c10d_functional_autograd.all_gather_into_tensor.default", CollectiveKind::kAllGather},
-    {"_c10d_functional_autograd.all_to_all_single.default", CollectiveKind::kAllToAll},
-    {"_c10d_functional_autograd.reduce_scatter_tensor.default", CollectiveKind::kReduceScatter},
-};
-
-}  // namespace
-
-std::optional<CollectiveKind> find_collective(std::string_view target) {
-  const auto* row = std::find_if(std::begin(kCollectives), std::end(kCollectives),
-                                 [&](const CollectiveRow& r) { return r.target == target; });
-  if (row == std::end(kCollectives)) return std::nullopt;
-  return row->kind;
+std::optional<CollectiveKind> find_collective(const OpInfo& op) {
+  // Others of these families are launched by what surrounds them, as kernels of their own.
+  if (op.cost != CostClass::kCollective) return std::nullopt;
+  if (op.family == OpFamily::kAllGather) return CollectiveKind::kAllGather;
+  if (op.family == OpFamily::kReduceScatter) return CollectiveKind::kReduceScatter;
+  if (op.family == OpFamily::kAllReduce) return CollectiveKind::kAllReduce;
+  if (op.family == OpFamily::kAllToAll) return CollectiveKind::kAllToAll;
+  if (op.family == OpFamily::kBroadcast) return CollectiveKind::kBroadcast;
+  return std::nullopt;
 }
 
 std::vector<Tensor> list_operands(const BoundCall& bound) {
@@ -58,7 +35,7 @@ const std::string& group_of(const OpInfo& op, const BoundCall& bound) {
 
 Contribution read_contribution(const OpInfo& op, const BoundCall& bound, const Tensor& operand,
                                std::size_t members) {
-  const std::optional<CollectiveKind> kind = find_collective(op.target);
+  const std::optional<CollectiveKind> kind = find_collective(op);
   EPWEAVE_CHECK(kind);
   Contribution part;
   part.kind = *kind;

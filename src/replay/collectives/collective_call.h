@@ -18,7 +18,7 @@
 namespace epweave::replay {
 
 // What the op does among ranks; none of an op that is no collective, or one that nothing executes.
-std::optional<CollectiveKind> find_collective(std::string_view target);
+std::optional<CollectiveKind> find_collective(const OpInfo& op);
 
 // What it sends: one tensor, or those of its list. Throws KernelError if it has none.
 std::vector<Tensor> list_operands(const BoundCall& bound);

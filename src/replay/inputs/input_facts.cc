@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave::replay {
@@ -146,7 +147,7 @@ bool InputFacts::reads_elements(std::size_t i) const {
     const Node& node = step.nodes[id];
     bool takes = false;
     for_each_input(context_, node, [&](NodeId input) { takes = takes || input == placeholders_[i]; });
-    return takes && (node.op == nullptr || node.op->family != OpFamily::kSize);
+    return takes && (!has_family(node, OpFamily::kSize));
   });
 }
 

@@ -20,7 +20,7 @@ MissingKernels::MissingKernels(std::string_view graph, std::vector<std::string> 
       ops_(std::move(ops)) {}
 
 bool can_execute(const OpInfo& op, const KernelTable& kernels) {
-  if (op.cost == CostClass::kCollective) return find_collective(op.target).has_value();
+  if (op.cost == CostClass::kCollective) return find_collective(op).has_value();
   return op.cost == CostClass::kWait || is_mesh_op(op) || kernels.find(op) != nullptr;
 }
 

@@ -282,7 +282,7 @@ class Walk {
   // of the first operand that it may share memory with. False: it does not.
   bool share_operand(NodeId id) {
     const Node& node = body_.nodes[id];
-    if (node.op != nullptr && node.op->family == OpFamily::kElement) {
+    if (has_family(node, OpFamily::kElement)) {
       const auto args = graph_.context->args[node.args];
       if (args.size() == 2 && args[0].is_node() && args[1].is_int()) {
         const Storages of_tuple = held_by_[args[0].as_node().index()];

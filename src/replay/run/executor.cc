@@ -27,7 +27,7 @@ namespace {
 
 // The op reads an element of a tensor on the host.
 bool reads_element(const OpInfo& op) {
-  return op.target == "aten._local_scalar_dense.default" || op.target == "aten.item.default";
+  return op.family == OpFamily::kHostRead;
 }
 
 class RankRunner {
