@@ -142,6 +142,16 @@ void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
   scatter_elements(reinterpret_cast<const std::byte*>(parts.data()), to);
 }
 
+void ErrorBounds::set_exact(const Value& value) {
+  for_each_tensor(value, [&](const Tensor& tensor) {
+    if (!has_any(tensor)) return;
+    Tensor none = make_tensor(memory_, DType::kFloat32, tensor.sizes);
+    std::fill_n(none.data<float>(), none.numel(), 0.0F);
+    set(tensor, none);
+  });
+  ideals_.set_exact(value);
+}
+
 void ErrorBounds::set_unknown(const Value& value) {
   for_each_tensor(value, [&](const Tensor& tensor) {
     Tensor unknown = make_tensor(memory_, DType::kFloat32, tensor.sizes);

@@ -60,6 +60,7 @@ class ErrorBounds {
   // float32, row-major; zeros where the value is exact.
   Tensor find_or_zero(const Tensor& value);
   void set(const Tensor& value, const Tensor& bound);  // no bound is below 0
+  void set_exact(const Value& value);                  // it is its own ideal
   void set_unknown(const Value& value);  // infinite, in all tensors of the value; nor is the ideal known
 
   // Sets the bounds of a call's results. Views need none.

@@ -116,6 +116,15 @@ void IdealValues::set(const Tensor& value, const Tensor& ideal) {
   scatter_elements(bytes, {DType::kFloat64, value.sizes, value.strides, value.offset, shadow.ideals});
 }
 
+void IdealValues::set_exact(const Value& value) {
+  if (value.is<List>())
+    for (const Value& item : value.items()) set_exact(item);
+  if (!value.is_tensor() || !is_rounded(value.tensor().dtype) || !has_any(value.tensor())) return;
+  const Tensor& tensor = value.tensor();
+  const Tensor numbers = is_complex(tensor.dtype) ? view_parts(tensor) : tensor;
+  set(numbers, widen(numbers, memory_));
+}
+
 void IdealValues::set_unknown(const Value& value) {
   if (value.is<List>())
     for (const Value& item : value.items()) set_unknown(item);

@@ -38,6 +38,7 @@ class IdealValues {
   // float64, row-major: the value itself where it is exact.
   Tensor find(const Tensor& value) const;
   void set(const Tensor& value, const Tensor& ideal);
+  void set_exact(const Value& value);
   void set_unknown(const Value& value);
 
   // Sets the ideals of a call's results, which are no views.

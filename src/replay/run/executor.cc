@@ -275,7 +275,10 @@ class RankRunner {
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
     kernel.set_results(evaluate_results(graph_, symbols_, node.type));
     Value result = program_.kernels.find(*node.op)(kernel);
-    if (is_bounded(options_, id)) follow_bounds(id, kernel, result);
+    if (is_bounded(options_, id))
+      follow_bounds(id, kernel, result);
+    else if (bounds_ != nullptr && node.op->family == OpFamily::kElement)
+      bounds_->set_exact(result);  // the op is bounded for another element, which is a regrouped sum
     return result;
   }
 
