@@ -9,6 +9,7 @@
 #include "analysis/effects.h"
 #include "analysis/returned_values.h"
 #include "analysis/seeds.h"
+#include "ir/walk.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "ops/traffic.h"
@@ -46,10 +47,38 @@ void find_backward(const Graph& graph, Joint& joint) {
   }
 }
 
-bool is_wait_of_backward(const Graph& graph, const Node& node, NodeId id) {
-  if (!is_wait(node) || !node.is_backward()) return false;
-  const NodeId launch = find_waited_launch(*graph.context, graph.step(), id);
-  return launch && graph.step().nodes[launch].is_backward();
+// Waits that forward leaves to backward: of launches that stand there, with all their waits, and of
+// which backward takes each result. A launch with a wait in forward would be made twice.
+IdSet<NodeId> find_left_waits(const Graph& graph, const IdSet<NodeId>& in_backward) {
+  const Body& body = graph.step();
+  IdSet<NodeId> kept(body.nodes.size()), left(body.nodes.size());
+  std::vector<std::pair<NodeId, NodeId>> waits;  // wait, launch
+  for (const auto [id, node] : walk(body)) {
+    if (!is_wait(node)) continue;
+    const NodeId launch = find_waited_launch(*graph.context, body, id);
+    if (!launch) continue;
+    waits.emplace_back(id, launch);
+    if (!node.is_backward() || !body.nodes[launch].is_backward() || !in_backward.contains(id))
+      kept.insert(launch);
+  }
+  for (const auto& [wait, launch] : waits)
+    if (!kept.contains(launch)) left.insert(wait);
+  return left;
+}
+
+// What backward makes if forward does not hand it over.
+IdSet<NodeId> find_in_backward(const Graph& graph, const Joint& joint) {
+  const Body& body = graph.step();
+  IdSet<NodeId> found(body.nodes.size());
+  for (std::uint32_t position : joint.backward_outputs)
+    if (const NodeId id = joint.outputs[position]) found.insert(id);
+  for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
+    if (body.nodes[*id].kind == NodeKind::kOutput || joint.backward(*id)) continue;
+    if (std::ranges::any_of(joint.users[*id],
+                            [&](NodeId user) { return joint.backward(user) || found.contains(user); }))
+      found.insert(*id);
+  }
+  return found;
 }
 
 // What a gradient of a loss is as large as, is forward's, though the step may not return it.
@@ -60,18 +89,13 @@ void find_forward(const Graph& graph, Waits waits, Joint& joint) {
       if (!joint.backward(input)) joint.is_forward[input.index()] = 1;
   for (std::uint32_t position : joint.forward_outputs)
     if (const NodeId id = joint.outputs[position]) joint.is_forward[id.index()] = 1;
-  IdSet<NodeId> in_backward(body.nodes.size());  // what backward makes if forward does not hand it over
-  for (std::uint32_t position : joint.backward_outputs)
-    if (const NodeId id = joint.outputs[position]) in_backward.insert(id);
+  const IdSet<NodeId> left = waits == Waits::kOfForward
+                                 ? find_left_waits(graph, find_in_backward(graph, joint))
+                                 : IdSet<NodeId>(body.nodes.size());
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
     const Node& node = body.nodes[*id];
     if (node.kind == NodeKind::kOutput || joint.backward(*id)) continue;
-    if (std::ranges::any_of(joint.users[*id],
-                            [&](NodeId user) { return joint.backward(user) || in_backward.contains(user); }))
-      in_backward.insert(*id);
-    const bool is_left =
-        waits == Waits::kOfForward && in_backward.contains(*id) && is_wait_of_backward(graph, node, *id);
-    const bool is_kept = has_effect(*graph.context, node) && !is_left;
+    const bool is_kept = has_effect(*graph.context, node) && !left.contains(*id);
     const bool is_needed =
         is_kept || std::ranges::any_of(joint.users[*id], [&](NodeId user) { return joint.forward(user); });
     if (is_needed) joint.is_forward[id->index()] = 1;

@@ -214,11 +214,6 @@ Judgement MutantJudge::judge(const Graph& a, const Graph& b, bool changes_a) {
   return judge_apart([&] { return changes_a ? execute(a, b, *run(a, nullptr)) : execute(a, b, *runs_a_); });
 }
 
-Judgement MutantJudge::judge_unproved(const Graph& a, const Graph& b) {
-  report_ = verify_rewrite(a, b);
-  return judge_apart([&] { return execute(a, b, *run(a, nullptr)); });
-}
-
 Judgement MutantJudge::verify(const Graph& a, const Graph& b, bool changes_a) {
   if (changes_a)
     if (const auto own = verify_graph(a); !own.empty()) return {Fate::kNoStep, own.front().invariant};

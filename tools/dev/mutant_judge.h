@@ -59,8 +59,6 @@ class MutantJudge {
   Judgement judge_right();
   // `changes_a`: the first graph is not the A that this judge was made for.
   Judgement judge(const Graph& a, const Graph& b, bool changes_a);
-  // By execution alone, whatever `verify A B` says.
-  Judgement judge_unproved(const Graph& a, const Graph& b);
 
  private:
   struct Runs;

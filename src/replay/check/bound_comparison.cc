@@ -104,16 +104,20 @@ BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds) {
   return taken;
 }
 
-Buffer<double> find_seen_errors(const Buffer<double>& stored, const Buffer<double>& ideals, double roundoff,
-                                std::size_t length) {
-  Buffer<double> seen((stored.size() + length - 1) / length, 0.0);
-  for (std::size_t i = 0; i < stored.size(); ++i) {
+Buffer<double> find_seen_errors(const Rounded& a, const Rounded& b, double roundoff, std::size_t length) {
+  Buffer<double> seen((a.stored.size() + length - 1) / length, 0.0);
+  double most_of_all = 0;
+  for (std::size_t i = 0; i < a.stored.size(); ++i) {
     double& most = seen[i / length];
-    most = std::fmax(most, std::abs(stored[i] - ideals[i]));  // passes over NaN
-    most = std::fmax(most, roundoff * std::abs(ideals[i]));
+    for (const Rounded* side : {&a, &b})
+      most = std::fmax(most, std::abs(side->stored[i] - side->ideals[i]));  // passes over NaN
+    most = std::fmax(most, roundoff * std::abs(a.ideals[i]));
+    most_of_all = std::fmax(most_of_all, most);
   }
-  for (double& most : seen)
+  for (double& most : seen) {
+    most = std::fmax(most, most_of_all * kShareOfOtherRows);
     if (most == 0) most = std::numeric_limits<double>::infinity();
+  }
   return seen;
 }
 
@@ -138,7 +142,8 @@ BoundComparison compare_bounded(const BoundedValue& a, const std::vector<Bounded
   constexpr std::int64_t kFewest = 64;
   const std::int64_t row = a.value.sizes.empty() ? 1 : a.value.sizes.back();
   const auto length = static_cast<std::size_t>(std::max(row, kFewest));
-  const Buffer<double> seen = find_seen_errors(whole, ideal, unit_roundoff(a.value.dtype), length);
+  const Buffer<double> seen =
+      find_seen_errors({whole, ideal}, {sum, ideal_sum}, unit_roundoff(a.value.dtype), length);
   for (std::size_t i = 0; i < whole.size(); ++i)
     add_element(result, static_cast<std::int64_t>(i),
                 {whole[i], sum[i], size[i], bound[i], ideal[i], ideal_sum[i], seen[i / length]});

@@ -43,10 +43,16 @@ inline constexpr double kUnroundedShare = 0x1p-24;
 // them up as if all had one sign, which is thousands of times more with each layer.
 inline constexpr double kSeenShare = 0x1p-16;
 
-// Of each lot of `length` elements how far they are from their ideals at most, and at least what
-// storing them rounds. Infinite where no ideal is known or nothing is seen.
-Buffer<double> find_seen_errors(const Buffer<double>& stored, const Buffer<double>& ideals, double roundoff,
-                                std::size_t length);
+// What a row shows is at least this share of what any row does: one in which all cancels shows what
+// float64 rounds alone.
+inline constexpr double kShareOfOtherRows = 0x1p-4;
+
+struct Rounded {
+  const Buffer<double>&stored, &ideals;
+};
+// Of each lot of `length` elements how far those of A, or B's sums, are from their ideals at most,
+// and at least what storing them rounds. Infinite where no ideal is known or nothing is seen.
+Buffer<double> find_seen_errors(const Rounded& a, const Rounded& b, double roundoff, std::size_t length);
 
 // An element of A, the sum of B's, of their magnitudes, and of all bounds; and what A's element and
 // B's sum were before rounding (NaN: not known).

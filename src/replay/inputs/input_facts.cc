@@ -147,7 +147,7 @@ bool InputFacts::reads_elements(std::size_t i) const {
     const Node& node = step.nodes[id];
     bool takes = false;
     for_each_input(context_, node, [&](NodeId input) { takes = takes || input == placeholders_[i]; });
-    return takes && (!has_family(node, OpFamily::kSize));
+    return takes && !has_family(node, OpFamily::kSize);
   });
 }
 
