@@ -30,7 +30,7 @@ def _bind(listed, single) -> dict[str, str] | None:
     return bound if needed <= set(bound.values()) else None
 
 
-def _call_each(listed, single: Callable, bound: dict[str, str], *args, **kwargs) -> list | None:
+def _call_each(listed, single: Callable, bound: dict[str, str], copies: bool, *args, **kwargs) -> list | None:
     parameters = listed.arguments
     given = {p.name: p.default_value for p in parameters if p.has_default_value()}
     given.update(zip((p.name for p in parameters), args))
@@ -38,6 +38,9 @@ def _call_each(listed, single: Callable, bound: dict[str, str], *args, **kwargs)
     each = [p.name for p in parameters if str(p.type) in _ELEMENTS]
     results = [single(**{bound[name]: value[i] if name in each else value for name, value in given.items()})
                for i in range(len(given[each[0]]))]
+    if copies:
+        for written, result in zip(given[each[0]], results):
+            written.copy_(result)
     return results if listed.returns else None
 
 
@@ -50,12 +53,17 @@ def list_decompositions() -> dict[Any, Callable]:
             continue
         word, _, overload = name.removeprefix(_PREFIX).partition(".")
         listed = getattr(getattr(torch.ops.aten, f"_foreach_{word}"), overload or "default")
-        packet = getattr(torch.ops.aten, _OF_ONE.get(word, word), None)
+        one = _OF_ONE.get(word, word)
+        packet = getattr(torch.ops.aten, one, None)
+        # In place, and for one tensor there is none such: its result is copied (maximum_).
+        copies = packet is None and listed._schema.is_mutable and hasattr(torch.ops.aten, one.removesuffix("_"))
+        if copies:
+            packet = getattr(torch.ops.aten, one.removesuffix("_"))
         if overload.endswith("out") or packet is None:
             continue
         for single in (getattr(packet, kind) for kind in packet.overloads()):
-            if single._schema.is_mutable == listed._schema.is_mutable and (
+            if single._schema.is_mutable == (listed._schema.is_mutable and not copies) and (
                     bound := _bind(listed._schema, single._schema)):
-                found[listed] = functools.partial(_call_each, listed._schema, single, bound)
+                found[listed] = functools.partial(_call_each, listed._schema, single, bound, copies)
                 break
     return found

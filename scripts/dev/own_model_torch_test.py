@@ -252,12 +252,12 @@ class Optimizer(unittest.TestCase):
             with torch.no_grad():
                 # The replay's numbers have any sign.
                 state = [[t.detach().clone() for t in model.parameters()], [t.clone() for t in means],
-                         [t.abs() for t in squares], [t.abs() + 1 for t in counts]]
+                         [t.abs() for t in squares], [t.abs() + 1 for t in counts], [t.abs() for t in squares]]
                 for parameter, gradient in zip(state[0], gradients):
                     parameter.grad = gradient
                 norm = torch.nn.utils.clip_grad_norm_(state[0], 0.1, foreach=on_lists)
-                adamw(state[0], [p.grad for p in state[0]], state[1], state[2], [], state[3], foreach=on_lists,
-                      amsgrad=False, beta1=0.9, beta2=0.95, lr=1e-3, weight_decay=0.1, eps=1e-8, maximize=False)
+                adamw(state[0], [p.grad for p in state[0]], state[1], state[2], state[4], state[3], foreach=on_lists,
+                      amsgrad=on_lists, beta1=0.9, beta2=0.95, lr=1e-3, weight_decay=0.1, eps=1e-8, maximize=False)
             return (loss, norm, *(t for tensors in state for t in tensors))
 
         likes = list(model.parameters())
