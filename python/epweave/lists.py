@@ -56,9 +56,9 @@ def list_decompositions() -> dict[Any, Callable]:
         one = _OF_ONE.get(word, word)
         packet = getattr(torch.ops.aten, one, None)
         # In place, and for one tensor there is none such: its result is copied (maximum_).
-        copies = packet is None and listed._schema.is_mutable and hasattr(torch.ops.aten, one.removesuffix("_"))
+        copies = packet is None and listed._schema.is_mutable
         if copies:
-            packet = getattr(torch.ops.aten, one.removesuffix("_"))
+            packet = getattr(torch.ops.aten, one.removesuffix("_"), None)
         if overload.endswith("out") or packet is None:
             continue
         for single in (getattr(packet, kind) for kind in packet.overloads()):

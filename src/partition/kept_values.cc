@@ -8,10 +8,6 @@
 namespace epweave {
 namespace {
 
-bool is_element(const Node& node) {
-  return has_family(node, OpFamily::kElement);
-}
-
 // Directions as they are recorded: copies in backward count as forward's, of which they have the
 // price.
 Joint read_directions(const Graph& graph, Cut& copies) {
@@ -28,8 +24,8 @@ Joint read_directions(const Graph& graph, Cut& copies) {
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
     const bool is_copy = tags.is_repeated(graph, node);
-    const bool is_of_forward =
-        is_element(node) && !joint.inputs[id].empty() && !joint.backward(joint.inputs[id].front());
+    const bool is_of_forward = has_family(node, OpFamily::kElement) && !joint.inputs[id].empty() &&
+                               !joint.backward(joint.inputs[id].front());
     const bool is_of_copy = is_of_forward && copies.recomputes(joint.inputs[id].front());
     copies.recomputed[id.index()] = is_copy || is_of_copy;
     joint.is_backward[id.index()] = node.is_backward() && !is_copy && !is_of_forward;

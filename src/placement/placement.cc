@@ -84,10 +84,6 @@ void Placements::set_access(NodeId node, const std::vector<Access>& accesses) {
 
 namespace {
 
-bool is_element(const Node& node) {
-  return has_family(node, OpFamily::kElement);
-}
-
 class Inference {
  public:
   Inference(const Graph& graph, const PlacementOptions& options, TokenExtents& tokens, Facts& facts)
@@ -203,7 +199,7 @@ class Inference {
     if (node.kind == NodeKind::kPlaceholder && sharing_ranks_ > 1 && multiple &&
         multiple->factor == tokens_.source(multiple->symbol).factor)
       return join_blocks(facts_.pool(), placement, sharing_ranks_);
-    if (is_element(node)) return element_of(node, placement);
+    if (has_family(node, OpFamily::kElement)) return element_of(node, placement);
     std::optional<Placement> found;
     for_each_input(*graph_.context, node, [&](NodeId input) {
       const Placement& from = result_.outside[input];
@@ -280,7 +276,7 @@ class Inference {
     const Node& node = step_.nodes[id];
     if (node.kind != NodeKind::kCall) return RegionId();
     // An element goes with its tuple: only then has it parts, or none.
-    if (is_element(node)) {
+    if (has_family(node, OpFamily::kElement)) {
       const Arg tuple = arg_of(*graph_.context, node, 0);
       if (tuple.is_node() && result_.of(tuple.as_node()).is(PlacementKind::kTuple))
         return result_.region[tuple.as_node()];
@@ -382,8 +378,9 @@ class Inference {
 
   // Of a tuple that records no tensor for it either: what a kernel leaves out, or a number.
   bool is_untyped_element(const Node& node) const {
-    const Arg tuple = is_element(node) ? arg_of(*graph_.context, node, 0) : Arg::none();
-    const Arg index = is_element(node) ? arg_of(*graph_.context, node, 1) : Arg::none();
+    const bool is_element = has_family(node, OpFamily::kElement);
+    const Arg tuple = is_element ? arg_of(*graph_.context, node, 0) : Arg::none();
+    const Arg index = is_element ? arg_of(*graph_.context, node, 1) : Arg::none();
     const TypeId type = tuple.is_node() ? step_.nodes[tuple.as_node()].type : TypeId();
     if (!type || !index.is_int() || index.as_int() < 0) return false;
     const std::vector<TypeId>& elements = graph_.context->types[type].elements;

@@ -8,7 +8,7 @@
 
 namespace epweave {
 
-JobAxes::JobAxes(const RankJob& job) : ranks_(job.ranks), size_(job.size()) {
+JobAxes::JobAxes(const RankJob& job) : job_(job) {
   const Graph& graph = job.graphs[0];
   const World& world = job.worlds[0];
   for (const auto [id, node] : walk(graph.step())) {
@@ -34,7 +34,7 @@ JobAxes::JobAxes(const RankJob& job) : ranks_(job.ranks), size_(job.size()) {
 }
 
 void JobAxes::add(std::string name, std::uint32_t stride, std::uint32_t extent) {
-  if (extent < 2 || stride == 0 || size_ % (stride * extent) != 0) return;
+  if (extent < 2 || stride == 0 || job_.size() % (stride * extent) != 0) return;
   const bool is_known = std::ranges::any_of(
       all_, [&](const GeneralizeAxis& a) { return a.stride == stride && a.extent == extent; });
   if (!is_known) all_.push_back({.name = std::move(name), .stride = stride, .extent = extent, .next = {}});
@@ -44,13 +44,13 @@ void JobAxes::observe(GeneralizeAxis& axis) const {
   axis.seen = static_cast<std::uint32_t>(places(axis).size());
   axis.is_observed = axis.seen > 1;
   if (axis.is_observed) return;
-  const std::int64_t own = axis.coordinate(ranks_[0]);
+  const std::int64_t own = axis.coordinate(job_.ranks[0]);
   axis.next = rank_at(axis, own == 0 ? 1 : 0);
 }
 
 std::set<std::int64_t> JobAxes::places(const GeneralizeAxis& axis) const {
   std::set<std::int64_t> places;
-  for (Rank rank : ranks_) places.insert(axis.coordinate(rank));
+  for (Rank rank : job_.ranks) places.insert(axis.coordinate(rank));
   return places;
 }
 
@@ -73,19 +73,19 @@ std::int64_t JobAxes::last_unseen(const GeneralizeAxis& axis) const {
 
 // The first given rank, moved along the axis.
 Rank JobAxes::rank_at(const GeneralizeAxis& axis, std::int64_t place) const {
-  const std::int64_t moved = (place - axis.coordinate(ranks_[0])) * std::int64_t{axis.stride};
-  return static_cast<Rank>(std::int64_t{ranks_[0]} + moved);
+  const std::int64_t moved = (place - axis.coordinate(job_.ranks[0])) * std::int64_t{axis.stride};
+  return static_cast<Rank>(std::int64_t{job_.ranks[0]} + moved);
 }
 
 GeneralizePairs JobAxes::find_unseen_pairs() const {
-  std::vector<Rank> all(size_);
+  std::vector<Rank> all(job_.size());
   std::iota(all.begin(), all.end(), Rank{0});
   GeneralizePairs pairs;
-  std::vector<std::size_t> shown(size_);  // by each rank
+  std::vector<std::size_t> shown(job_.size());  // by each rank
   for (std::size_t a = 0; a < all_.size(); ++a) {
     for (std::size_t b = a + 1; b < all_.size(); ++b) {
       const auto shows = [&](Rank rank) { return is_away(rank, a) && is_away(rank, b); };
-      if (!all_[a].is_observed || !all_[b].is_observed || std::ranges::any_of(ranks_, shows) ||
+      if (!all_[a].is_observed || !all_[b].is_observed || std::ranges::any_of(job_.ranks, shows) ||
           std::ranges::none_of(all, shows))
         continue;
       pairs.unseen.emplace_back(all_[a].name, all_[b].name);
@@ -97,7 +97,7 @@ GeneralizePairs JobAxes::find_unseen_pairs() const {
 }
 
 bool JobAxes::is_away(Rank rank, std::size_t axis) const {
-  return all_[axis].coordinate(rank) != all_[axis].coordinate(ranks_[0]);
+  return all_[axis].coordinate(rank) != all_[axis].coordinate(job_.ranks[0]);
 }
 
 }  // namespace epweave

@@ -51,9 +51,8 @@ class JobAxes {
   Rank rank_at(const GeneralizeAxis& axis, std::int64_t place) const;
   bool is_away(Rank rank, std::size_t axis) const;
 
+  const RankJob& job_;
   std::vector<GeneralizeAxis> all_;
-  std::vector<Rank> ranks_;
-  std::uint32_t size_;
 };
 
 }  // namespace epweave

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/mesh_calls.h"
 #include "ops/op.h"

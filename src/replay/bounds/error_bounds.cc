@@ -142,22 +142,21 @@ void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
   scatter_elements(reinterpret_cast<const std::byte*>(parts.data()), to);
 }
 
+void ErrorBounds::fill(const Tensor& value, float bound) {
+  Tensor all = make_tensor(memory_, DType::kFloat32, value.sizes);
+  std::fill_n(all.data<float>(), all.numel(), bound);
+  set(value, all);
+}
+
 void ErrorBounds::set_exact(const Value& value) {
   for_each_tensor(value, [&](const Tensor& tensor) {
-    if (!has_any(tensor)) return;
-    Tensor none = make_tensor(memory_, DType::kFloat32, tensor.sizes);
-    std::fill_n(none.data<float>(), none.numel(), 0.0F);
-    set(tensor, none);
+    if (has_any(tensor)) fill(tensor, 0);
   });
   ideals_.set_exact(value);
 }
 
 void ErrorBounds::set_unknown(const Value& value) {
-  for_each_tensor(value, [&](const Tensor& tensor) {
-    Tensor unknown = make_tensor(memory_, DType::kFloat32, tensor.sizes);
-    std::fill_n(unknown.data<float>(), unknown.numel(), std::numeric_limits<float>::infinity());
-    set(tensor, unknown);
-  });
+  for_each_tensor(value, [&](const Tensor& tensor) { fill(tensor, std::numeric_limits<float>::infinity()); });
   ideals_.set_unknown(value);
 }
 

@@ -96,6 +96,7 @@ class ErrorBounds {
   };
   const Shadow* find_shadow(const Tensor& value) const;
   void forget_dead();
+  void fill(const Tensor& value, float bound);
   void keep_exact(const Tensor& value);
 
   const KernelTable& kernels_;

@@ -116,24 +116,28 @@ void IdealValues::set(const Tensor& value, const Tensor& ideal) {
   scatter_elements(bytes, {DType::kFloat64, value.sizes, value.strides, value.offset, shadow.ideals});
 }
 
-void IdealValues::set_exact(const Value& value) {
+template <class Find>
+void IdealValues::set_each(const Value& value, const Find& find_ideal) {
   if (value.is<List>())
-    for (const Value& item : value.items()) set_exact(item);
-  if (!value.is_tensor() || !is_rounded(value.tensor().dtype) || !has_any(value.tensor())) return;
-  const Tensor& tensor = value.tensor();
-  const Tensor numbers = is_complex(tensor.dtype) ? view_parts(tensor) : tensor;
-  set(numbers, widen(numbers, memory_));
-}
-
-void IdealValues::set_unknown(const Value& value) {
-  if (value.is<List>())
-    for (const Value& item : value.items()) set_unknown(item);
+    for (const Value& item : value.items()) set_each(item, find_ideal);
   if (!value.is_tensor() || !is_rounded(value.tensor().dtype)) return;
   const Tensor& tensor = value.tensor();
   const Tensor numbers = is_complex(tensor.dtype) ? view_parts(tensor) : tensor;
-  Tensor unknown = make_tensor(memory_, DType::kFloat64, numbers.sizes);
-  std::fill_n(unknown.data<double>(), unknown.numel(), kUnknown);
-  set(numbers, unknown);
+  if (const std::optional<Tensor> ideal = find_ideal(numbers)) set(numbers, *ideal);
+}
+
+void IdealValues::set_exact(const Value& value) {
+  set_each(value, [&](const Tensor& numbers) {
+    return has_any(numbers) ? std::optional(widen(numbers, memory_)) : std::nullopt;
+  });
+}
+
+void IdealValues::set_unknown(const Value& value) {
+  set_each(value, [&](const Tensor& numbers) {
+    Tensor unknown = make_tensor(memory_, DType::kFloat64, numbers.sizes);
+    std::fill_n(unknown.data<double>(), unknown.numel(), kUnknown);
+    return std::optional(unknown);
+  });
 }
 
 // An argument with each floating tensor replaced by its ideal, and floating types by float64.

@@ -53,6 +53,9 @@ class IdealValues {
   };
   const Shadow* find_shadow(const Tensor& value) const;
   Shadow& make_shadow(const Tensor& value);
+  // Of each tensor whose rounding is followed, where find_ideal gives one for its numbers.
+  template <class Find>
+  void set_each(const Value& value, const Find& find_ideal);
   Value take_ideals(const Value& value) const;
   void set_results(const Value& results, const Value& ideals);
   Value run(const OpInfo& op, std::vector<Value> args);

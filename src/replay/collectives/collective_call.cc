@@ -2,19 +2,27 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
+#include "ops/family.h"
 
 namespace epweave::replay {
 
 std::optional<CollectiveKind> find_collective(const OpInfo& op) {
   // Others of these families are launched by what surrounds them, as kernels of their own.
   if (op.cost != CostClass::kCollective) return std::nullopt;
-  if (op.family == OpFamily::kAllGather) return CollectiveKind::kAllGather;
-  if (op.family == OpFamily::kReduceScatter) return CollectiveKind::kReduceScatter;
-  if (op.family == OpFamily::kAllReduce) return CollectiveKind::kAllReduce;
-  if (op.family == OpFamily::kAllToAll) return CollectiveKind::kAllToAll;
-  if (op.family == OpFamily::kBroadcast) return CollectiveKind::kBroadcast;
+  switch (exchange_of(op.family)) {
+    case ExchangeKind::kGather:
+      return CollectiveKind::kAllGather;
+    case ExchangeKind::kScatter:
+      return CollectiveKind::kReduceScatter;
+    case ExchangeKind::kReduce:
+      return CollectiveKind::kAllReduce;
+    case ExchangeKind::kAllToAll:
+      return CollectiveKind::kAllToAll;
+    case ExchangeKind::kBroadcast:
+      return CollectiveKind::kBroadcast;
+    case ExchangeKind::kNone:
+      break;
+  }
   return std::nullopt;
 }
 
