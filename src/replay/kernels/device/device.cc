@@ -368,9 +368,13 @@ std::unique_ptr<Device> open_cuda_device(int ordinal, const MathMode& mode) {
 }
 
 std::unique_ptr<Device> open_emulated_device(Emulation kind, const MathMode& mode) {
-  std::unique_ptr<DeviceApi> device = make_emulated_device(kind);
-  if (read_kernels(std::getenv(kKernelsVariable)) == Kernels::kNone)
-    device = make_idle_device(std::move(device));
+  const bool is_idle = read_kernels(std::getenv(kKernelsVariable)) == Kernels::kNone;
+  const HostAccess access = read_host_access(std::getenv(kMemoryVariable));
+  if (is_idle && access == HostAccess::kHidden)
+    throw UsageError(fmt::format("{}: a device without kernels ({}) has no hidden memory", kMemoryVariable,
+                                 kKernelsVariable));
+  std::unique_ptr<DeviceApi> device = make_emulated_device(kind, access);
+  if (is_idle) device = make_idle_device(std::move(device));
   if (const auto failure = read_failure(std::getenv(kFailureVariable)))
     device = make_failing_device(std::move(device), *failure);
   return std::make_unique<OneDevice>(std::move(device), cublas::Streams::kEmulated, mode);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "replay/kernels/device/emulated_kernels.h"
+#include "replay/kernels/device/emulated_memory.h"
 
 namespace epweave::replay::device {
 namespace {
@@ -109,7 +109,7 @@ void execute(const Operation& operation) {
 
 class EmulatedDevice : public DeviceApi {
  public:
-  explicit EmulatedDevice(Emulation kind) : kind_(kind) {}
+  EmulatedDevice(Emulation kind, HostAccess access) : kind_(kind), memory_(access) {}
 
   Error find_facts(DeviceFacts& facts) override {
     facts = {};
@@ -120,13 +120,13 @@ class EmulatedDevice : public DeviceApi {
   Error allocate(std::size_t bytes, void** data) override {
     if (const Error error = refuse_in_capture()) return error;
     if (const Error error = refuse_while_held()) return error;
-    *data = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+    *data = memory_.allocate(bytes);
     return *data == nullptr ? "out of memory" : nullptr;
   }
   Error release(void* data) override {
     if (const Error error = refuse_in_capture()) return error;
     if (const Error error = refuse_while_held()) return error;
-    std::free(data);
+    memory_.release(data);
     return nullptr;
   }
   Error make_stream(Priority, Stream* stream) override {
@@ -233,6 +233,7 @@ class EmulatedDevice : public DeviceApi {
   }
   Error copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {
     if (const Error error = synchronize(stream)) return error;
+    const EmulatedMemory::Work work(memory_);
     if (bytes != 0) std::memcpy(to, from, bytes);
     return nullptr;
   }
@@ -365,7 +366,11 @@ class EmulatedDevice : public DeviceApi {
 
   // Returns once the operations before the point are done.
   void finish(std::unique_lock<std::mutex>& lock, const Point& point) {
-    if (kind_ == Emulation::kLazy) return run_until(point);
+    if (kind_ == Emulation::kLazy) {
+      if (point.stream->done >= point.operations) return;
+      const EmulatedMemory::Work work(memory_);
+      return run_until(point);
+    }
     changed_.wait(lock, [&] { return point.stream->done >= point.operations; });
   }
 
@@ -396,7 +401,10 @@ class EmulatedDevice : public DeviceApi {
       Operation operation = std::move(stream.waiting.front());
       stream.waiting.pop_front();
       lock.unlock();
-      execute(operation);
+      {
+        const EmulatedMemory::Work working(memory_);
+        execute(operation);
+      }
       operation = {};  // what another library's work holds goes while the device is not locked
       lock.lock();
       ++stream.done;
@@ -405,6 +413,7 @@ class EmulatedDevice : public DeviceApi {
   }
 
   Emulation kind_;
+  EmulatedMemory memory_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::set<const HostStream*> streams_;
@@ -414,8 +423,8 @@ class EmulatedDevice : public DeviceApi {
 
 }  // namespace
 
-std::unique_ptr<DeviceApi> make_emulated_device(Emulation kind) {
-  return std::make_unique<EmulatedDevice>(kind);
+std::unique_ptr<DeviceApi> make_emulated_device(Emulation kind, HostAccess access) {
+  return std::make_unique<EmulatedDevice>(kind, access);
 }
 
 }  // namespace epweave::replay::device

@@ -17,11 +17,13 @@
 #include <memory>
 
 #include "replay/kernels/device/device_api.h"
+#include "replay/kernels/device/emulated_memory.h"
 
 namespace epweave::replay::device {
 
 enum class Emulation : std::uint8_t { kLazy, kConcurrent };
-std::unique_ptr<DeviceApi> make_emulated_device(Emulation kind = Emulation::kLazy);
+std::unique_ptr<DeviceApi> make_emulated_device(Emulation kind = Emulation::kLazy,
+                                                HostAccess access = HostAccess::kAlways);
 
 // What such a device gives to other libraries as a stream: one that takes the place of NCCL or
 // cuBLASLt queues its work there. Work that is captured runs as often as the graph is launched.
