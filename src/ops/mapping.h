@@ -10,7 +10,7 @@
 //
 // A dimension of extent 1 has no factor: it is broadcast, or there is nothing to cut. One function
 // per family of ops makes the factors from the schema's arguments and the tensors' extents
-// (ops/mapping.cc). What each says of a factor is tested by execution
+// (ops/mapping_rules.h). What each says of a factor is tested by execution
 // (replay/kernels/host/mapping_test.cc).
 #pragma once
 
@@ -24,6 +24,10 @@
 #include "ops/op.h"
 
 namespace epweave {
+
+namespace mapping {
+class Builder;
+}
 
 using Factor = std::uint16_t;
 
@@ -84,7 +88,7 @@ class CallMapping {
   std::optional<std::size_t> result_dim(std::size_t tensor, Factor factor) const;
 
  private:
-  friend class MappingBuilder;
+  friend class mapping::Builder;
   struct Range {
     std::uint32_t begin = 0, end = 0;
   };

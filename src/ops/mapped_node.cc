@@ -1,0 +1,145 @@
+// Calls of recorded nodes, and mappings as text.
+#include <fmt/format.h>
+#include <cmath>
+
+#include "ops/bind.h"
+#include "ops/mapping.h"
+
+namespace epweave {
+
+using Kind = MappedCall::Kind;
+
+namespace {
+
+class NodeMapper {
+ public:
+  NodeMapper(const Graph& graph, const Node& node, Facts& facts)
+      : context_(*graph.context), body_(graph.step()), node_(node), facts_(facts) {
+    mapped_.call.op = node.op;
+    const BoundArgs bound = bind_args(context_, node);
+    for (std::size_t p = 0; p < node.op->params.size(); ++p)
+      mapped_.call.arguments.push_back(read(bound.values[p], p));
+    if (node.type) add_results(node.type);
+  }
+  MappedNode take() { return std::move(mapped_); }
+
+ private:
+  MappedCall::Sizes sizes_of(const TensorType& type) {
+    MappedCall::Sizes sizes;
+    // Different expressions without a number are different extents.
+    for (const ExprId extent : type.sizes) {
+      const PolyId poly = facts_.normalize(extent);
+      sizes.push_back(facts_.hint(poly).value_or(-1 - static_cast<std::int64_t>(poly.index())));
+    }
+    return sizes;
+  }
+  const TensorType* tensor(Arg arg) const {
+    return arg.is_node() ? tensor_of(context_, body_.nodes[arg.as_node()].type) : nullptr;
+  }
+  bool add_tensor(Arg arg, std::uint32_t place) {
+    const TensorType* type = tensor(arg);
+    if (type == nullptr) return false;
+    mapped_.call.tensors.push_back(sizes_of(*type));
+    mapped_.call.is_mask.push_back(type->dtype == DType::kBool);
+    mapped_.call.places.push_back(place);
+    mapped_.operands.push_back(arg.as_node());
+    return true;
+  }
+  void add_results(TypeId id) {
+    const Type& type = context_.types[id];
+    if (const TensorType* tensor = tensor_of(context_, id))
+      mapped_.call.results.push_back(sizes_of(*tensor));
+    else
+      for (const TypeId element : type.elements) add_results(element);
+  }
+  MappedCall::Argument read(Arg arg, std::size_t param) {
+    MappedCall::Argument argument;
+    MappedCall& call = mapped_.call;
+    if (tensor(arg) != nullptr) {
+      argument.kind = Kind::kTensor;
+      argument.begin = static_cast<std::uint32_t>(call.tensors.size());
+      add_tensor(arg, 0);
+      argument.end = argument.begin + 1;
+    } else if (arg.is_int()) {
+      argument = {Kind::kNumber, arg.as_int(), 0, 0};
+    } else if (arg.is(ArgKind::kBool)) {
+      argument = {Kind::kNumber, arg.as_bool() ? 1 : 0, 0, 0};
+    } else if (arg.is(ArgKind::kReal)) {
+      argument = {Kind::kNumber, std::llround(arg.as_real()), 0, 0};
+    } else if (arg.is_list()) {
+      argument = read_list(arg, param);
+    } else if (!arg.is_none()) {
+      argument.kind = Kind::kOther;
+    }
+    return argument;
+  }
+  MappedCall::Argument read_list(Arg list, std::size_t param) {
+    MappedCall::Argument argument;
+    MappedCall& call = mapped_.call;
+    const bool is_tensors = node_.op->params[param].type.starts_with("Tensor");
+    argument.kind = is_tensors ? Kind::kTensors : Kind::kNumbers;
+    argument.begin = static_cast<std::uint32_t>(is_tensors ? call.tensors.size() : call.numbers.size());
+    for (std::uint32_t place = 0; const Arg item : context_.args.children(list)) {
+      if (is_tensors)
+        add_tensor(item, place);
+      else
+        call.numbers.push_back(number_of(item));
+      ++place;
+    }
+    argument.end = static_cast<std::uint32_t>(is_tensors ? call.tensors.size() : call.numbers.size());
+    return argument;
+  }
+  std::int64_t number_of(Arg item) {
+    if (item.is_int()) return item.as_int();
+    if (item.is(ArgKind::kBool)) return item.as_bool() ? 1 : 0;
+    if (!item.is_node()) return -1;
+    const TypeId type = body_.nodes[item.as_node()].type;
+    if (!type || context_.types[type].kind != TypeKind::kScalar || !context_.types[type].expr) return -1;
+    return facts_.hint(context_.types[type].expr).value_or(-1);
+  }
+
+  const Context& context_;
+  const Body& body_;
+  const Node& node_;
+  Facts& facts_;
+  MappedNode mapped_;
+};
+
+}  // namespace
+
+std::optional<MappedNode> mapped_node(const Graph& graph, const Node& node, Facts& facts) {
+  if (node.op == nullptr) return std::nullopt;
+  return NodeMapper(graph, node, facts).take();
+}
+
+std::string print_mapping(const MappedCall& call, const CallMapping& mapping) {
+  if (!mapping.is_known()) return "not known";
+  const auto print_tensor = [](std::size_t rank, auto&& factors_of) {
+    std::string text = "(";
+    for (std::size_t d = 0; d < rank; ++d) {
+      const auto factors = factors_of(d);
+      text += fmt::format("{}{}", d == 0 ? "" : ", ",
+                          factors.empty() ? "-" : fmt::format("{}", fmt::join(factors, " ")));
+    }
+    return text + ")";
+  };
+  std::string text;
+  for (std::size_t p = 0; p < call.arguments.size(); ++p) {
+    const MappedCall::Argument& argument = call.arguments[p];
+    if (argument.kind != Kind::kTensor && argument.kind != Kind::kTensors) continue;
+    for (std::size_t i = argument.begin; i < argument.end; ++i)
+      text += fmt::format(
+          "{}: {}  ", call.op->params[p].name,
+          print_tensor(mapping.operand_rank(i), [&](std::size_t d) { return mapping.operand(i, d); }));
+  }
+  text += "->";
+  for (std::size_t r = 0; r < mapping.result_count(); ++r)
+    text += " " + print_tensor(mapping.result_rank(r), [&](std::size_t d) { return mapping.result(r, d); });
+  for (Factor f = 0; f < mapping.factor_count(); ++f)
+    if (mapping.use(f) != FactorUse::kPassed)
+      text += fmt::format("{}{} is {}", text.find(" is ") == text.npos ? "    " : ", ", f,
+                          name_of(mapping.use(f)));
+  return text;
+}
+
+}  // namespace epweave
