@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 
+GRAPH = pathlib.Path(__file__).resolve().parents[2] / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"
 PROGRAMS = ("epweave", "epweave-replay")
 FILES = (*(path.format(program) for program in PROGRAMS
            for path in ("bin/{}", "share/man/man1/{}.1", "share/bash-completion/completions/{}",
@@ -59,6 +60,10 @@ def check(prefix):
     bash = prefix / "share/bash-completion/completions/epweave"
     assert "rewrite" in complete(bash, "epweave", "rew")
     assert complete(bash, "epweave", "diff", "--ht") == ["--html"]
+    if shutil.which("fish"):  # the words before tabs; descriptions are behind them
+        found = run("fish", "-c", f"set -p PATH '{prefix}/bin'; source '{prefix}/share/fish/vendor_completions.d/epweave.fish'; "
+                    f"complete -C 'epweave extract {GRAPH} --module layers.3.attention_'")
+        assert [line.split("\t")[0] for line in found.splitlines()] == ["layers.3.attention_norm"], found
     replay = prefix / "share/bash-completion/completions/epweave-replay"
     assert complete(replay, "epweave-replay", "run", "--se") == ["--seed"]
     assert complete(replay, "epweave-replay", "check", "--data", "int") == ["integer"]

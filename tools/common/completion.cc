@@ -72,9 +72,23 @@ bool names_file(const OptionHelp& option) {
   return option.positional || option.value == "OUT" || option.value == "FILE" || option.value == "DIR";
 }
 
+// Prints the modules of "$file" and patterns of them, a line each: those that a shell takes as they
+// are. compgen -W runs what else a name holds, $(..) included.
+std::string list_modules(const ProgramHelp& program) {
+  return fmt::format(
+      R"sh({} stats "$file" --json 2>/dev/null |
+      sed -n '/"module_patterns": \[$/,/\]/s/^ *"\([[:alnum:]_.*]*\)",\{{0,1\}}$/\1/p')sh",
+      program.name);
+}
+
+bool takes_modules(const ProgramHelp& program) {
+  return std::ranges::any_of(program.commands, [](const CommandHelp& command) {
+    return std::ranges::any_of(command.options, &OptionHelp::takes_module);
+  });
+}
+
 // Functions for values with braces, 'dce,chunk{parts=2,roots=layers.*.moe}', and for modules of the
-// first graph on the line and patterns of them: those that the shell takes as they are. compgen -W
-// runs what else a name holds, $(..) included.
+// first graph on the line.
 std::string bash_items(const ProgramHelp& program) {
   std::string cases;
   for (const CommandHelp& command : program.commands)
@@ -87,8 +101,7 @@ std::string bash_items(const ProgramHelp& program) {
   local file
   for file in "${{COMP_WORDS[@]:2}}"; do
     [[ -f $file ]] || continue
-    {0} stats "$file" --json 2>/dev/null |
-      sed -n '/"module_patterns": \[$/,/\]/s/^ *"\([[:alnum:]_.*]*\)",\{{0,1\}}$/\1/p'
+    {0}
     return
   done
 }}
@@ -108,7 +121,7 @@ std::string bash_items(const ProgramHelp& program) {
   compopt -o nospace
 }}
 )sh",
-      program.name, function_name(program), cases);
+      list_modules(program), function_name(program), cases);
 }
 
 std::string bash_completion(const ProgramHelp& program) {
@@ -163,6 +176,34 @@ complete -o filenames -F {1} {0}
       program.name, function_name(program), names, cases, bash_items(program));
 }
 
+// Of the first graph on the line.
+std::string zsh_modules(const ProgramHelp& program) {
+  if (!takes_modules(program)) return "";
+  return fmt::format(R"sh({1}_modules() {{
+  local file
+  for file in ${{(Q)words[2,-1]}}; do
+    [[ -f $file ]] || continue
+    compadd "$@" -- ${{(f)"$({0})"}}
+    return
+  done
+}}
+)sh",
+                     list_modules(program), function_name(program));
+}
+
+std::string fish_modules(const ProgramHelp& program) {
+  if (!takes_modules(program)) return "";
+  return fmt::format(R"sh(function _{1}_modules
+  for file in (commandline -opc)[3..-1]
+    test -f "$file"; or continue
+    {0}
+    return
+  end
+end
+)sh",
+                     list_modules(program), function_name(program));
+}
+
 std::string zsh_completion(const ProgramHelp& program) {
   std::string names, cases;
   for (const CommandHelp& command : program.commands) {
@@ -170,6 +211,7 @@ std::string zsh_completion(const ProgramHelp& program) {
     cases += fmt::format("    {})\n      _arguments", command.name);
     for (const OptionHelp& option : command.options) {
       const std::string action = !option.choices.empty() ? fmt::format("({})", fmt::join(option.choices, " "))
+                                 : option.takes_module   ? function_name(program) + "_modules"
                                  : !option.beginnings.empty() ? fmt::format("_sequence compadd - {}",
                                                                             fmt::join(option.beginnings, " "))
                                  : names_file(option)         ? "_files"
@@ -187,7 +229,7 @@ std::string zsh_completion(const ProgramHelp& program) {
   return fmt::format(
       R"(#compdef {0}
 # zsh completion for {0}; put it into a folder of $fpath as _{0}
-{1}() {{
+{4}{1}() {{
   local -a commands
   commands=(
 {2}  )
@@ -203,7 +245,7 @@ std::string zsh_completion(const ProgramHelp& program) {
 }}
 {1} "$@"
 )",
-      program.name, function_name(program), names, cases);
+      program.name, function_name(program), names, cases, zsh_modules(program));
 }
 
 std::string fish_completion(const ProgramHelp& program) {
@@ -211,8 +253,8 @@ std::string fish_completion(const ProgramHelp& program) {
       "# fish completion for {0}; put it into ~/.config/fish/completions as {0}.fish\n"
       "complete -c {0} -n __fish_use_subcommand -f\n"
       "complete -c {0} -n __fish_use_subcommand -s h -l help -d 'Print help'\n"
-      "complete -c {0} -n __fish_use_subcommand -l version -d 'Print versions'\n",
-      program.name);
+      "complete -c {0} -n __fish_use_subcommand -l version -d 'Print versions'\n{1}",
+      program.name, fish_modules(program));
   for (const CommandHelp& command : program.commands) {
     text += fmt::format("complete -c {} -n __fish_use_subcommand -a {} -d '{}'\n", program.name, command.name,
                         fish_text(command.summary));
@@ -224,6 +266,8 @@ std::string fish_completion(const ProgramHelp& program) {
           names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       if (!option.choices.empty())
         value = fmt::format("{} -a '{}'", option.positional ? " -f" : " -x", fmt::join(option.choices, " "));
+      else if (option.takes_module)
+        value = fmt::format(" -x -a '(_{}_modules)'", function_name(program));
       else if (!option.beginnings.empty())
         value = fmt::format(" -x -a '{}'", fmt::join(option.beginnings, " "));
       else if (!option.value.empty())
