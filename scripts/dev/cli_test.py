@@ -307,7 +307,12 @@ class UsageTest(CommandLineTest):
             self.assert_fails(code, f"{name}: there is no folder no", *words[:at], "missing.epw", *words[at:],
                               details={"kind": "trouble"} if code == 2 else None)
         self.assert_fails(3, f"{self.folder}: cannot open for writing: Is a directory", "convert", "missing.epw", str(self.folder))
-        self.assertEqual(self.files(), ["small.txt"])
+        (self.folder / "file").write_text("")
+        for words in (["specialize", "missing.epw", "--all"], ["convert", "missing.epw", "--to", "chakra"],
+                      ["bisect", "missing.epw", "true", "-p", "dce"]):
+            self.assert_fails(3, "file/at: cannot be made: Not a directory", *words, "-o", "file/at")
+            self.assert_fails(3, "missing.epw: cannot open: No such file or directory", *words, "-o", "new/at")
+        self.assertEqual(self.files(), ["file", "small.txt"])
 
     def test_no_trace_is_left_where_the_baseline_is_none(self):
         self.assert_fails(3, "none.json: cannot open: No such file or directory", "simulate", "small.txt", "--unpriced", "free",

@@ -67,9 +67,9 @@ class Bisect {
   struct Interrupted {};
 
   int search() {
+    OutputFolder folder(options_.folder, "bisect writes the graphs before and after the pass there");
     graphs_.push_back(read_sound_input(options_.input, nullptr, Soundness::kStructure));
     run_passes();
-    OutputFolder folder(options_.folder, "bisect writes the graphs before and after the pass there");
     statuses_.resize(graphs_.size());
     catch_interrupts();
     if (test(0) != 0)

@@ -1,6 +1,5 @@
 // Execution traces for ASTRA-sim: docs/astra_sim.md.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <system_error>
@@ -11,6 +10,7 @@
 #include "cost/chakra.h"
 #include "cost/simulate.h"
 #include "io/file.h"
+#include "output_folder.h"
 #include "step_clock.h"
 
 namespace epweave::cli {
@@ -27,38 +27,13 @@ bool is_of_traces(const fs::path& folder) {
   return true;
 }
 
-// A folder that appears whole or not at all. It may replace one of the kind.
-class NewFolder {
- public:
-  explicit NewFolder(const std::string& path)
-      : path_(path), temporary_(fmt::format("{}.{}.tmp", path, getpid())) {
-    std::error_code error;
-    if (fs::exists(path_, error) && (!fs::is_directory(path_, error) || !is_of_traces(path_)))
-      throw UsageError(fmt::format("{}: it exists and is no folder of traces; give a new one", path));
-    fs::create_directories(temporary_, error);
-    if (error) throw InputError(fmt::format("{}: cannot be made: {}", path, error.message()));
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-  ~NewFolder() {
-    std::error_code ignored;
-    fs::remove_all(temporary_, ignored);
-  }
-
-  void write(const std::string& name, std::string_view bytes) {
-    write_bytes((temporary_ / name).string(), bytes);
-  }
-
-  void commit() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-    fs::rename(temporary_, path_, error);
-    if (error) throw InputError(fmt::format("{}: cannot be made: {}", path_.string(), error.message()));
-  }
-
- private:
-  fs::path path_, temporary_;
-};
+// May replace a folder of traces, and nothing else.
+OutputFolder make_folder(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path, error) && (!fs::is_directory(path, error) || !is_of_traces(path)))
+    throw UsageError(fmt::format("{}: it exists and is no folder of traces; give a new one", path));
+  return {path, "traces are a file for each rank", OutputFolder::Existing::kReplaced};
+}
 
 }  // namespace
 
@@ -68,13 +43,13 @@ int convert_to_chakra(const ConvertOptions& options, Console& console) {
     throw UsageError(
         "execution traces have no place for launch_joins=0, host_us or contention: leave them out of "
         "--cluster");
+  OutputFolder folder = make_folder(options.folder);
   const Graph graph = read_sound_input(options.input);
   const StepModel model = price_step(graph, cluster, options.pricing);
   const ChakraTraces traces(graph, model);
-  NewFolder folder(options.folder);
   for (std::uint32_t rank = 0; rank < traces.ranks(); ++rank)
-    folder.write(fmt::format("trace.{}.et", rank), traces.trace(rank));
-  folder.write("groups.json", traces.groups_file());
+    write_bytes(folder.place(fmt::format("trace.{}.et", rank)), traces.trace(rank));
+  write_bytes(folder.place("groups.json"), traces.groups_file());
   folder.commit();
 
   Simulator simulator(model);

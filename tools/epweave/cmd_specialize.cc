@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <memory>
+
 #include "analysis/world.h"
 #include "commands.h"
 #include "common/graphs.h"
@@ -24,6 +26,9 @@ class Specialize {
   Specialize(const SpecializeCommand& command, Console& console)
       : command_(command),
         console_(console),
+        folder_(command.all ? std::make_unique<OutputFolder>(command.output.path,
+                                                             "--all writes one file for each rank")
+                            : nullptr),
         graph_(read_sound_input(command.input, nullptr, Soundness::kStructure)),
         sha256_(sha256_hex(encode_binary(graph_))) {}
 
@@ -35,18 +40,17 @@ class Specialize {
   }
 
   int run_all() {
-    OutputFolder folder(command_.output.path, "--all writes one file for each rank");
     const std::uint32_t size = read_world(graph_).size;
     for (std::uint32_t rank = 0; rank < size; ++rank) {
       console_.progress(fmt::format("rank {} of {}", rank, size));
       const Graph made = specialize_to(rank);
       const std::string name = fmt::format("rank-{:05}{}", rank, extension_of(command_.output));
       OutputOptions output = command_.output;
-      output.path = folder.place(name);
+      output.path = folder_->place(name);
       write_output(made, output);
       report(rank, command_.output.path + "/" + name, made);
     }
-    folder.commit();
+    folder_->commit();
     return finish();
   }
 
@@ -72,6 +76,7 @@ class Specialize {
 
   const SpecializeCommand& command_;
   Console& console_;
+  std::unique_ptr<OutputFolder> folder_;  // of --all; made before the graph is read
   Graph graph_;
   std::string sha256_;
   Json files_ = Json::array();

@@ -10,24 +10,43 @@ namespace epweave::cli {
 
 namespace fs = std::filesystem;
 
-OutputFolder::OutputFolder(std::string path, std::string_view why) : path_(std::move(path)) {
+namespace {
+
+// The folders above the path that are not there, the innermost first.
+std::vector<fs::path> find_missing_above(const fs::path& path) {
+  std::error_code error;
+  std::vector<fs::path> missing;
+  for (fs::path at = fs::absolute(path).parent_path(); !fs::exists(at, error) && at.has_relative_path();
+       at = at.parent_path())
+    missing.push_back(at);
+  return missing;
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(std::string path, std::string_view why, Existing existing)
+    : path_(std::move(path)), existing_(existing) {
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   std::error_code error;
   if (fs::exists(path_, error) && !fs::is_directory(path_, error))
     throw InputError(fmt::format("{}: not a folder; {}", path_, why));
   staging_ = path_ + ".partial";
   fs::remove_all(staging_, error);
+  made_above_ = find_missing_above(staging_);
   if (!fs::create_directories(staging_, error) || error)
-    throw InputError(fmt::format("{}: {}", staging_, error.message()));
+    throw InputError(fmt::format("{}: cannot be made: {}", path_, error.message()));
 }
 
 OutputFolder::~OutputFolder() {
   std::error_code error;
-  if (!staging_.empty()) fs::remove_all(staging_, error);
+  if (staging_.empty()) return;
+  fs::remove_all(staging_, error);
+  for (const fs::path& folder : made_above_) fs::remove(folder, error);  // those that are empty
 }
 
 void OutputFolder::commit() {
   std::error_code error;
+  if (existing_ == Existing::kReplaced) fs::remove_all(path_, error);
   if (!fs::exists(path_)) {
     fs::rename(staging_, path_, error);
   } else {

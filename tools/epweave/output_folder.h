@@ -1,16 +1,23 @@
 // Files of a folder that appear together: they are written to a folder beside it, which takes its
-// place, or moves its files there where the folder exists.
+// place, or whose files move there where the folder exists. It is made at once, so that a place
+// that cannot be written is found before the work; what nothing came of is removed, with the
+// folders above it that were made for it.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace epweave::cli {
 
 class OutputFolder {
  public:
+  // A folder that is there: it gets the files beside its own, or is replaced.
+  enum class Existing : std::uint8_t { kKept, kReplaced };
   // Throws InputError where the path is no folder; `why` then says what wants one.
-  OutputFolder(std::string path, std::string_view why);
+  OutputFolder(std::string path, std::string_view why, Existing existing = Existing::kKept);
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
   ~OutputFolder();
@@ -20,6 +27,8 @@ class OutputFolder {
 
  private:
   std::string path_, staging_;
+  Existing existing_;
+  std::vector<std::filesystem::path> made_above_;  // the innermost first
 };
 
 }  // namespace epweave::cli
