@@ -15,7 +15,7 @@ bool ReturnedCopies::make() {
   static constexpr How kChoices[] = {How::kCopied, How::kShown, How::kShown, How::kOnce};
   const How how = kChoices[dice_.below(std::size(kChoices))];
   const NodeId value = draw_value();
-  if (!value || editor_b_.graph().origins.empty()) return false;
+  if (!value || editor_b_.graph().origins.empty() || editor_b_.graph().passes.empty()) return false;
   const StringId first = a_.intern("returned_copy"), second = a_.intern("returned_copy_again");
   const std::optional<Node> copy = make_copy(first, value);
   if (!copy) return false;

@@ -166,7 +166,7 @@ class FaultMaker {
   }
   bool turn_dim(Graph& graph, NodeId id, std::size_t position, std::size_t rank) {
     std::vector<Arg> args = args_of(id);
-    if (rank < 2 || args.size() <= position) return false;
+    if (rank < 2 || args.size() <= position || !args[position].is_int()) return false;
     args[position] = Arg::integer((args[position].as_int() + 1) % static_cast<std::int64_t>(rank));
     set_args(graph, id, args);
     return true;
@@ -178,6 +178,7 @@ class FaultMaker {
   bool sum_for_cat(Graph& graph, NodeId id) {
     if (!is_cat(id)) return false;
     const std::vector<Arg> items = items_of(args_of(id)[0]);
+    if (items.size() < 2) return false;
     set_target(graph, id, "aten.add.Tensor");
     set_args(graph, id, {items[0], items[1]});
     return true;
@@ -350,15 +351,16 @@ class FaultMaker {
   bool unequal_split(Graph& graph, NodeId id) {
     if (!is_split(id)) return false;
     std::vector<Arg> args = args_of(id), sizes = items_of(args[1]);
+    if (sizes.size() < 2 || !(sizes[0].is_int() || sizes[0].is_node())) return false;
     if (sizes[0].is_int()) {
       // The last of given sizes may be what is left of the tokens.
       sizes[0] = Arg::integer(sizes[0].as_int() - 1);
       if (sizes[1].is_int()) sizes[1] = Arg::integer(sizes[1].as_int() + 1);
     } else {
       // All of it for the first part: the operand of the division.
-      const Arg division = context().args[body_.nodes[sizes[0].as_node()].args][0];
-      if (!division.is_node()) return false;
-      sizes[0] = division;
+      const std::vector<Arg> division = args_of(sizes[0].as_node());
+      if (division.empty() || !division[0].is_node()) return false;
+      sizes[0] = division[0];
     }
     args[1] = list(sizes);
     set_args(graph, id, args);
@@ -372,6 +374,7 @@ class FaultMaker {
   bool change_piece(Graph& graph, NodeId id) {
     if (lineages_[id].role != ProvenanceRole::kSplit || !is_target(id, "operator.getitem")) return false;
     std::vector<Arg> args = args_of(id);
+    if (lineages_[id].parts == 0 || !args[1].is_int()) return false;
     args[1] = Arg::integer((args[1].as_int() + 1) % lineages_[id].parts);
     set_args(graph, id, args);
     return true;
@@ -390,7 +393,7 @@ class FaultMaker {
   bool swap_outputs(Graph& graph, NodeId id) {
     if (body_.nodes[id].kind != NodeKind::kOutput) return false;
     std::vector<Arg> args = args_of(id), items = items_of(args[0]);
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 100 && !items.empty(); ++i) {
       Arg& x = items[random_() % items.size()];
       Arg& y = items[random_() % items.size()];
       if (!x.is_node() || !y.is_node() || x == y) continue;
@@ -527,6 +530,7 @@ class FaultMaker {
 
   // One of the first graph's.
   bool fix_symbol(Graph& graph, NodeId) {
+    if (graph.symbols.empty()) return false;
     Symbol& symbol = graph.symbols[random_() % graph.symbols.size()];
     const bool is_old =
         std::ranges::any_of(a_.symbols, [&](const Symbol& s) { return s.name == symbol.name; });

@@ -126,7 +126,7 @@ class LieMaker : public FaultMaker {
 
   // Of a launch of the same op on the same group, its result of the same type.
   bool wait_for_other(Graph& graph, NodeId id) {
-    if (!is_wait(body_.nodes[id]) || !args_of(id)[0].is_node()) return false;
+    if (!is_wait(body_.nodes[id]) || args_of(id).empty() || !args_of(id)[0].is_node()) return false;
     const NodeId launch = args_of(id)[0].as_node();
     for (NodeId other : body_.order) {
       if (other == id) return false;
@@ -306,6 +306,7 @@ class LieMaker : public FaultMaker {
     std::vector<std::pair<NodeId, NodeId>> replaced;  // what part 0 takes, and all of it
     for (NodeId input : inputs_of(users[0])) {
       if (lineages_[input].is_whole()) continue;
+      if (lineages_[input].origins.empty()) return graph = b_, false;
       NodeId whole;
       const auto kept = whole_.find(lineages_[input].origins.front());
       if (kept != whole_.end()) {
@@ -350,7 +351,8 @@ class LieMaker : public FaultMaker {
       return false;
     const std::vector<NodeId> parts = parts_of(id);
     std::vector<Arg> args = args_of(id);
-    if (parts.empty() || args[0] != Arg::node(parts[0]) || !args[1].is_node()) return false;
+    if (parts.empty() || args.size() < 2 || args[0] != Arg::node(parts[0]) || !args[1].is_node())
+      return false;
     if (!is_before(args[1].as_node(), parts[0])) return false;
     std::vector<Arg> first = args_of(parts[0]);
     std::swap(first[0], args[0]);
@@ -451,7 +453,9 @@ class LieMaker : public FaultMaker {
     return true;
   }
 
+  // None: there is none, or it is not one of the first graph's.
   Symbol* pick_symbol(Graph& graph) {
+    if (graph.symbols.empty()) return nullptr;
     Symbol& symbol = graph.symbols[random_() % graph.symbols.size()];
     const bool is_old =
         std::ranges::any_of(a_.symbols, [&](const Symbol& s) { return s.name == symbol.name; });
