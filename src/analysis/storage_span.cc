@@ -23,13 +23,17 @@ bool is_packed(std::vector<std::pair<std::int64_t, std::int64_t>> dims) {
 }  // namespace
 
 std::optional<StorageSpan> find_storage_span(const ExprPool& exprs, const TensorType& type) {
+  return find_storage_span(type, [&](ExprId expr) { return exprs.constant(expr); });
+}
+
+std::optional<StorageSpan> find_storage_span(const TensorType& type, const NumberOf& number_of) {
   if (type.strides.size() != type.sizes.size()) return std::nullopt;
-  const auto begin = type.offset ? exprs.constant(type.offset) : std::optional<std::int64_t>(0);
+  const auto begin = type.offset ? number_of(type.offset) : std::optional<std::int64_t>(0);
   if (!begin) return std::nullopt;
   std::int64_t last = *begin, count = 1;
   std::vector<std::pair<std::int64_t, std::int64_t>> dims;
   for (std::size_t d = 0; d < type.sizes.size(); ++d) {
-    const auto extent = exprs.constant(type.sizes[d]), stride = exprs.constant(type.strides[d]);
+    const auto extent = number_of(type.sizes[d]), stride = number_of(type.strides[d]);
     std::int64_t reach = 0;
     if (!extent || !stride || __builtin_mul_overflow(*extent - 1, *stride, &reach) ||
         __builtin_add_overflow(last, reach, &last) || __builtin_mul_overflow(count, *extent, &count))

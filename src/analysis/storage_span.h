@@ -1,9 +1,11 @@
-// The elements of its memory that a tensor reaches, where all its extents are numbers.
+// The elements of its memory that a tensor reaches, where all its extents are numbers, or by those
+// that they were when traced.
 //
 //   f32[2, 2]{4, 1}+2     from 2 to 8, not all of them
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "ir/expr.h"
@@ -16,6 +18,9 @@ struct StorageSpan {
   bool is_dense = false;            // each element between, once
 };
 
+// `number_of` an extent, a stride or an offset; none: it is not known.
+using NumberOf = std::function<std::optional<std::int64_t>(ExprId)>;
+std::optional<StorageSpan> find_storage_span(const TensorType& type, const NumberOf& number_of);
 std::optional<StorageSpan> find_storage_span(const ExprPool& exprs, const TensorType& type);
 
 // Whether elements of the two are surely the same, of tensors of one dtype in one memory.

@@ -26,7 +26,8 @@
 //     bindings          a symbol is bound once
 //   communication (verify_communication)
 //     waits             every collective's result is waited on before another op reads it, or the
-//                       memory that it writes, or overwrites what it sends (verify_waits.cc)
+//                       memory that it writes, or overwrites or frees what it sends
+//                       (verify_waits.cc)
 //     groups            a collective names a group of the table, which holds the file's own rank,
 //                       where the graph says that (info.rank)
 //     collectives       a collective's reduction is known, its source is a member of the group, and
@@ -40,7 +41,7 @@
 //   host reads (verify_host_reads)
 //     host-reads        the host reads what a non-blocking copy from the device writes only behind
 //                       something that made the host wait (analysis/host_copy.h)
-//   memory (verify_storage), of the step; where all extents are numbers
+//   memory (verify_storage), of the step; by the numbers that extents had when traced
 //     freed-memory      nothing takes a tensor whose memory a wait for a copy to the host has freed
 //     memory-bounds     as_strided shows elements that the memory of its operand has
 //     write-overlap     no call writes a tensor several of whose elements are one in memory, as

@@ -3,13 +3,18 @@
 //   %w = ao.wait_tensor(%host, %x)    mul(%x, 2)          the wait has freed the memory of %x
 //   as_strided(%x: [8], [4], [4])                         asks for the 13th element of 8
 //   %e = expand(%b: [1], [8])         add_(%e, 1)         adds to one element eight times
+//
+// Extents that are symbols count as the numbers that they were when traced.
 #include <fmt/format.h>
+
+#include <optional>
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
+#include "ir/facts.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -77,8 +82,8 @@ class StorageCheck {
     const TensorType* shown = tensor_of(context_, node.type);
     const TensorType* made = tensor_of(context_, body_.nodes[root].type);
     if (root == id || shown == nullptr || made == nullptr || !makes_memory(body_.nodes[root])) return;
-    const auto reached = find_storage_span(context_.exprs, *shown),
-               memory = find_storage_span(context_.exprs, *made);
+    const auto number_of = [&](ExprId expr) { return number(expr); };
+    const auto reached = find_storage_span(*shown, number_of), memory = find_storage_span(*made, number_of);
     if (shown->dtype == made->dtype && reached && memory && reached->begin < reached->end &&
         reached->end > memory->end)
       fail(node, "memory-bounds",
@@ -104,19 +109,27 @@ class StorageCheck {
     }
   }
 
-  bool repeats_elements(const TensorType& type) const {
+  bool repeats_elements(const TensorType& type) {
     bool repeats = false;
     for (std::size_t d = 0; d < type.strides.size(); ++d) {
-      const auto extent = context_.exprs.constant(type.sizes[d]);
+      const auto extent = number(type.sizes[d]);
       if (extent == 0) return false;
       repeats = repeats || (context_.exprs.constant(type.strides[d]) == 0 && extent.value_or(0) > 1);
     }
     return repeats;
   }
 
+  // Also of what it was when traced; none: that is not recorded.
+  std::optional<std::int64_t> number(ExprId expr) {
+    if (const auto constant = context_.exprs.constant(expr)) return constant;
+    if (!facts_) facts_.emplace(graph_);
+    return facts_->hint(expr);
+  }
+
   const Graph& graph_;
   const Context& context_;
   const Body& body_;
+  std::optional<Facts> facts_;  // once a symbol is asked about
   std::vector<Violation>& out_;
   MemoryRoots roots_;
   SideTable<NodeId, NodeId> freed_;  // by memory: the wait

@@ -4,6 +4,7 @@
 //   %r = all_reduce_(%x)    mul(%r, 2)    reads the result without a wait
 //                           mul(%x, 2)    so does this: %x is the memory that %r shows
 //   %g = all_gather(%p)     zero_(%p)     overwrites what is being sent
+//                           ao.wait_tensor(%host, %p)     frees it
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,6 +58,7 @@ class WaitCheck {
       if (node.op != nullptr && node.op->reads_types_only) continue;
       if (is_wait(node)) {
         wait(id, node);
+        check_freed(id, node);
       } else {
         for_each_input(context_, node, [&](NodeId input) { read(id, node, input); });
       }
@@ -128,6 +130,15 @@ class WaitCheck {
       written_ -= flight->is_written;
       flights.erase(flight);
     }
+  }
+
+  void check_freed(NodeId id, const Node& node) {
+    const NodeId freed = under_way_ > 0 ? find_freed(context_, node) : NodeId();
+    if (!freed) return;
+    const std::vector<Flight>& flights = flights_[roots_.of(freed)];
+    if (flights.empty()) return;
+    fail(id, fmt::format("frees {}, which {} {} until it is waited on", name(freed),
+                         name(flights.front().launch), flights.front().is_written ? "writes" : "sends"));
   }
 
   void check_memory(NodeId id, const Node& node) {

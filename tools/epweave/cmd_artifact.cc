@@ -98,28 +98,26 @@ class Check {
       throw InputError(fmt::format("{}: no artifact: it has no fingerprint; epweave artifact make writes one",
                                    display_name(command_.input)));
     require_rank(graph);
-    std::vector<FingerprintMismatch> found = compare_fingerprints(*recorded, here(graph));
-    for (const std::string& field : command_.allow)
-      if (!recorded->contains(field) &&
-          std::ranges::none_of(found, [&](const auto& m) { return m.field == field; }))
-        throw UsageError(fmt::format("--allow {}: the fingerprint has no such field", field));
-    explain_unrecorded(*recorded, found);
-    report(*recorded, found);
-    const bool is_refused = std::ranges::any_of(found, [&](const auto& m) { return !is_allowed(m.field); });
-    return is_refused ? kDifferent : kFine;
+    if (command_.against.path.empty()) return compare(*recorded, graph);
+    const Graph other = read_sound_input(command_.against, nullptr, Soundness::kStructure);
+    require_rank_of_other(graph, other);
+    return compare(*recorded, other);
   }
 
  private:
-  // What this run has: the artifact's own content, or another graph's, and the configuration given.
-  Fingerprint here(const Graph& graph) const {
-    Fingerprint made =
-        command_.against.path.empty()
-            ? take_fingerprint(graph, sha256_of_pieces)
-            : take_fingerprint(read_sound_input(command_.against, nullptr, Soundness::kStructure),
-                               sha256_of_pieces);
-    Fingerprint config = read_config(command_.config);
+  // `here`: what this run has, the artifact's own content or another graph's.
+  int compare(const Fingerprint& recorded, const Graph& here) {
+    Fingerprint made = take_fingerprint(here, sha256_of_pieces), config = read_config(command_.config);
     made.merge(config);
-    return made;
+    const std::vector<FingerprintMismatch> found = compare_fingerprints(recorded, made);
+    for (const std::string& field : command_.allow)
+      if (!recorded.contains(field) &&
+          std::ranges::none_of(found, [&](const auto& m) { return m.field == field; }))
+        throw UsageError(fmt::format("--allow {}: the fingerprint has no such field", field));
+    explain_unrecorded(recorded, found);
+    report(recorded, found);
+    const bool is_refused = std::ranges::any_of(found, [&](const auto& m) { return !is_allowed(m.field); });
+    return is_refused ? kDifferent : kFine;
   }
 
   void require_rank(const Graph& graph) const {
@@ -133,6 +131,16 @@ class Check {
         fmt::format("{}: the graph is rank {}'s alone, not rank {}'s; make the artifact of a graph for "
                     "all ranks (epweave generalize)",
                     display_name(command_.input), own, *command_.rank));
+  }
+
+  // A graph of one rank alone is what that rank runs.
+  void require_rank_of_other(const Graph& graph, const Graph& other) const {
+    if (is_rank_agnostic(graph) || is_rank_agnostic(other)) return;  // field `ranks`, and --rank, say so
+    const Rank own = read_world(graph).file_rank, theirs = read_world(other).file_rank;
+    if (own != theirs)
+      throw InputError(fmt::format("{}: the graph is rank {}'s alone, and that of {} rank {}'s",
+                                   display_name(command_.input), own, display_name(command_.against),
+                                   theirs));
   }
 
   // Fields that are recorded on neither side are equal, and say nothing.
