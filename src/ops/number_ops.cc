@@ -1,6 +1,5 @@
 #include "ops/number_ops.h"
 
-#include <algorithm>
 #include <vector>
 
 namespace epweave {
@@ -8,14 +7,8 @@ namespace {
 
 NumberRule find_number_rule(const OpInfo& op) {
   if (op.find_param("rounding_mode")) return NumberRule::kQuotient;
-  static constexpr std::pair<std::string_view, NumberRule> kOps[] = {
-      {"aten.floor_divide.default", NumberRule::kQuotient},
-      {"aten.floor_divide.Scalar", NumberRule::kQuotient},
-      {"aten.remainder.Scalar", NumberRule::kRemainder},
-      {"aten.remainder.Tensor", NumberRule::kRemainder},
-  };
-  for (const auto& [name, rule] : kOps)
-    if (name == op.target) return rule;
+  if (op.target.starts_with("aten.floor_divide.")) return NumberRule::kQuotient;
+  if (op.target.starts_with("aten.remainder.")) return NumberRule::kRemainder;
   return NumberRule::kNone;
 }
 
@@ -28,6 +21,12 @@ NumberRule number_rule(const OpInfo& op) {
     return table;
   }();
   return kTable[op.index];
+}
+
+std::optional<std::size_t> subtracted_operand(const OpInfo& op) {
+  if (op.linearity != Linearity::kSum || !op.find_param("alpha")) return std::nullopt;
+  if (op.target.starts_with("aten.sub")) return 1;
+  return op.target.starts_with("aten.rsub") ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
 }  // namespace epweave

@@ -4,6 +4,9 @@
 //   remainder(order, 3)        which of its three
 #pragma once
 
+#include <cstddef>
+#include <optional>
+
 #include "ops/op.h"
 
 namespace epweave {
@@ -12,5 +15,8 @@ enum class NumberRule : std::uint8_t { kNone, kQuotient, kRemainder };
 
 // Of the first operand by the second. A quotient is rounded if its dtype is an integer's.
 NumberRule number_rule(const OpInfo& op);
+
+// Which operand a difference of two tensors subtracts; none: it is no difference.
+std::optional<std::size_t> subtracted_operand(const OpInfo& op);
 
 }  // namespace epweave

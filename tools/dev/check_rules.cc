@@ -142,6 +142,19 @@ Lines operator+(Lines first, const Lines& second) {
   return first;
 }
 
+// Rows of two groups: how many each has, and of each row where in its group it is, and where that
+// begins.
+const Lines kCounts = {{"r", "aten.remainder.Scalar", "%tokens{0}, 2", "i64[{1}]"},
+                       {"h", "aten.one_hot.default", "%r{0}, 2", "i64[{1}, 2]"},
+                       {"c", "aten.sum.dim_IntList", "%h{0}, [0]", "i64[2]"}};
+const Lines kPlacesInGroups =
+    kCounts + Lines{kNumbers,
+                    {"e", "aten.cumsum.default", "%c{0}, 0", "i64[2]"},
+                    {"d", "aten.sub.Tensor", "%e{0}, %c{0}", "i64[2]"},
+                    {"g", "aten.repeat_interleave.Tensor", "%c{0}, output_size=sym({1})", "i64[{1}]"},
+                    {"f", "aten.index.Tensor", "%d{0}, [%g{0}]", "i64[{1}]"},
+                    {"v", "aten.sub.Tensor", "%a{0}, %f{0}", "i64[{1}]"}};
+
 std::vector<Case> list_cases() {
   using enum Condition;
   return {
@@ -209,9 +222,23 @@ std::vector<Case> list_cases() {
                "4"),
        kAdd},
       {kPlacesPickOwnRows, "places in the order of the tokens",
-       weighed({kNumbers,
-                {"v", "aten.sub.Tensor", "%a{0}, %a{0}", "i64[{1}]"},
-                {"y", "aten.index.Tensor", "%x{0}, [%v{0}]", "f32[{1}, 8]"}}),
+       weighed(kPlacesInGroups + Lines{{"y", "aten.index.Tensor", "%x{0}, [%v{0}]", "f32[{1}, 8]"}}), kAdd},
+      {kNone, "places among sorted rows",
+       on_sorted(kPlacesInGroups + Lines{{"k", "aten.add.Tensor", "%v{0}, %f{0}", "i64[{1}]"},
+                                         {"z", "aten.index.Tensor", "%y{0}, [%k{0}]", "f32[{1}, 8]"},
+                                         {"q", "aten.sum.dim_IntList", "%z{0}, [0]", "f32[8]"}}),
+       kAdd},
+      {kMovesOnePlace, "the first of the sorted rows for each",
+       on_sorted({kNumbers,
+                  {"v", "aten.sub.Tensor", "%a{0}, %a{0}", "i64[{1}]"},
+                  {"z", "aten.index.Tensor", "%y{0}, [%v{0}]", "f32[{1}, 8]"},
+                  {"q", "aten.sum.dim_IntList", "%z{0}, [0]", "f32[8]"}}),
+       kAdd},
+      {kRepeatsCounted, "places by counts that were sorted",
+       counted(kCounts +
+               Lines{{"s", "aten.sort.stable", "%c{0}, stable=True", "(i64[2], i64[2])"},
+                     {"d", "operator.getitem", "%s{0}, 0", "i64[2]"},
+                     {"y", "aten.repeat_interleave.Tensor", "%d{0}, output_size=sym({1})", "i64[{1}]"}}),
        kAdd},
       {kPositionsMeetNoRows,
        "columns that the rows of a part name",

@@ -35,6 +35,8 @@ constexpr auto kNames = std::to_array<Row>({
     {Condition::kNumbersPickParts, "numbers of a part pick from parts"},
     {Condition::kNumbersCountRows, "numbers count the rows that they pick from"},
     {Condition::kPlacesPickOwnRows, "places pick from rows in an order of the part's own"},
+    {Condition::kMovesOnePlace, "a place is one number of a row, moved by entries"},
+    {Condition::kRepeatsCounted, "rows of a part are repeated as often as its share counts"},
     {Condition::kDataPickNoParts, "data pick from no part"},
     {Condition::kMasksByData, "masks are data, and say nothing of a part's own numbers or sums"},
     {Condition::kPositionsMeetNoRows,

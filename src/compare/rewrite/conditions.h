@@ -43,6 +43,8 @@ enum class Condition : std::uint8_t {
   kNumbersPickParts,
   kNumbersCountRows,
   kPlacesPickOwnRows,
+  kMovesOnePlace,
+  kRepeatsCounted,
   kDataPickNoParts,
   kMasksByData,
   kPositionsMeetNoRows,

@@ -416,8 +416,11 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   if (const auto numbers = find_numbers(origin, part)) return *numbers;
   if (reads_no_element(*op_)) return PartFact::kRows;
   // Each row's place in a list of how often each comes: one of all parts' places (of experts), if
-  // all have the whole list.
-  if (op_->family == OpFamily::kRepeatRows) return PartFact::kRows;
+  // the list counts a part's own in each.
+  if (op_->family == OpFamily::kRepeatRows) {
+    const bool counts = !operands_.empty() && operands_.front().fact == PartFact::kShare;
+    return holds(Condition::kRepeatsCounted, counts) ? PartFact::kRows : PartFact::kOwn;
+  }
   // Rows that data leave of what each part has all of are all of them.
   if (op_->family == OpFamily::kMaskedRows &&
       !holds(Condition::kLeavesOfRows, std::ranges::any_of(operands_, &Operand::is_rows)))

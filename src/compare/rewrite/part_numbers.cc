@@ -6,7 +6,8 @@
 //                     they are picked
 //   x[order // c]     rows of each c-th of what was numbered, where c divides each part's
 //   order % c         data: which of its c entries
-//   x[order + s[e]]   rows, in an order of the part's own if x's are
+//   x[order + s[e]]   rows, in an order of the part's own if x's are; order - order and
+//                     order + order are no places
 #include <algorithm>
 
 #include "compare/rewrite/conditions.h"
@@ -101,9 +102,10 @@ PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
   return divided_dimensions(origin, part).size() == 1 ? number_rows(origin, 0) : PartFact::kOwn;
 }
 
-// Sums of numbers, places and entries.
+// A number or place, moved by entries; or entries added up. Two numbers have no place for a sum.
 PartFact PartFacts::find_places() const {
-  bool any_number = false;
+  bool any_number = false, is_place = true;
+  const auto subtracted = subtracted_operand(*op_);
   if (!named_arg(context_, *node_, "alpha").is_none() &&
       named_arg(context_, *node_, "alpha") != Arg::integer(1))
     return PartFact::kOwn;
@@ -112,8 +114,11 @@ PartFact PartFacts::find_places() const {
     if (!operand.is_tensor || (!is_number_of_rows(operand.fact) && operand.fact != PartFact::kEntries))
       return operand.fact == PartFact::kRows && !any_number && may_take_own_sums() ? PartFact::kRows
                                                                                    : PartFact::kOwn;
-    any_number |= is_number_of_rows(operand.fact);
+    if (!is_number_of_rows(operand.fact)) continue;
+    is_place &= !any_number && operand.taken->param != subtracted;
+    any_number = true;
   }
+  if (!holds(Condition::kMovesOnePlace, is_place)) return PartFact::kOwn;
   return any_number ? PartFact::kPlaces : PartFact::kEntries;
 }
 

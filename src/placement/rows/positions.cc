@@ -160,12 +160,14 @@ NumberOp number_op_of(const Node& node) {
 }
 
 struct Numbers {
-  // kEntries: of a part's own counts, which the user lets be data (contract=own-sums).
-  enum class Kind : std::uint8_t { kData, kEntries, kRows, kOffsets };
+  // kEntries: of a part's own counts, which the user lets be data (contract=own-sums); kOwnEntries:
+  // which the user does not.
+  enum class Kind : std::uint8_t { kData, kEntries, kOwnEntries, kRows, kOffsets };
   Kind kind = Kind::kData;
   PolyId rows = {};  // kRows: how many rows of the whole they number
 
   bool is_own() const { return kind > Kind::kEntries; }
+  bool is_place() const { return kind == Kind::kRows || kind == Kind::kOffsets; }
   bool may_shift() const { return kind != Kind::kData; }  // places among the part's own rows
   friend bool operator==(const Numbers&, const Numbers&) = default;
 };
@@ -277,13 +279,16 @@ class Checker {
     return kept(numbers);
   }
 
-  // Own numbers may be shifted by own numbers, to places among the part's own rows; by nothing
+  // Own numbers of rows may be moved by entries, to places among the part's own rows; by nothing
   // else.
   Numbers sum() const {
     const Numbers a = of(args_.values[0]), b = of(args_.values[1]);
     if (!a.may_shift() || !b.may_shift() || args_.is_given(2)) return made_of_data();
-    const bool is_own = a.is_own() || b.is_own();
-    return kept({is_own ? Numbers::Kind::kOffsets : Numbers::Kind::kEntries});
+    const auto subtracted = subtracted_operand(*body_.nodes[id_].op);
+    if ((a.is_place() && b.is_place()) || (subtracted && of(args_.values[*subtracted]).is_place()))
+      return made_of_data();
+    if (a.is_place() || b.is_place()) return kept({Numbers::Kind::kOffsets});
+    return kept({std::max(a.kind, b.kind)});
   }
 
   // How many rows of `divisor` slots each there are, if every part has whole ones.
@@ -337,7 +342,7 @@ class Checker {
     require_rows(source, dim, index);
     const Placement& p = placement(source);
     if (!p.is_partial() || !placement(index).is_divided()) return kept(of(source));
-    return {options_.own_sums == OwnSums::kAccept ? Numbers::Kind::kEntries : Numbers::Kind::kOffsets};
+    return {options_.own_sums == OwnSums::kAccept ? Numbers::Kind::kEntries : Numbers::Kind::kOwnEntries};
   }
 
   Numbers put_in() {
