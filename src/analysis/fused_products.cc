@@ -490,8 +490,14 @@ class FaultFinder {
     if (std::string problem = find_schema_problem(context_, node); !problem.empty())
       return report(graph_, body_, node, "schema", std::move(problem), found_);
     try {
-      if (!infer_type(facts_, graph_, body_, node))
+      const TypeId type = infer_type(facts_, graph_, body_, node);
+      if (!type)
         report(graph_, body_, node, "type", "has operands whose types are not recorded", found_);
+      else if (node.type && !reaches_same_elements(facts_, context_, type, node.type))
+        report(graph_, body_, node, "type",
+               fmt::format("recorded {}, the arguments give {}", print_type(context_, node.type),
+                           print_type(context_, type)),
+               found_);
     } catch (const TypeMismatch& mismatch) {
       report(graph_, body_, node, "type", mismatch.what(), found_);
     }
@@ -514,9 +520,9 @@ class FaultFinder {
   std::optional<std::int64_t> find_element(NodeId call, NodeId user, std::uint32_t count) {
     const Node& node = body_.nodes[user];
     const auto element = tuple_element(context_, body_, node);
-    if (element && element->index >= 0 && element->index < std::int64_t{count}) return element->index;
     const std::size_t before = found_.size();
     if (node.op != nullptr) check_types(node);
+    if (element && element->index >= 0 && element->index < std::int64_t{count}) return element->index;
     if (found_.size() == before)
       report(graph_, body_, node, "type",
              fmt::format("takes more of the result of %{} than an element of it: take elements with getitem",
