@@ -31,17 +31,18 @@ START, END = "<!-- device_code.py -->\n", "<!-- end of device_code.py -->\n"
 REGISTERS, REGISTER_UNIT, WARPS = 65536, 256, 64
 SHARED, SHARED_UNIT, SHARED_OF_SYSTEM = 228 * 1024, 128, 1024  # bytes; the last of each block
 
-DTYPES = {8: "bfloat16", 9: "float16", 10: "float32"}  # math::Stored
+DTYPES = {8: "bfloat16", 9: "float16", 10: "float32", 11: "float64"}  # math::Stored
 TILES = {4: 64, 8: 128}
 THREADS = 256
 # Instructions for 1,024 fused multiply-adds. float16 is converted by integer arithmetic, which costs 250 of them; tiles of 64 are
-# for products that are too small to fill the GPU.
+# for products that are too small to fill the GPU. A multiprocessor has half as many units for float64: two multiply-adds take the time
+# of four instructions. 64 chains in float64 leave room for one block.
 LIMITS = {(128, "bfloat16"): 1400, (128, "float32"): 1400, (128, "float16"): 1600,
-          (64, "bfloat16"): 1900, (64, "float32"): 1900, (64, "float16"): 2200}
+          (64, "bfloat16"): 1900, (64, "float32"): 1900, (64, "float16"): 2200, (128, "float64"): 1600, (64, "float64"): 2450}
 LAYOUTS = ("NN", "NT", "TN")
 # Of attention's products, that leave blocks out: the dtype is that of b.
 COVERED, COVERED_DTYPES, COVERED_LAYOUTS = "float32 x ", ("bfloat16", "float32"), ("NN", "TN")
-KINDS = [(dtype, layout) for dtype in ("bfloat16", "float32", "float16") for layout in LAYOUTS] + [
+KINDS = [(dtype, layout) for dtype in ("bfloat16", "float32", "float16", "float64") for layout in LAYOUTS] + [
     (COVERED + dtype, layout) for dtype in COVERED_DTYPES for layout in COVERED_LAYOUTS]
 LIMITS |= {(tile, COVERED + dtype): LIMITS[tile, dtype] + (0 if tile == 128 else 50)  # of which 64 is where chunks are
            for tile in TILES.values() for dtype in COVERED_DTYPES}
@@ -102,8 +103,10 @@ def count_loop(code):
                 and not any(first <= address <= last for first, last in inner)]
 
     bodies = [inside(loop) for loop in loops]
-    best = max(bodies, key=lambda body: sum("FFMA" in text for text in body), default=[])
-    fused = sum("FFMA" in text for text in best)
+    def count_fused(body):
+        return sum(re.search("[FD]FMA", text) is not None for text in body)
+    best = max(bodies, key=count_fused, default=[])
+    fused = count_fused(best)
     return (len(best), fused) if fused else None
 
 
@@ -149,7 +152,7 @@ def write_table(rows, resources, nvcc):
                          f"{instructions * 1024 / fused:,.0f} |")
     of_rows = []
     for task in ROWS:
-        registers, _, shared = next(found for name, found in resources.items() if re.search(rf"\d{task}E", name))
+        registers, _, shared = next(found for name, found in resources.items() if re.search(rf"\d{task}(?:If)?E", name))
         of_rows.append(f"`{task}` {registers} ({count_blocks(registers, shared, THREADS) * THREADS})")
     lines += ["", "Registers, and threads on a multiprocessor, of what attention does with rows of scores: " + ", ".join(of_rows) + "."]
     most = max(registers for registers, _, _ in resources.values())
@@ -178,10 +181,11 @@ def find_problems(rows, resources):
                 continue
             registers, _, blocks, instructions, fused = rows[tile, dtype, layout]
             what = f"product of {dtype}, {layout}, by tiles of {tile}"
-            if blocks < 2:
-                problems.append(f"{what}: {registers} registers: {blocks} blocks on a multiprocessor, 2 are needed")
-            if fused != tile * tile // THREADS * 16:
-                problems.append(f"{what}: {fused} multiply-adds in its loop, a chunk has {tile * tile // THREADS * 16}")
+            needed, steps = 1 if (tile, dtype) == (128, "float64") else 2, 8 if dtype == "float64" else 16
+            if blocks < needed:
+                problems.append(f"{what}: {registers} registers: {blocks} blocks on a multiprocessor, {needed} are needed")
+            if fused != tile * tile // THREADS * steps:
+                problems.append(f"{what}: {fused} multiply-adds in its loop, a chunk has {tile * tile // THREADS * steps}")
             elif instructions * 1024 > limit * fused:
                 problems.append(f"{what}: {instructions * 1024 / fused:.0f} instructions for 1,024 multiply-adds, at most {limit}")
     return problems

@@ -24,7 +24,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BYTES = {"f32": 4, "bf16": 2, "i64": 8, "i32": 4}
+BYTES = {"f64": 8, "f32": 4, "bf16": 2, "i64": 8, "i32": 4}
 
 
 class Tensor:
@@ -85,7 +85,7 @@ class Case:
         path.write_text("\n".join([*lines, "  output([%out])", ""]))
 
     def run_torch(self, torch, device, runs):
-        dtypes = {"f32": torch.float32, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32}
+        dtypes = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32}
 
         def make(arg):
             if isinstance(arg, list):
@@ -129,6 +129,7 @@ def cases(scale):
         return Tensor("bf16", *sizes)
     yield product(f"mm bf16 {n} x {n} x {n}", "bf16", n, n, n)
     yield product(f"mm f32 {n // 2} x {n // 2} x {n // 2}", "f32", n // 2, n // 2, n // 2)
+    yield product(f"mm f64 {n // 2} x {n // 2} x {n // 2}", "f64", n // 2, n // 2, n // 2)
     yield product(f"mm bf16 {rows} x {wide} x {11008 // scale}", "bf16", rows, wide, 11008 // scale)
     experts, width = 8, 1408 // scale
     yield Case(f"grouped mm bf16 {experts} x {rows // experts} x {wide} x {width}", "aten.bmm.default",
@@ -137,6 +138,13 @@ def cases(scale):
     yield Case(f"attention bf16, {heads} heads, {tokens} tokens, depth 128", "aten._scaled_dot_product_efficient_attention.default",
                [bf16(1, heads, tokens, 128), bf16(1, heads, tokens, 128), bf16(1, heads, tokens, 128), None, True, 0.0, True],
                [bf16(1, heads, tokens, 128), f32(1, heads, tokens), Tensor("i64"), Tensor("i64")], 2 * heads * tokens * tokens * 128)
+    of_heads = [bf16(1, heads, tokens, 128) for _ in range(5)]  # gradient, query, key, value, result
+    yield Case(f"attention backward bf16, {heads} heads, {tokens} tokens, depth 128",
+               "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",  # no state of a generator among its arguments
+               [*of_heads, f32(1, heads, tokens), 0.0, True], of_heads[1:4], 5 * heads * tokens * tokens * 128)
+    experts_f64 = [Tensor("f64", experts, rows // experts, wide), Tensor("f64", experts, wide, width)]
+    yield Case(f"grouped mm f64 {experts} x {rows // experts} x {wide} x {width}", "aten.bmm.default", experts_f64,
+               [Tensor("f64", experts, rows // experts, width)], 2 * rows * wide * width, True)
     square = (n, n)
     yield Case("cast f32 to bf16", "aten._to_copy.default", [f32(*square)], [bf16(*square)])
     yield Case("cast bf16 to f32", "aten._to_copy.default", [bf16(*square)], [f32(*square)])

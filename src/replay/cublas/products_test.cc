@@ -219,6 +219,13 @@ TEST_CASE("native: groups are products of their own, of pinned rows all the same
     ends.data<std::int32_t>()[1] = 60;
     CHECK_THROWS_AS(native.call("aten._grouped_mm.default", {x, w, ends, none, none}), KernelError);
     ends.data<std::int32_t>()[1] = 70;
+    // Integers, which the library does not multiply.
+    const Tensor ones = make_tensor(memory, DType::kInt64, {96, 33}),
+                 twos = make_tensor(memory, DType::kInt64, {3, 33, 20});
+    cpu::fill_elements(ones, Value(std::int64_t{1}));
+    cpu::fill_elements(twos, Value(std::int64_t{2}));
+    const Tensor whole = native.call("aten._grouped_mm.default", {ones, twos, ends, none, none});
+    for (std::int64_t i = 0; i < 96; ++i) CHECK(whole.data<std::int64_t>()[i * 20] == (i < 90 ? 66 : 0));
   }
 }
 

@@ -12,9 +12,13 @@ __global__ void __launch_bounds__(Task::kThreads, Task::kBlocks) run_blocks(cons
   const int thread = static_cast<int>(threadIdx.x);
   // Not in registers, of which the chains need all.
   __shared__ typename Task::Part part;
-  if (thread == 0) part = task.part_of(blockIdx.x);
+  __shared__ bool has_work;
+  if (thread == 0) {
+    part = task.part_of(blockIdx.x);
+    has_work = task.has_work(part);
+  }
   __syncthreads();
-  if (!task.has_work(part)) return;  // all threads of the block
+  if (!has_work) return;  // all threads of the block
   task.start(part, thread, shared, registers);
   __syncthreads();
 #pragma unroll 1

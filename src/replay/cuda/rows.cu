@@ -10,10 +10,12 @@ __global__ void __launch_bounds__(Task::kThreads, Task::kBlocks)
     run_rows(const Task task, const std::int64_t blocks) {
   __shared__ typename Task::Shared shared;
   const std::int64_t steps = task.steps();
-  const int thread = static_cast<int>(threadIdx.x);
   for (std::int64_t block = blockIdx.x; block < blocks; block += gridDim.x)
 #pragma unroll 1
     for (std::int64_t step = 0; step < steps; ++step) {
+      // Opaque: what follows from it would be kept in registers from step to step.
+      int thread = static_cast<int>(threadIdx.x);
+      asm volatile("" : "+r"(thread));
       task.step(step, block, thread, shared);
       __syncthreads();
     }

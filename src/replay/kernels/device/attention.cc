@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 
 #include "replay/kernels/host/elements.h"
 
@@ -28,7 +29,8 @@ std::size_t count_matrices(const AttentionKind& kind, Pass pass) {
 
 // The problem in slabs, in the order of the chains.
 std::vector<Slab> find_slabs(const AttentionProblem& p, const AttentionKind& kind, Pass pass) {
-  const auto floats = static_cast<std::int64_t>(score_bytes() / count_matrices(kind, pass) / sizeof(float));
+  const auto floats =
+      static_cast<std::int64_t>(score_bytes() / count_matrices(kind, pass) / info(p.computed).bytes);
   const std::int64_t width = std::max({p.keys, p.depth, p.value_depth, kLeastWidth});
   const std::int64_t most_rows = std::max<std::int64_t>(floats / width, 1);
   const std::int64_t most_heads = std::max<std::int64_t>(most_rows / std::max<std::int64_t>(p.queries, 1), 1);
@@ -85,10 +87,11 @@ Tensor every_head(Tensor tensor, std::int64_t first, std::int64_t step) {
 bool has_rows(const Tensor& tensor, DType dtype) {
   return tensor.dtype == dtype && tensor.strides[3] == 1;
 }
-// The tensor as it lies where products can read it, else a float32 copy.
-Tensor as_rows(Scratch& scratch, const Tensor& tensor) {
-  const bool is_read = has_rows(tensor, DType::kFloat32) || has_rows(tensor, DType::kBfloat16);
-  return is_read ? tensor : scratch.dense(tensor, DType::kFloat32);
+// The tensor as it lies where products can read it, else a copy in the problem's `computed`.
+Tensor as_rows(Scratch& scratch, const Tensor& tensor, DType computed) {
+  const bool is_read =
+      has_rows(tensor, computed) || (computed == DType::kFloat32 && has_rows(tensor, DType::kBfloat16));
+  return is_read ? tensor : scratch.dense(tensor, computed);
 }
 
 HeadRows rows_of(const Tensor& tensor) {
@@ -110,17 +113,23 @@ void require_saved(const AttentionProblem& p, const Attention::Saved& saved) {
 
 }  // namespace
 
-AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale) {
-  AttentionProblem p{cpu::read_attention_shape(*in[0], *in[1], *in[2], math::Compute::kFloat),
-                     static_cast<double>(static_cast<float>(scale)),
+AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale,
+                              Pass pass) {
+  const bool is_double = pass == Pass::kBackward && compute_of(in[0]->dtype) == math::Compute::kDouble;
+  AttentionProblem p{cpu::read_attention_shape(*in[0], *in[1], *in[2],
+                                               is_double ? math::Compute::kDouble : math::Compute::kFloat),
+                     is_double ? DType::kFloat64 : DType::kFloat32,
+                     is_double ? scale : static_cast<double>(static_cast<float>(scale)),
                      {},
                      {},
                      {}};
+  if (p.keys > std::numeric_limits<std::int32_t>::max())
+    throw KernelError("attention: on a device with fewer than 2^31 keys");
   const bool is_bfloat16 = std::all_of(
       in.begin(), in.end(), [](const Tensor* tensor) { return has_rows(*tensor, DType::kBfloat16); });
   const auto read = [&](const Tensor& tensor) {
-    if (is_bfloat16 || has_rows(tensor, DType::kFloat32)) return tensor;
-    return scratch.dense(tensor, DType::kFloat32);
+    if (is_bfloat16 || has_rows(tensor, p.computed)) return tensor;
+    return scratch.dense(tensor, p.computed);
   };
   p.query = read(*in[0]);
   p.key = read(*in[1]);
@@ -163,7 +172,7 @@ void Attention::cut_into_slabs(Pass pass) {
 Tensor Attention::make_matrix() {
   std::int64_t most = 0;
   for (const Slab& slab : slabs_) most = std::max(most, slab.rows() * slab.keys);
-  return scratch_.make(DType::kFloat32, {most});
+  return scratch_.make(p_.computed, {most});
 }
 
 void Attention::forward(const Forward& result) {
@@ -210,7 +219,8 @@ bool Attention::has_whole_slabs() const {
 void Attention::backward(const Saved& saved, const Gradients& grads) {
   require_saved(p_, saved);
   cut_into_slabs(Pass::kBackward);
-  delta_ = find_delta(saved);
+  const bool is_double = p_.computed == DType::kFloat64;
+  delta_ = is_double ? find_delta<double>(saved) : find_delta<float>(saved);
   scores_ = make_matrix();
   grad_ = make_matrix();
   if (kind_.modifies_gradient()) {
@@ -218,11 +228,11 @@ void Attention::backward(const Saved& saved, const Gradients& grads) {
     before_ = make_matrix();
   }
   Saved read = saved;
-  read.grad_out = as_rows(scratch_, saved.grad_out);
+  read.grad_out = as_rows(scratch_, saved.grad_out, p_.computed);
   const bool is_summed = !has_whole_slabs();
   const Into into = is_summed ? Into::kSum : Into::kNew;
   const auto sums_of = [&](const Tensor& grad) {
-    return is_summed ? scratch_.filled(DType::kFloat32, grad.sizes, Value(0.0)) : grad;
+    return is_summed ? scratch_.filled(p_.computed, grad.sizes, Value(0.0)) : grad;
   };
   const Gradients sums{grads.query, sums_of(grads.key), sums_of(grads.value)};
   for (const Slab& slab : slabs_) backward_slab(slab, read, sums, into);
@@ -239,28 +249,31 @@ void Attention::backward_slab(const Slab& slab, const Saved& saved, const Gradie
   multiply({grad_out, transposed(keys_of(slab, p_.value)), grad, slab.share, Into::kScores, cover}, {});
   if (kind_.modifies_gradient())
     weigh_modified_backward(slab, saved);
+  else if (p_.computed == DType::kFloat64)
+    weigh_backward<double>(slab, saved);
   else
-    weigh_backward(slab, saved);
+    weigh_backward<float>(slab, saved);
   const Tensor weights = heads_of(scores_of(slab, kind_.modifies_gradient() ? weights_ : scores_));
   accumulate(slab, {transposed(weights), grad_out, keys_of(slab, grads.value)}, into);
   multiply({grad, keys_of(slab, p_.key), queries_of(slab, grads.query), slab.share}, cover);
   accumulate(slab, {transposed(grad), queries_of(slab, p_.query), keys_of(slab, grads.key)}, into);
 }
 
+template <class C>
 void Attention::weigh_backward(const Slab& slab, const Saved& saved) {
   const Tensor scores = scores_of(slab, scores_);
   const double scale = find_scores(slab, scores);
   const PairBits bits = kind_.mask(slab);
-  WeighBackwardTask task{};
+  WeighBackwardTask<C> task{};
   task.rules = rules_of(slab, bits);
-  task.scores = scores.data<float>();
-  task.grad = grad_.data<float>();
+  task.scores = scores.data<C>();
+  task.grad = grad_.data<C>();
   task.rows = slab.rows();
-  task.score_scale = static_cast<float>(scale);
-  task.grad_scale = static_cast<float>(p_.scale);
+  task.score_scale = static_cast<C>(scale);
+  task.grad_scale = static_cast<C>(p_.scale);
   task.unit = saved.unit;
-  task.lse = saved.lse.data<float>() + first_row(slab);
-  task.delta = delta_.data<float>() + first_row(slab);
+  task.lse = saved.lse.data<C>() + first_row(slab);
+  task.delta = delta_.data<C>() + first_row(slab);
   launcher_of(scratch_).launch(
       task, LaneBlocks::count_blocks(task.rows),
       {&scores, &grad_, &saved.lse, &delta_, &cover_, bits.bits ? &*bits.bits : nullptr});
@@ -277,16 +290,16 @@ void Attention::weigh_modified_backward(const Slab& slab, const Saved& saved) {
   const Tensor scores = scores_of(slab, scores_), grad = scores_of(slab, grad_);
   const double scale = find_scores(slab, scores);
   if (!kind_.modifies_scores()) {
-    const Tensor factor = scratch_.filled(DType::kFloat32, {}, Value(scale));
+    const Tensor factor = scratch_.filled(p_.computed, {}, Value(scale));
     scratch_.map_into<math::Mul>(scores, Value(), scores, factor);
     cpu::copy_elements(scores, scores_of(slab, before_));
   }
   const PairBits bits = kind_.mask(slab);
-  launcher_of(scratch_).launch(MaskScoresTask{rules_of(slab, bits), scores.data<float>()}, scores.numel(),
-                               {&scores, &cover_, bits.bits ? &*bits.bits : nullptr});
+  launcher_of(scratch_).launch(MaskScoresTask{rules_of(slab, bits), scores.bytes(), stored_of(scores.dtype)},
+                               scores.numel(), {&scores, &cover_, bits.bits ? &*bits.bits : nullptr});
   const Tensor unit = scratch_.filled(DType::kFloat64, {}, Value(saved.unit));
   const Tensor lse = scratch_.copied(
-      scratch_.map<math::Mul>(scratch_.copied(column(saved.lse), DType::kFloat64), unit), DType::kFloat32);
+      scratch_.map<math::Mul>(scratch_.copied(column(saved.lse), DType::kFloat64), unit), p_.computed);
   const Tensor grad_rows = as_rows(grad_), weight_rows = as_rows(weights_);
   scratch_.map_into<math::ShiftedExp>(weight_rows, Value(), as_rows(scores_), lse);
   scratch_.map_into<math::Difference>(grad_rows, Value(), grad_rows, column(delta_));
@@ -349,16 +362,17 @@ double Attention::find_scores(const Slab& slab, const Tensor& scores) {
             Into::kScores, cover_rows(slab, Side::kQueries)},
            {});
   if (!kind_.modifies_scores()) return p_.scale;
-  const Tensor scale = scratch_.filled(DType::kFloat32, {}, Value(p_.scale));
+  const Tensor scale = scratch_.filled(p_.computed, {}, Value(p_.scale));
   scratch_.map_into<math::Mul>(scores, Value(), scores, scale);
   if (before_.storage != nullptr) cpu::copy_elements(scores, scores_of(slab, before_));
   kind_.modify(slab, scores);
   return 1;
 }
 
+template <class C>
 Tensor Attention::find_delta(const Saved& saved) {
-  const Tensor delta = scratch_.make(DType::kFloat32, {p_.batches, p_.heads, p_.queries});
-  DeltaTask task{};
+  const Tensor delta = scratch_.make(p_.computed, {p_.batches, p_.heads, p_.queries});
+  DeltaTask<C> task{};
   task.out = rows_of(saved.out);
   task.grad_out = rows_of(saved.grad_out);
   task.rows = delta.numel();
@@ -366,8 +380,8 @@ Tensor Attention::find_delta(const Saved& saved) {
   task.queries = p_.queries;
   task.length = p_.value_depth;
   task.unit = saved.unit;
-  if (saved.grad_lse) task.grad_lse = saved.grad_lse->data<float>();
-  task.delta = delta.data<float>();
+  if (saved.grad_lse) task.grad_lse = saved.grad_lse->data<C>();
+  task.delta = delta.data<C>();
   launcher_of(scratch_).launch(
       task, LaneBlocks::count_blocks(task.rows),
       {&saved.out, &saved.grad_out, &delta, saved.grad_lse ? &*saved.grad_lse : nullptr});

@@ -25,14 +25,18 @@
 
 namespace epweave::replay::device {
 
-// [batch, head, row, depth], the elements of a row side by side; all of one dtype, float32 or
-// bfloat16.
+enum class Pass : std::uint8_t { kForward, kBackward };
+
+// [batch, head, row, depth], the elements of a row side by side; all of one dtype: float32,
+// bfloat16, or, backward, float64.
 struct AttentionProblem : cpu::AttentionShape {
+  DType computed = DType::kFloat32;  // of scores and sums: float64 of float64 operands
   double scale = 1;
   Tensor query, key, value;
 };
 
-AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale);
+AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale,
+                              Pass pass);
 
 // Bytes of all matrices of scores, weights and their gradients that a call holds at a time. A slab
 // has at least one query, so that 33,554,432 keys are the most that they are enough for; what a
@@ -40,10 +44,9 @@ AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 
 // is no program of one kernel may hold as much again.
 inline constexpr std::size_t kScoreBytes = std::size_t{1} << 30;
 
-enum class Pass : std::uint8_t { kForward, kBackward };
 // Bytes of device memory that a call without functions of the graph holds at most beside its
 // arguments and results: scores, float32 copies of operands, sums before they are rounded, tables
-// of blocks, bits of masks. `shape` with the block sizes of the call.
+// of blocks, bits of masks. `shape` with the block sizes of the call. Not of float64 operands.
 std::size_t most_scratch_bytes(const cpu::AttentionShape& shape, Pass pass);
 
 // Another number of bytes in the place of kScoreBytes as long as it lives: tests make many slabs of
@@ -73,8 +76,8 @@ struct PairBits {
   std::int64_t of_head = 0, of_query = 0;
 };
 
-// What distinguishes the kinds of attention. Matrices are float32 and row-major, [1, slab.heads,
-// slab.queries, slab.keys].
+// What distinguishes the kinds of attention. Matrices are of the problem's `computed` and
+// row-major, [1, slab.heads, slab.queries, slab.keys].
 class AttentionKind {
  public:
   virtual ~AttentionKind() = default;
@@ -113,7 +116,7 @@ class Attention {
 
   struct Saved {
     Tensor out, grad_out;            // [batch, head, query, value_depth]
-    Tensor lse;                      // float32, row-major [batch, head, query]
+    Tensor lse;                      // of p.computed, row-major [batch, head, query]
     std::optional<Tensor> grad_lse;  // the same
     double unit = 1;                 // of both
   };
@@ -130,6 +133,7 @@ class Attention {
   // `into`: the gradients of keys and values.
   void backward_slab(const Slab& slab, const Saved& saved, const Gradients& grads, Into into);
   // Scores and gradients of the weights -> weights and gradients of the scores.
+  template <class C>
   void weigh_backward(const Slab& slab, const Saved& saved);
   void weigh_modified_backward(const Slab& slab, const Saved& saved);
 
@@ -153,6 +157,7 @@ class Attention {
   // Products of queries and keys, scaled and modified where the kind modifies them. What they have
   // to be multiplied by.
   double find_scores(const Slab& slab, const Tensor& scores);
+  template <class C>
   Tensor find_delta(const Saved& saved);
 
   // Which dimension of the scores is the product's rows; the other one is reduced.
@@ -185,7 +190,7 @@ class Attention {
   std::vector<Slab> slabs_;
   // Of all slabs; the last two only where the kind modifies gradients.
   Tensor scores_, grad_, weights_, before_;
-  Tensor delta_;  // float32 [batch, head, query]
+  Tensor delta_;  // of p.computed, [batch, head, query]
 };
 
 // A result of float32, row-major: it itself, or memory to be copied into it.

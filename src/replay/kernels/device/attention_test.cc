@@ -82,10 +82,10 @@ struct Flex {
   enum class Tables { kCausal, kOneBlock, kTiles };
   enum class Masks { kOfHeads, kOfAll, kDocuments, kLookedUp, kLong };
 
-  Flex(Scores scores, Tables tables, Masks masks = Masks::kOfHeads)
-      : query(bf16(random, {2, 4, 150, 24})),
-        key(bf16(random, {2, 2, 150, 24})),
-        value(bf16(random, {2, 2, 150, 16})) {
+  Flex(Scores scores, Tables tables, Masks masks = Masks::kOfHeads, DType dtype = DType::kBfloat16)
+      : query(random.tensor({2, 4, 150, 24}, dtype)),
+        key(random.tensor({2, 2, 150, 24}, dtype)),
+        value(random.tensor({2, 2, 150, 16}, dtype)) {
     const bool is_biased = scores == Scores::kBiased;
     const auto first = [](std::span<const Value> args) { return args[0]; };
     const auto gradient = [](std::span<const Value> args) {
@@ -161,9 +161,9 @@ struct Flex {
     return {query,
             key,
             value,
-            bf16(random, {2, 4, 150, 16}),
+            random.tensor({2, 4, 150, 16}, query.dtype),
             random.tensor({2, 4, 150}),
-            bf16(random, {2, 4, 150, 16}),
+            random.tensor({2, 4, 150, 16}, query.dtype),
             grad_lse,
             score,
             joint,
@@ -257,6 +257,36 @@ TEST_CASE("scaled dot product attention has the CPU's bits in slabs of any size"
                      {grad, q, k, v, out, lse, none, none, std::int64_t{150}, std::int64_t{150}, 0.0, causal,
                       none, none, 0.2}) == "");
     }
+  }
+}
+
+// What follows ideals of values (replay/bounds/ideal_values.h). Forward, the CPU refuses it too.
+TEST_CASE("gradients of attention in float64 have the CPU's bits in slabs of any size") {
+  Random random;
+  const auto f64 = [&](Extents sizes) { return random.tensor(std::move(sizes), DType::kFloat64); };
+  const Tensor q = f64({2, 4, 150, 24}), k = f64({2, 2, 150, 24}), v = f64({2, 2, 150, 16}),
+               out = f64({2, 4, 150, 16}), grad = f64({2, 4, 150, 16}), lse = f64({2, 4, 150});
+  std::vector<std::int64_t> kept;
+  for (std::int64_t i = 0; i < 2 * 150 * 150; ++i) kept.push_back(i % 3 != 0);
+  const Value none, flags = random.integers(kept, {2, 1, 150, 150}, DType::kBool);
+  CHECK(run_both("aten._scaled_dot_product_flash_attention.default", {q, k, v, 0.0, true, false, 0.2}) ==
+        "refused");
+  for (const std::size_t budget : kBudgets) {
+    const ScoreBytesForTest bytes(2 * budget);
+    INFO("bytes of scores: " << 2 * budget);
+    for (const bool causal : {false, true})
+      CHECK(run_both("aten._scaled_dot_product_flash_attention_backward.default",
+                     {grad, q, k, v, out, lse, none, none, std::int64_t{150}, std::int64_t{150}, 0.0, causal,
+                      none, none, 0.2}) == "");
+    CHECK(run_both("aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+                   {grad, q, k, v, out, lse, 0.0, false, flags, 0.2}) == "");
+  }
+  for (const auto scores : {Flex::Scores::kSame, Flex::Scores::kBiased}) {
+    const ScoreBytesForTest bytes(16 * 130 * kOfRow);
+    Flex flex(scores, Flex::Tables::kCausal, Flex::Masks::kOfHeads, DType::kFloat64);
+    CHECK(run_both("higher_order.flex_attention", flex.forward_args()) == "refused");
+    const Value grad_lse = flex.random.tensor({2, 4, 150});
+    CHECK(run_both("higher_order.flex_attention_backward", flex.backward_args(grad_lse)) == "");
   }
 }
 

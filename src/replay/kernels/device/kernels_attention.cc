@@ -43,9 +43,9 @@ class DotProduct : public AttentionKind {
     Tensor part = *bias_;
     part.sizes = scores.sizes;
     part.offset += slab.batch * strides[0] + slab.head * strides[1] + slab.query * strides[2];
-    const Tensor bias = scratch_.copied(part, DType::kFloat32);
+    const Tensor bias = scratch_.copied(part, scores.dtype);
     if (part.dtype == DType::kBool) {
-      const Tensor zero = scratch_.filled(DType::kFloat32, {}, Value(0.0));
+      const Tensor zero = scratch_.filled(scores.dtype, {}, Value(0.0));
       scratch_.map_into<math::KeepScore>(bias, Value(), bias, zero);
     }
     scratch_.map_into<math::AddScaled>(scores, Value(1.0), scores, bias);
@@ -65,7 +65,7 @@ class DotProduct : public AttentionKind {
 DotProductResult dot_product(KernelCall& call, const DotProductParams& at) {
   const DotProductCall c = cpu::read_dot_product(call, at);
   Scratch scratch(call);
-  const AttentionProblem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale);
+  const AttentionProblem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale, Pass::kForward);
   DotProduct kind(scratch, p, c.is_causal, c.bias);
   const Extents lse_sizes = cpu::logsumexp_sizes(call, p);
   const Tensor out = call.make_result(0, c.query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
@@ -92,15 +92,14 @@ Value efficient_attention(KernelCall& call) {
 std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams& at) {
   const DotProductCall c = cpu::read_dot_product(call, at);
   Scratch scratch(call);
-  const AttentionProblem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale);
+  const AttentionProblem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale, Pass::kBackward);
   const Tensor lse = cpu::require_logsumexp(call.tensor(at.lse), p);
   DotProduct kind(scratch, p, c.is_causal, c.bias);
   const Attention::Gradients grads{call.make_result(0, c.query.dtype, c.query.sizes),
                                    call.make_result(1, c.key.dtype, c.key.sizes),
                                    call.make_result(2, c.value.dtype, c.value.sizes)};
   Attention(scratch, p, kind)
-      .backward({call.tensor(at.out), call.tensor(0), scratch.dense(lse, DType::kFloat32), std::nullopt},
-                grads);
+      .backward({call.tensor(at.out), call.tensor(0), scratch.dense(lse, p.computed), std::nullopt}, grads);
   return {grads.query, grads.key, grads.value};
 }
 Value cudnn_attention_backward(KernelCall& call) {

@@ -264,7 +264,7 @@ class Flex : public AttentionKind {
     const Tensor result{tensor.dtype, to.sizes, Extents(full.strides, full.strides + 4), tensor.offset,
                         tensor.storage};
     const bool overlaps = tensor.storage == to.storage;
-    cpu::copy_elements(overlaps ? scratch_.copied(result, DType::kFloat32) : result, to);
+    cpu::copy_elements(overlaps ? scratch_.copied(result, to.dtype) : result, to);
   }
   Tensor range(std::int64_t first, std::int64_t count, Extents sizes) {
     const Tensor tensor = scratch_.make(DType::kInt32, std::move(sizes));
@@ -298,7 +298,8 @@ class Flex : public AttentionKind {
 Value flex_attention(KernelCall& call) {
   const Tensor& query = call.tensor(0);
   Scratch scratch(call);
-  AttentionProblem p = read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)}, call.real(5));
+  AttentionProblem p =
+      read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)}, call.real(5), Pass::kForward);
   Flex kind(scratch, p, call[4].items(), {&call[3], nullptr, &call[7], &call[8]});
   const Extents sizes{p.batches, p.heads, p.queries};
   const Tensor out = call.make_result(0, query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
@@ -317,14 +318,15 @@ Value flex_attention(KernelCall& call) {
 Value flex_attention_backward(KernelCall& call) {
   const Tensor& query = call.tensor(0);
   Scratch scratch(call);
-  AttentionProblem p = read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)}, call.real(10));
+  AttentionProblem p =
+      read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)}, call.real(10), Pass::kBackward);
   Flex kind(scratch, p, call[9].items(), {&call[7], &call[8], &call[12], &call[13]});
   Attention::Saved saved;
   saved.out = call.tensor(3);
-  saved.lse = scratch.dense(call.tensor(4), DType::kFloat32);
+  saved.lse = scratch.dense(call.tensor(4), p.computed);
   saved.grad_out =
-      call[5].is_none() ? scratch.filled(DType::kFloat32, saved.out.sizes, Value(0.0)) : call.tensor(5);
-  if (!call[6].is_none()) saved.grad_lse = scratch.dense(call.tensor(6), DType::kFloat32);
+      call[5].is_none() ? scratch.filled(p.computed, saved.out.sizes, Value(0.0)) : call.tensor(5);
+  if (!call[6].is_none()) saved.grad_lse = scratch.dense(call.tensor(6), p.computed);
   saved.unit = kLn2;
   const Attention::Gradients grads{call.make_result(0, query.dtype, query.sizes),
                                    call.make_result(1, call.tensor(1).dtype, call.tensor(1).sizes),

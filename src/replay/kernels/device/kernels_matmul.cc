@@ -22,15 +22,27 @@ MatrixPlace matrix_place(const Tensor& tensor, std::int64_t share) {
 
 namespace {
 
-// A GPU's multiprocessors (H100, H200). Fewer large tiles than that would leave some without work.
-constexpr std::int64_t kMultiprocessors = 132;
-
 template <class Task>
 struct Is {
   using Type = Task;
 };
 
-// The task of the tile that fits: a Family<kEach>.
+// The task that takes any layout.
+template <class Use>
+auto with_general(const MatmulProblem& p, const Use& use) {
+  switch (p.a.stored) {
+    case Stored::kFloat64:
+      return use(Is<MatmulTask<double>>{});
+    case Stored::kFloat32:
+    case Stored::kBfloat16:
+    case Stored::kFloat16:
+      return use(Is<MatmulTask<float>>{});
+    default:
+      return use(Is<MatmulTask<std::int64_t>>{});
+  }
+}
+// The task of the tile that fits: a Family<kEach>. Fewer large tiles than multiprocessors would
+// leave some without work.
 template <template <int> class Family, class Use>
 auto with_tile(const MatmulProblem& p, const Use& use) {
   if (p.count_tiles(Family<8>::kTile) >= kMultiprocessors) return use(Is<Family<8>>{});
@@ -51,7 +63,7 @@ auto with_layout(const MatmulProblem& p, const Use& use) {
     return with_tile<Tiled<kStored, kDepth, kDepth>::template Task>(p, use);
   if (p.a.row_stride == 1 && has_b_rows)
     return with_tile<Tiled<kStored, kOther, kOther>::template Task>(p, use);
-  return use(Is<MatmulTask>{});
+  return with_general(p, use);
 }
 
 template <Stored kStored, Along kA>
@@ -63,9 +75,9 @@ template <Stored kStored, class Use>
 auto with_covered_layout(const MatmulProblem& p, const Use& use) {
   if (p.b.column_stride == 1 && p.a.column_stride == 1)
     return with_tile<Covered<kStored, Along::kDepth>::template Task>(p, use);
-  if (p.b.column_stride == 1 && p.a.row_stride == 1)
+  if (p.b.column_stride == 1 && p.a.row_stride == 1 && p.divisors == nullptr)
     return with_tile<Covered<kStored, Along::kOther>::template Task>(p, use);
-  return use(Is<MatmulTask>{});
+  return with_general(p, use);
 }
 
 // Whether blocks of `extent` cut a dimension where pieces of `step` end.
@@ -83,21 +95,27 @@ bool is_coverable(const MatmulProblem& p) {
                                        cuts_between(p.summed.column_block, p.depth, Task::kDepth)));
 }
 
+// Whether TiledMatmulTask stores products of operands of a dtype in another one.
+bool is_result(Stored of, Stored stored) {
+  return stored == of || (stored == Stored::kFloat32 && of != Stored::kFloat64);
+}
+
 // use(Is<Task>) for the task that makes the product.
 template <class Use>
 auto with_task(const MatmulProblem& p, const Use& use) {
-  if (p.depth > std::numeric_limits<std::int32_t>::max()) return use(Is<MatmulTask>{});
+  if (p.depth > std::numeric_limits<std::int32_t>::max()) return with_general(p, use);
   const bool is_whole = p.summed.data == nullptr && !p.accumulates && p.divisors == nullptr;
-  if (is_whole && p.a.stored == p.b.stored && (p.c.stored == p.a.stored || p.c.stored == Stored::kFloat32)) {
+  if (is_whole && p.a.stored == p.b.stored && is_result(p.a.stored, p.c.stored)) {
     if (p.a.stored == Stored::kFloat32) return with_layout<Stored::kFloat32>(p, use);
     if (p.a.stored == Stored::kBfloat16) return with_layout<Stored::kBfloat16>(p, use);
     if (p.a.stored == Stored::kFloat16) return with_layout<Stored::kFloat16>(p, use);
+    if (p.a.stored == Stored::kFloat64) return with_layout<Stored::kFloat64>(p, use);
   }
   if (is_coverable(p)) {
     if (p.b.stored == Stored::kFloat32) return with_covered_layout<Stored::kFloat32>(p, use);
     if (p.b.stored == Stored::kBfloat16) return with_covered_layout<Stored::kBfloat16>(p, use);
   }
-  return use(Is<MatmulTask>{});
+  return with_general(p, use);
 }
 
 }  // namespace
@@ -122,30 +140,26 @@ struct Operands {
 
 // ---- our own kernels ----------------------------------------------------------------------
 
+void require_real(DType dtype) {
+  with_real(dtype, [](auto) {});
+}
+
 // out = a b, of two dimensions or of three with as many batches.
 void multiply_by_ours(Launcher& launcher, const Operands& of) {
   const std::size_t rank = of.a.rank();
   const std::int64_t batches = rank == 3 ? of.a.sizes[0] : 1;
   const std::int64_t rows = of.a.sizes[rank - 2], columns = of.b.sizes[rank - 1],
                      depth = of.a.sizes[rank - 1];
-  if (compute_of(of.a.dtype) == Compute::kFloat) {
-    MatmulProblem task{};
-    task.a = matrix_place(of.a);
-    task.b = matrix_place(of.b);
-    task.c = matrix_place(of.out);
-    task.batches = batches;
-    task.rows = rows;
-    task.columns = columns;
-    task.depth = depth;
-    return launch_product(launcher, task, {&of.a, &of.b, &of.out});
-  }
-  with_real(of.a.dtype, [&](auto zero) {
-    using C = decltype(zero);
-    if constexpr (!std::is_same_v<C, float>)
-      launcher.launch(
-          DotTask<C>{matrix_place(of.a), matrix_place(of.b), matrix_place(of.out), rows, columns, depth},
-          batches * rows * columns, {&of.a, &of.b, &of.out});
-  });
+  require_real(of.a.dtype);
+  MatmulProblem task{};
+  task.a = matrix_place(of.a);
+  task.b = matrix_place(of.b);
+  task.c = matrix_place(of.out);
+  task.batches = batches;
+  task.rows = rows;
+  task.columns = columns;
+  task.depth = depth;
+  launch_product(launcher, task, {&of.a, &of.b, &of.out});
 }
 
 // ---- native math --------------------------------------------------------------------------
@@ -250,8 +264,7 @@ Grouped read_layout(const KernelCall& call) {
   if (a.rank() < 2 || a.rank() > 3 || b.rank() < 2 || b.rank() > 3)
     throw KernelError("_grouped_mm: two or three dimensions");
   if (a.dtype != b.dtype) throw KernelError("_grouped_mm: different dtypes");
-  if (compute_of(a.dtype) != Compute::kFloat)
-    throw KernelError("_grouped_mm: on a device of float32 and the 16-bit floats only");
+  require_real(a.dtype);
   const std::int64_t depth = a.sizes.back(), rows = a.sizes[a.rank() - 2], columns = b.sizes.back();
   if (b.sizes[b.rank() - 2] != depth) throw KernelError("_grouped_mm: inner sizes differ");
   if (a.rank() == 3 && b.rank() == 3) {
@@ -322,7 +335,7 @@ Value grouped_mm(KernelCall& call) {
   Scratch scratch(call);
   Tensor out = call.make_result(0, call[4].is<DType>() ? call[4].as<DType>() : a.dtype, layout.sizes);
   cpu::fill_elements(out, Value(std::int64_t{0}));
-  if (launcher_of(call).has_library()) {
+  if (launcher_of(call).has_library() && cublas::has_products(a.dtype)) {
     if (layout.by == GroupedBy::kNothing)
       multiply_by_library(launcher_of(call), {a, b, out}, 0);
     else

@@ -232,7 +232,7 @@ TEST_CASE("products of every layout and dtype, by tiles of 64 and of 128") {
   const auto turned = [](const Tensor& t) {
     return t.view({t.sizes[0], t.sizes[2], t.sizes[1]}, {t.strides[0], t.strides[2], t.strides[1]}, t.offset);
   };
-  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16})
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16, DType::kFloat64})
     for (const auto& [batches, m, k, n] : {std::array<std::int64_t, 4>{132, 9, 17, 40},
                                            {132, 5, 16, 8},
                                            {3, 70, 33, 65},
@@ -252,16 +252,18 @@ TEST_CASE("products of every layout and dtype, by tiles of 64 and of 128") {
 TEST_CASE("a product has no steps beyond its depth, and reads no element beyond its edges") {
   HostMemory memory;
   // -1e-30 * 1e-30 rounds to -0, to which 0 * 0 would add +0.
-  for (const std::int64_t batches : {1, 132})
-    for (const std::int64_t depth : {1, 15, 17}) {
-      const Tensor a = make_tensor(memory, DType::kFloat32, {batches, 3, depth});
-      const Tensor b = make_tensor(memory, DType::kFloat32, {batches, depth, 5});
-      cpu::store_dense(Buffer<float>(static_cast<std::size_t>(a.numel()), -1e-30f), a);
-      cpu::store_dense(Buffer<float>(static_cast<std::size_t>(b.numel()), 1e-30f), b);
-      CHECK(run_both("aten.bmm.default", {a, b}) == "");
-    }
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64})
+    for (const std::int64_t batches : {1, 132})
+      for (const std::int64_t depth : {1, 7, 15, 17}) {
+        const double small = dtype == DType::kFloat32 ? 1e-30 : 1e-200;
+        const Tensor a = make_tensor(memory, dtype, {batches, 3, depth});
+        const Tensor b = make_tensor(memory, dtype, {batches, depth, 5});
+        cpu::store_dense(Buffer<double>(static_cast<std::size_t>(a.numel()), -small), a);
+        cpu::store_dense(Buffer<double>(static_cast<std::size_t>(b.numel()), small), b);
+        CHECK(run_both("aten.bmm.default", {a, b}) == "");
+      }
   // A part of matrices whose other elements are NaN, at addresses that are no multiple of 16 bytes.
-  for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat64}) {
     const Tensor all = make_tensor(memory, dtype, {64, 64});
     cpu::store_dense(Buffer<float>(64 * 64, std::numeric_limits<float>::quiet_NaN()), all);
     const Tensor a = all.view({19, 23}, {64, 1}, 3), b = all.view({23, 21}, {64, 1}, 64 * 20 + 1);
@@ -295,6 +297,14 @@ TEST_CASE("the kernel of a product follows from layout, dtype and number of tile
   CHECK(kind(3) == TaskKind::kMatmulFloat16TN8);
   p.a.stored = p.b.stored = Stored::kFloat32;
   CHECK(kind(1) == TaskKind::kMatmulFloat32TN4);
+  for (device::MatrixPlace* place : {&p.a, &p.b, &p.c}) place->stored = Stored::kFloat64;
+  CHECK(kind(1) == TaskKind::kMatmulFloat64TN4);
+  CHECK(kind(3) == TaskKind::kMatmulFloat64TN8);
+  p.c.stored = Stored::kFloat32;
+  CHECK(kind(3) == TaskKind::kMatmulDouble);
+  p.a.stored = p.b.stored = p.c.stored = Stored::kInt32;
+  CHECK(kind(3) == TaskKind::kMatmulInt);
+  p.a.stored = p.b.stored = p.c.stored = Stored::kFloat32;
   // What only the general kernel takes.
   const auto is_general = [&](auto change) {
     device::MatmulProblem changed = p;
@@ -323,6 +333,12 @@ TEST_CASE("the kernel of a product follows from layout, dtype and number of tile
   p.b.stored = Stored::kFloat32;
   CHECK(kind(3) == TaskKind::kCoveredFloat32NN8);
   CHECK(is_general([](auto& q) { q.accumulates = true; }));  // to float16
+  const float divisor = 1;
+  CHECK_FALSE(is_general([&](auto& q) { q.divisors = &divisor; }));
+  CHECK(is_general([&](auto& q) {
+    q.divisors = &divisor;
+    std::swap(q.a.row_stride, q.a.column_stride);
+  }));
   CHECK(is_general([](auto& q) { q.a.stored = Stored::kBfloat16; }));
   CHECK(is_general([](auto& q) { q.summed.row_block = 64; }));
   CHECK(is_general([](auto& q) { q.summed.column_block = 40; }));
@@ -334,10 +350,27 @@ TEST_CASE("grouped products of every layout") {
   const Value none;
   const Tensor ends = random.integers({3, 3, 70, 80}, {4}, DType::kInt32);
   const auto bf16 = [&](Extents sizes) { return random.tensor(std::move(sizes), DType::kBfloat16); };
-  CHECK(run_both("aten._grouped_mm.default", {bf16({90, 33}), bf16({4, 33, 20}), ends, none, none}) == "");
-  CHECK(run_both("aten._grouped_mm.default", {bf16({4, 20, 33}), bf16({33, 90}), ends, none, none}) == "");
-  CHECK(run_both("aten._grouped_mm.default", {bf16({20, 90}), bf16({90, 70}), ends, none, none}) == "");
-  CHECK(run_both("aten._grouped_mm.default", {bf16({4, 20, 33}), bf16({4, 33, 66}), none, none, none}) == "");
+  for (const DType dtype : {DType::kBfloat16, DType::kFloat64, DType::kInt64}) {
+    INFO(info(dtype).name);
+    const auto tensor = [&](Extents sizes) {
+      if (dtype != DType::kInt64) return random.tensor(std::move(sizes), dtype);
+      std::vector<std::int64_t> numbers;
+      for (std::int64_t i = 0; i < count_elements(sizes); ++i) numbers.push_back(i * i * 7919 % 101 - 50);
+      return random.integers(numbers, std::move(sizes));
+    };
+    const auto check = [&](Extents a, Extents b, const Value& offs) {
+      CHECK(run_both("aten._grouped_mm.default", {tensor(a), tensor(b), offs, none, none}) == "");
+    };
+    check({90, 33}, {4, 33, 20}, ends);
+    check({4, 20, 33}, {33, 90}, ends);
+    check({20, 90}, {90, 70}, ends);
+    check({4, 20, 33}, {4, 33, 66}, none);
+    CHECK(run_both("aten._grouped_mm.default",
+                   {tensor({90, 33}), tensor({4, 20, 33}).view({4, 33, 20}, {660, 1, 33}, 0), ends, none,
+                    none}) == "");
+    CHECK(run_both("aten._grouped_mm.default",
+                   {transposed(tensor({90, 20})), tensor({90, 70}), ends, none, none}) == "");
+  }
   const Tensor wrong = random.integers({3, 2, 70, 91}, {4}, DType::kInt32);
   CHECK(run_both("aten._grouped_mm.default", {bf16({90, 33}), bf16({4, 33, 20}), wrong, none, none}) ==
         "refused");
@@ -364,6 +397,41 @@ TEST_CASE("sums and softmax of long rows and short ones") {
   CHECK(run_both("aten._fused_rms_norm.default", {x, shape, weight, 1e-5}) == "");
   CHECK(run_both("aten._fused_rms_norm_backward.default",
                  {g, x, shape, rstd, weight, Value::list({true, true})}) == "");
+}
+
+// Of many rows each has fewer threads, and more tiles.
+TEST_CASE("softmax, RMS norm and sums of many rows") {
+  Random random;
+  const Value none, last = std::int64_t{-1}, no = false;
+  for (const auto& [rows, length, dtype] :
+       {std::tuple<std::int64_t, std::int64_t, DType>{6500, 260, DType::kBfloat16},
+        {3400, 603, DType::kFloat32},
+        {900, 2051, DType::kFloat32}}) {
+    INFO(rows << " x " << length);
+    const Tensor x = random.tensor({rows, length}, dtype), y = random.tensor({rows, length}, dtype);
+    const Value dims = Value::list({length}), weight = random.tensor({length}, dtype);
+    CHECK(run_both("aten._softmax.default", {x, last, no}) == "");
+    CHECK(run_both("aten._log_softmax.default", {x, last, no}) == "");
+    CHECK(run_both("aten._softmax_backward_data.default", {y, x, last, dtype}) == "");
+    CHECK(run_both("aten._log_softmax_backward_data.default", {y, x, last, dtype}) == "");
+    CHECK(run_both("aten._fused_rms_norm.default", {x, dims, weight, 1e-5}) == "");
+    CHECK(run_both("aten._fused_rms_norm_backward.default",
+                   {y, x, dims, random.tensor({rows, 1}), weight, Value::list({true, true})}) == "");
+    CHECK(run_both("aten.sum.dim_IntList", {x, Value::list({std::int64_t{1}}), no, none}) == "");
+  }
+}
+
+// Which threads a row has: 16 where many rows are short, all of a block where few are long.
+TEST_CASE("the threads of a row follow from its length and the number of rows") {
+  using Sum = device::WholeRowTask<device::RowSum>;
+  using Norm = device::WholeRowTask<device::RmsNormRow>;
+  CHECK(Sum::bits_for(64, 1) == 4);
+  CHECK(Sum::bits_for(8192, 1) == 8);
+  CHECK(Sum::bits_for(8192, 8192) == 6);
+  CHECK(Sum::bits_for(8192, 1100) == 7);
+  CHECK(Norm::bits_for(2048, 16384) == 6);
+  CHECK(Norm::bits_for(2048, 4) == 7);
+  CHECK(Norm::bits_for(102400, 16384) == 8);
 }
 
 // Rows that one kernel does whole: shorter and longer than a tile, side by side in a block, at

@@ -32,7 +32,8 @@ Value softmax_by(KernelCall& call, Scratch& scratch, const F& f) {
   const Tensor& self = call.tensor(0);
   const Tensor out = call.make_result(0, s.result, self.sizes);
   const Rows in = scratch.rows_along(self, s.dim), rows = scratch.rows_for_along(out, s.dim);
-  if (launch_rows<Row>(scratch, {{in.length}}, {{find_place(in)}, find_place(rows), in.count}, {&self, &out}))
+  if (launch_rows<Row>(scratch, {{{in.length}}}, {{find_place(in)}, find_place(rows), in.count},
+                       {&self, &out}))
     return out;
   scratch.for_each_block(in, {&rows}, [&](const Block& block) {
     const Tensor x = block.load(in, s.computed);
@@ -94,7 +95,7 @@ Value softmax_backward_by(KernelCall& call, Scratch& scratch, const F& f) {
   const Tensor out = call.make_result(0, call[3].as<DType>(), grad.sizes);
   const Rows g = scratch.rows_along(grad, dim), y = scratch.rows_along(call.tensor(1), dim),
              rows = scratch.rows_for_along(out, dim);
-  if (launch_rows<Row>(scratch, {g.length}, {{find_place(g), find_place(y)}, find_place(rows), g.count},
+  if (launch_rows<Row>(scratch, {{g.length}}, {{find_place(g), find_place(y)}, find_place(rows), g.count},
                        {&grad, &call.tensor(1), &out}))
     return out;
   scratch.for_each_block(g, {&rows}, [&](const Block& block) {
@@ -171,7 +172,7 @@ bool launch_rms_norm(Scratch& scratch, const Norm& norm, const RmsNorm& of) {
   if (scratch.queue() == nullptr || of.scale.dtype != DType::kFloat32 || !of.scale.is_contiguous())
     return false;
   const Tensor weight = given_weight(scratch, of.weight, norm);
-  const tasks::RmsNormRow op{norm.length, of.scale.data<float>(), static_cast<float>(of.epsilon)};
+  const tasks::RmsNormRow op{{norm.length}, of.scale.data<float>(), static_cast<float>(of.epsilon)};
   return launch_rows<tasks::RmsNormRow>(
       scratch, op, {{find_place(of.in), find_place_of_all(weight)}, find_place(of.out), of.in.count},
       {&of.in.tensor, &weight, &of.out.tensor, &of.scale});
@@ -225,7 +226,7 @@ bool launch_input_gradient(Scratch& scratch, const Norm& norm, const RmsNormGrad
   if (scratch.queue() == nullptr || norm.dtype != DType::kFloat32) return false;
   const Tensor weight = given_weight(scratch, of.weight, norm);
   return launch_rows<tasks::RmsNormBackwardRow>(
-      scratch, {norm.length, of.scale.data<float>()},
+      scratch, {{norm.length}, of.scale.data<float>()},
       {{find_place(of.grads), find_place(of.in), find_place_of_all(weight)}, find_place(to), of.in.count},
       {&of.grads.tensor, &of.in.tensor, &weight, &of.scale, &to.tensor});
 }

@@ -35,7 +35,7 @@ std::optional<Tensor> sum_in_place(Scratch& scratch, const Rows& rows, Scratch::
     return columns->view({rows.count, 1}, {1, 1}, columns->offset);
   }
   const Tensor out = scratch.make(DType::kFloat32, {rows.count, 1});
-  const tasks::RowSum op{rows.length, out.data<float>(), divisor};
+  const tasks::RowSum op{{rows.length}, out.data<float>(), divisor};
   if (!launch_rows<tasks::RowSum>(scratch, op, {{find_place(rows)}, {}, rows.count}, {&matrix, &out}))
     return std::nullopt;
   return out;

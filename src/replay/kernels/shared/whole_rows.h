@@ -34,7 +34,7 @@ bool launch_rows(Scratch& scratch, const Op& op, const RowOperands<Op>& operands
   if (operands.out) task.out = *operands.out;
   task.rows = operands.rows;
   task.op = op;
-  task.thread_bits = task.bits_for(op.length);
+  task.thread_bits = task.bits_for(op.length, task.rows);
   launch(*scratch.queue(), task, task.blocks(), tensors);
   return true;
 }

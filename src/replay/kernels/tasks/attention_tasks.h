@@ -46,36 +46,51 @@ struct RowOfPairs {
 };
 
 // visitor.take(key, held, whether the pair counts) for the lane's keys of all blocks that the row
-// looks at, ascending; `held` is visitor.load(key), several of them loaded at a time.
+// looks at, ascending; `held` is visitor.load(key), several of them loaded at a time. Keys are
+// fewer than 2^31 (kScoreBytes). Whether it counts is known of most pairs: those that no mask and
+// no end of the row concerns.
 template <class Visitor>
 EPWEAVE_HD void visit_lane(const PairRules& rules, std::int64_t row, int lane, Visitor& visitor) {
-  constexpr std::int64_t kLanes = math::kLanes;
+  constexpr int kLanes = static_cast<int>(math::kLanes), kStep = kAhead * kLanes;
   RowOfPairs pairs(rules, row);
-  for (std::int64_t first = 0; first < rules.keys; first += rules.k_block, ++pairs.blocks) {
+  const int keys = static_cast<int>(rules.keys), kept_end = static_cast<int>(pairs.end),
+            k_block = rules.k_block < rules.keys ? static_cast<int>(rules.k_block) : keys;
+  for (int first = 0; first < keys; first += k_block, ++pairs.blocks) {
     const std::uint8_t block = *pairs.blocks;
     if (block == 0) continue;
     const std::uint32_t* mask = block == 1 ? pairs.mask : nullptr;
-    const std::int64_t end = first + rules.k_block < rules.keys ? first + rules.k_block : rules.keys;
+    const int end = k_block < keys - first ? first + k_block : keys;
     // The first key of the block that is the lane's.
-    const std::int64_t begin = first + (lane + kLanes - first % kLanes) % kLanes;
-    for (std::int64_t k = begin; k < end; k += kAhead * kLanes) {
+    int k = first + (lane + kLanes - first % kLanes) % kLanes;
+    const int plain_end = mask != nullptr ? first : kept_end < end ? kept_end : end;
+    EPWEAVE_NO_UNROLL
+    for (; k < plain_end - (kStep - kLanes); k += kStep) {
+      typename Visitor::Held held[kAhead];
+      EPWEAVE_UNROLL
+      for (int i = 0; i < kAhead; ++i) held[i] = visitor.load(k + i * kLanes);
+      EPWEAVE_UNROLL
+      for (int i = 0; i < kAhead; ++i) visitor.take(k + i * kLanes, held[i], true);
+    }
+    EPWEAVE_NO_UNROLL
+    for (; k < end; k += kStep) {
       typename Visitor::Held held[kAhead] = {};
       std::uint32_t words[kAhead] = {};
       EPWEAVE_UNROLL
       for (int i = 0; i < kAhead; ++i)
-        if (k + i * kLanes < end) held[i] = visitor.load(k + i * kLanes);
+        if (i * kLanes < end - k) held[i] = visitor.load(k + i * kLanes);
       EPWEAVE_UNROLL
       for (int i = 0; i < kAhead; ++i) words[i] = ~0u;
       if (mask != nullptr) {
         EPWEAVE_UNROLL
         for (int i = 0; i < kAhead; ++i)
-          if (k + i * kLanes < end) words[i] = mask[static_cast<std::uint64_t>(k + i * kLanes) / 32];
+          if (i * kLanes < end - k) words[i] = mask[static_cast<unsigned>(k + i * kLanes) / 32];
       }
       EPWEAVE_UNROLL
       for (int i = 0; i < kAhead; ++i) {
-        const std::int64_t key = k + i * kLanes;
-        const bool is_kept = (words[i] >> (key & 31) & 1u) != 0 && key < pairs.end;
-        if (key < end) visitor.take(key, held[i], is_kept);
+        if (i * kLanes >= end - k) continue;
+        const int key = k + i * kLanes;
+        const bool is_kept = (words[i] >> (key & 31) & 1u) != 0 && key < kept_end;
+        visitor.take(key, held[i], is_kept);
       }
     }
   }
@@ -114,7 +129,7 @@ struct WeighTask : LaneBlocks {
 
   struct Shared {
     float largest[kRows][kLanes], sums[kRows][kLanes];
-    std::int64_t at[kRows][kLanes];  // where the largest is
+    int at[kRows][kLanes];  // where the largest is
   };
   struct Registers {
     float maximum;
@@ -124,9 +139,9 @@ struct WeighTask : LaneBlocks {
     using Held = float;
     const float* scores;
     float scale, best;
-    std::int64_t at;
-    EPWEAVE_HD float load(std::int64_t key) const { return scores[key]; }
-    EPWEAVE_HD void take(std::int64_t key, float score, bool is_kept) {
+    int at;
+    EPWEAVE_HD float load(int key) const { return scores[key]; }
+    EPWEAVE_HD void take(int key, float score, bool is_kept) {
       const float x = score * scale;
       if (!is_kept || !(x > best || x != x)) return;
       best = x;
@@ -137,8 +152,8 @@ struct WeighTask : LaneBlocks {
     using Held = float;
     float* scores;
     float scale, maximum, sum;
-    EPWEAVE_HD float load(std::int64_t key) const { return scores[key]; }
-    EPWEAVE_HD void take(std::int64_t key, float score, bool is_kept) {
+    EPWEAVE_HD float load(int key) const { return scores[key]; }
+    EPWEAVE_HD void take(int key, float score, bool is_kept) {
       const float x = is_kept ? score * scale : -math::infinity<float>();
       const float weight = math::ShiftedExp::apply(x, maximum);
       sum = sum + weight;
@@ -181,7 +196,7 @@ struct WeighTask : LaneBlocks {
 
  private:
   // Of equal ones the first in the row (zeros have signs); NaN wins.
-  EPWEAVE_HD static float largest_of(const float* largest, const std::int64_t* at) {
+  EPWEAVE_HD static float largest_of(const float* largest, const int* at) {
     int best = 0;
     for (int l = 1; l < kLanes; ++l) {
       const bool is_nan = largest[l] != largest[l];
@@ -193,31 +208,33 @@ struct WeighTask : LaneBlocks {
 };
 
 // Backward. scores -> weights: exp(score_scale * score - logsumexp); grad, of the weights -> of the
-// scores: weight * (grad - delta) * grad_scale. One phase: no thread needs another's.
+// scores: weight * (grad - delta) * grad_scale. One phase: no thread needs another's. C: float or
+// double.
+template <class C>
 struct WeighBackwardTask : LaneBlocks {
-  static constexpr int kBlocks = 3, kPhases = 1;  // more blocks would spill
+  static constexpr int kBlocks = sizeof(C) == sizeof(double) ? 2 : 4, kPhases = 1;
 
   PairRules rules;
-  float *scores, *grad;  // [row, key]
+  C *scores, *grad;  // [row, key]
   std::int64_t rows;
-  float score_scale, grad_scale;
-  double unit;               // of the logarithm, the natural one having 1
-  const float *lse, *delta;  // of each row
+  C score_scale, grad_scale;
+  double unit;           // of the logarithm, the natural one having 1
+  const C *lse, *delta;  // of each row
 
   struct Shared {};
   struct Registers {};
 
   struct Held {
-    float score, grad;
+    C score, grad;
   };
   struct Visitor {
     using Held = WeighBackwardTask::Held;
-    float *scores, *grad;
-    float score_scale, grad_scale, lse, delta;
-    EPWEAVE_HD Held load(std::int64_t key) const { return {scores[key], grad[key]}; }
-    EPWEAVE_HD void take(std::int64_t key, const Held& held, bool is_kept) {
-      const float x = is_kept ? held.score * score_scale : -math::infinity<float>();
-      const float weight = math::ShiftedExp::apply(x, lse);
+    C *scores, *grad;
+    C score_scale, grad_scale, lse, delta;
+    EPWEAVE_HD Held load(int key) const { return {scores[key], grad[key]}; }
+    EPWEAVE_HD void take(int key, const Held& held, bool is_kept) {
+      const C x = is_kept ? held.score * score_scale : -math::infinity<C>();
+      const C weight = math::ShiftedExp::apply(x, lse);
       scores[key] = weight;
       grad[key] = math::KeepGradient::apply(grad_scale, x, weight * (held.grad - delta));
     }
@@ -228,7 +245,7 @@ struct WeighBackwardTask : LaneBlocks {
   EPWEAVE_HD void start(const Part& part, int thread, Shared&, Registers&) const {
     const std::int64_t row = part.row + row_of(thread);
     if (row >= rows) return;
-    const float natural = static_cast<float>(static_cast<double>(lse[row]) * unit);
+    const C natural = static_cast<C>(static_cast<double>(lse[row]) * unit);
     Visitor visitor{
         scores + row * rules.keys, grad + row * rules.keys, score_scale, grad_scale, natural, delta[row]};
     visit_lane(rules, row, lane_of(thread), visitor);
@@ -248,18 +265,19 @@ struct HeadRows {
   }
 };
 
-// delta[row] = the sum of out * grad_out, less the gradient of the logsumexp.
+// delta[row] = the sum of out * grad_out, less the gradient of the logsumexp. C: float or double.
+template <class C>
 struct DeltaTask : LaneBlocks {
   static constexpr int kPhases = 1;
 
   HeadRows out, grad_out;
   std::int64_t rows, heads, queries, length;
-  double unit;            // of the logsumexp, the natural one having 1
-  const float* grad_lse;  // of each row; null: none
-  float* delta;
+  double unit;        // of the logsumexp, the natural one having 1
+  const C* grad_lse;  // of each row; null: none
+  C* delta;
 
   struct Shared {
-    float sums[kRows][kLanes];
+    C sums[kRows][kLanes];
   };
   struct Registers {};
 
@@ -270,19 +288,19 @@ struct DeltaTask : LaneBlocks {
     if (row >= rows) return;
     const std::int64_t query = row % queries, head = row / queries % heads, batch = row / queries / heads;
     const std::int64_t x = out.at(batch, head, query), y = grad_out.at(batch, head, query);
-    float sum = 0.0f;
+    C sum = C(0);
     for (std::int64_t e = lane_of(thread); e < length; e += kLanes)
-      sum = sum + math::load_element<float>(out.data, out.stored, x + e * out.strides[3]) *
-                      math::load_element<float>(grad_out.data, grad_out.stored, y + e * grad_out.strides[3]);
+      sum = sum + math::load_element<C>(out.data, out.stored, x + e * out.strides[3]) *
+                      math::load_element<C>(grad_out.data, grad_out.stored, y + e * grad_out.strides[3]);
     shared.sums[row_of(thread)][lane_of(thread)] = sum;
   }
   template <int>
   EPWEAVE_HD void phase(const Part& part, int, int thread, Shared& shared, Registers&) const {
     const std::int64_t row = part.row + row_of(thread);
     if (row >= rows || lane_of(thread) != 0) return;
-    const float total = math::add_lanes(shared.sums[row_of(thread)]);
+    const C total = math::add_lanes(shared.sums[row_of(thread)]);
     delta[row] =
-        grad_lse == nullptr ? total : total - static_cast<float>(static_cast<double>(grad_lse[row]) / unit);
+        grad_lse == nullptr ? total : total - static_cast<C>(static_cast<double>(grad_lse[row]) / unit);
   }
 };
 
@@ -290,13 +308,15 @@ struct DeltaTask : LaneBlocks {
 // key).
 struct MaskScoresTask {
   PairRules rules;
-  float* scores;
+  void* scores;
+  Stored stored;
 
   EPWEAVE_HD void run(std::int64_t i) const {
     const std::int64_t k = i % rules.keys, q = i / rules.keys % rules.queries,
                        head = i / rules.keys / rules.queries;
     const std::uint8_t block = rules.blocks_of(head, q)[k / rules.k_block];
-    if (block == 0 || !rules.keeps(block, head, q, k)) scores[i] = -math::infinity<float>();
+    if (block == 0 || !rules.keeps(block, head, q, k))
+      math::store_element(scores, stored, i, -math::infinity<float>());
   }
 };
 

@@ -10,21 +10,24 @@
 
 namespace epweave::replay::tasks {
 
-// c = a b, c += a b, or the first divided. a is of float32, b of dtype kStored, c of float32 or of
-// a 16-bit float (of float32 where it is added to). A block of `summed` has whole tiles of rows, or
-// all rows, and whole chunks of the depth, or all of it; the depth is below 2^31. No groups.
+// c = a b, c += a b, or, of an a that lies row by row, the first divided. a is of float32, b of
+// dtype kStored, c of float32 or of a 16-bit float (of float32 where it is added to). A block of
+// `summed` has whole tiles of rows, or all rows, and whole chunks of the depth, or all of it; the
+// depth is below 2^31. No groups.
 template <Stored kStored, Along kA, Along kB, int kEach>
 struct CoveredMatmulTask {
   using Tile = TileShape<kEach>;
   static constexpr int kThreads = Tile::kThreads, kTile = Tile::kTile, kDepth = Tile::kDepth;
   static constexpr std::size_t kSide = Tile::kSide;
   static constexpr int kBlocks = 2, kPhases = 1;
+  static constexpr bool kIsDivided = kA == Along::kDepth;
 
   MatmulProblem problem;
 
   struct Part : MatmulProblem::Part {  // `first`: the first step of the first chunk
     const std::uint8_t* blocks;        // of the part's row of `summed`
     int steps;                         // of all chunks
+    std::int64_t a, b;                 // where its rows of a and its columns of b begin
   };
   using Rows = typename Tile::Rows;
   using LoadsA = TileLoads<Stored::kFloat32, kA, kEach>;
@@ -35,18 +38,17 @@ struct CoveredMatmulTask {
   };
   struct Registers {
     float c[kSide][kSide];
-    std::int64_t a, b;  // the thread's first elements, of step 0
-    int rows, columns;  // of the matrices from there on, at most the tile's
   };
 
-  // Blocks that run at the same time have long chains and short ones: rows from the last up to
-  // the middle, then from the first down to it. Causal chains grow, or shrink, by the row.
+  // The longest chains first: blocks with short ones then fill what is left at the end. Causal
+  // chains grow by the row where rows are queries (a lies row by row), and shrink where they are
+  // keys.
   EPWEAVE_HD Part part_of(std::uint32_t block) const {
     const auto across = static_cast<std::uint32_t>(tiles(problem.columns)),
                down = static_cast<std::uint32_t>(tiles(problem.rows));
     const auto batches = static_cast<std::uint32_t>(problem.batches);
-    const std::uint32_t place = block / across / batches, middle = down / 2;
-    const std::uint32_t row = place < down - middle ? down - 1 - place : place - (down - middle);
+    const std::uint32_t place = block / across / batches;
+    const std::uint32_t row = kA == Along::kDepth ? down - 1 - place : place;
     Part part{};
     part.batch = block / across % batches;
     part.row = static_cast<std::int64_t>(row) * kTile;
@@ -60,6 +62,8 @@ struct CoveredMatmulTask {
           summed.data + part.batch * summed.batch_stride + part.row / summed.row_block * summed.row_stride;
     part.first = covered_from(part, 0);
     part.steps = count_steps(part);
+    part.a = problem.a.at(part.batch, part.row, 0);
+    part.b = problem.b.at(part.batch, 0, part.column);
     return part;
   }
   EPWEAVE_HD bool has_work(const Part& part) const { return problem.has_work(part, kTile); }
@@ -67,17 +71,13 @@ struct CoveredMatmulTask {
   EPWEAVE_HD static constexpr bool has_steps(const Part&, int) { return true; }
 
   EPWEAVE_HD void start(const Part& part, int thread, Shared& shared, Registers& r) const {
-    r.a = problem.a.at(part.batch, part.row + LoadsA::other(thread), LoadsA::depth(thread));
-    r.b = problem.b.at(part.batch, LoadsB::depth(thread), part.column + LoadsB::other(thread));
-    r.rows = Tile::limit(part.row_end - part.row) - LoadsA::other(thread);
-    r.columns = Tile::limit(part.column_end - part.column) - LoadsB::other(thread);
     const int first = static_cast<int>(part.first);
     if (thread == 0) shared.at[1] = chunk_after(part, first);
     typename LoadsA::Element held_a[Tile::kHeld];
-    fetch_a(first, part.steps, thread, r, held_a);
+    fetch_a(part, first, part.steps, thread, held_a);
     LoadsA::put(thread, held_a, shared.a[0]);
     typename LoadsB::Element held_b[Tile::kHeld];
-    fetch_b(first, part.steps, thread, r, held_b);
+    fetch_b(part, first, part.steps, thread, held_b);
     LoadsB::put(thread, held_b, shared.b[0]);
     EPWEAVE_UNROLL_ON_GPU
     for (int i = 0; i < kEach; ++i) {
@@ -103,32 +103,38 @@ struct CoveredMatmulTask {
     const int next = shared.at[1 - buffer];
     if (thread == 0) shared.at[buffer] = chunk_after(part, next);
     typename LoadsA::Element held_a[Tile::kHeld];
-    fetch_a(next, left - kDepth, thread, r, held_a);
+    fetch_a(part, next, left - kDepth, thread, held_a);
     EPWEAVE_UNROLL_ON_GPU
     for (int step = 0; step < kDepth / 2; ++step) Tile::multiply(thread, a[step], b[step], r.c);
     LoadsA::put(thread, held_a, shared.a[1 - buffer]);
     typename LoadsB::Element held_b[Tile::kHeld];
-    fetch_b(next, left - kDepth, thread, r, held_b);
+    fetch_b(part, next, left - kDepth, thread, held_b);
     EPWEAVE_UNROLL_ON_GPU
     for (int step = kDepth / 2; step < kDepth; ++step) Tile::multiply(thread, a[step], b[step], r.c);
     LoadsB::put(thread, held_b, shared.b[1 - buffer]);
   }
 
-  EPWEAVE_HD void store(const Part& part, int thread, const Registers& r) const {
-    Tile::for_each_element(problem.c, part, thread, [&](int i, int j, std::int64_t at, bool is_inside) {
-      if (!is_inside) return;
-      const float value =
-          problem.divided(part.batch, part.row + Tile::first_row(thread) + Tile::row_of(i), r.c[i][j]);
-      if (problem.c.stored == Stored::kFloat32)
-        static_cast<float*>(problem.c.data)[at] = value;
-      else if (problem.c.stored == Stored::kBfloat16)
-        math::store_element(problem.c.data, Stored::kBfloat16, at, value);
-      else
-        math::store_element(problem.c.data, Stored::kFloat16, at, value);
-    });
+  EPWEAVE_HD void store(const Part& part, int thread, Registers& r) const {
+    if constexpr (kIsDivided)
+      if (problem.divisors != nullptr) divide(part, thread, r);
+    const MatrixPlace& c = problem.c;
+    if (c.stored == Stored::kFloat32) return Tile::template store<Stored::kFloat32>(c, part, thread, r.c);
+    if (c.stored == Stored::kBfloat16) return Tile::template store<Stored::kBfloat16>(c, part, thread, r.c);
+    Tile::template store<Stored::kFloat16>(c, part, thread, r.c);
   }
 
  private:
+  EPWEAVE_HD void divide(const Part& part, int thread, Registers& r) const {
+    const std::int64_t row = part.row + Tile::first_row(thread);
+    const float* const divisors = problem.divisors + part.batch * problem.rows + row;
+    EPWEAVE_UNROLL_ON_GPU
+    for (int i = 0; i < kEach; ++i) {
+      if (row + Tile::row_of(i) >= part.row_end) return;
+      const float divisor = divisors[Tile::row_of(i)];
+      EPWEAVE_UNROLL_ON_GPU
+      for (int j = 0; j < kEach; ++j) r.c[i][j] = r.c[i][j] / divisor;
+    }
+  }
   EPWEAVE_HD static std::int64_t tiles(std::int64_t extent) { return (extent + kTile - 1) / kTile; }
   // In 32 bits: 64 are divided by a function that takes registers from the chains.
   EPWEAVE_HD std::uint32_t block_steps() const {
@@ -165,18 +171,25 @@ struct CoveredMatmulTask {
     return static_cast<int>(count);
   }
 
-  // The chunk that begins at `step`, of which `steps` steps are left.
-  EPWEAVE_HD void fetch_a(int step, int steps, int thread, const Registers& r,
+  // The chunk that begins at `step`, of which `steps` steps are left. What is known of the part
+  // lies in shared memory: the chains need the registers.
+  EPWEAVE_HD void fetch_a(const Part& part, int step, int steps, int thread,
                           typename LoadsA::Element (&to)[Tile::kHeld]) const {
     const MatrixPlace& a = problem.a;
-    const std::int64_t stride = kA == Along::kDepth ? 1 : a.column_stride;
-    LoadsA::fetch(a.data, r.a + step * stride, r.rows, steps - LoadsA::depth(thread), to);
+    const std::int64_t row = LoadsA::other(thread), column = step + LoadsA::depth(thread);
+    const std::int64_t at =
+        part.a + (kA == Along::kDepth ? row * a.row_stride + column : row + column * a.column_stride);
+    LoadsA::fetch(a.data, at, Tile::limit(part.row_end - part.row) - LoadsA::other(thread),
+                  steps - LoadsA::depth(thread), to);
   }
-  EPWEAVE_HD void fetch_b(int step, int steps, int thread, const Registers& r,
+  EPWEAVE_HD void fetch_b(const Part& part, int step, int steps, int thread,
                           typename LoadsB::Element (&to)[Tile::kHeld]) const {
     const MatrixPlace& b = problem.b;
-    const std::int64_t stride = kB == Along::kDepth ? 1 : b.row_stride;
-    LoadsB::fetch(b.data, r.b + step * stride, r.columns, steps - LoadsB::depth(thread), to);
+    const std::int64_t row = step + LoadsB::depth(thread), column = LoadsB::other(thread);
+    const std::int64_t at =
+        part.b + (kB == Along::kDepth ? row + column * b.column_stride : row * b.row_stride + column);
+    LoadsB::fetch(b.data, at, Tile::limit(part.column_end - part.column) - LoadsB::other(thread),
+                  steps - LoadsB::depth(thread), to);
   }
 };
 

@@ -1,6 +1,7 @@
 // Products on the device: every element is one chain of fused multiply-adds over the reduced index
-// ascending, in float32, as on the CPU (kernels/host/kernels_matmul.cc). So its bits depend neither
-// on the tile nor on the other rows.
+// ascending, in float32, or in float64 where a is of float64, as on the CPU
+// (kernels/host/kernels_matmul.cc). So its bits depend neither on the tile nor on the other rows.
+// Integers are multiplied and added modulo 2^64.
 //
 // A block of threads makes a tile of c: it loads `kDepth` columns of a and rows of b (a chunk) into
 // shared memory, each thread takes the steps of its own elements, and so on. On a GPU the phases
@@ -122,7 +123,9 @@ struct MatmulProblem {
   }
 };
 
-// Any problem: strides, stored dtypes and covers are looked at for each element.
+// Any problem with chains in C (float, double, int64): strides, stored dtypes and covers are looked
+// at for each element.
+template <class C>
 struct MatmulTask {
   static constexpr int kTile = 64, kDepth = 16, kThreads = 128, kRows = 4, kColumns = 8;
   static constexpr int kThreadsPerRow = kTile / kColumns;
@@ -133,10 +136,10 @@ struct MatmulTask {
 
   using Part = MatmulProblem::Part;
   struct Shared {
-    float a[kDepth][kTile], b[kDepth][kTile];
+    C a[kDepth][kTile], b[kDepth][kTile];
   };
   struct Registers {
-    float c[kRows][kColumns];
+    C c[kRows][kColumns];
   };
 
   EPWEAVE_HD Part part_of(std::uint32_t block) const { return problem.part_of(block, kTile); }
@@ -158,9 +161,9 @@ struct MatmulTask {
       EPWEAVE_UNROLL
       for (int j = 0; j < kColumns; ++j) {
         const std::int64_t row = row_of(part, thread, i), column = column_of(part, thread, j);
-        r.c[i][j] = 0.0f;
+        r.c[i][j] = C(0);
         if (problem.accumulates && row < part.row_end && column < part.column_end)
-          r.c[i][j] = static_cast<const float*>(c.data)[c.at(part.batch, row, column)];
+          r.c[i][j] = static_cast<const C*>(c.data)[c.at(part.batch, row, column)];
       }
     }
   }
@@ -182,9 +185,10 @@ struct MatmulTask {
       EPWEAVE_UNROLL
       for (int j = 0; j < kColumns; ++j) {
         const std::int64_t row = row_of(part, thread, i), column = column_of(part, thread, j);
-        if (row < part.row_end && column < part.column_end)
-          math::store_element(c.data, c.stored, c.at(part.batch, row, column),
-                              problem.divided(part.batch, row, r.c[i][j]));
+        if (row >= part.row_end || column >= part.column_end) continue;
+        C value = r.c[i][j];
+        if constexpr (std::is_same_v<C, float>) value = problem.divided(part.batch, row, value);
+        math::store_element(c.data, c.stored, c.at(part.batch, row, column), value);
       }
     }
   }
@@ -198,14 +202,12 @@ struct MatmulTask {
                 ki = a.column_stride == 1 ? e % kDepth : e / kTile;
       const bool is_inside = part.row + i < part.row_end && k + ki < part.end;
       shared.a[ki][i] =
-          is_inside ? math::load_element<float>(a.data, a.stored, a.at(part.batch, part.row + i, k + ki))
-                    : 0.0f;
+          is_inside ? math::load_element<C>(a.data, a.stored, a.at(part.batch, part.row + i, k + ki)) : C(0);
       const int j = b.column_stride == 1 ? e % kTile : e / kDepth,
                 kj = b.column_stride == 1 ? e / kTile : e % kDepth;
       const bool has_b = part.column + j < part.column_end && k + kj < part.end;
       shared.b[kj][j] =
-          has_b ? math::load_element<float>(b.data, b.stored, b.at(part.batch, k + kj, part.column + j))
-                : 0.0f;
+          has_b ? math::load_element<C>(b.data, b.stored, b.at(part.batch, k + kj, part.column + j)) : C(0);
     }
   }
 
@@ -220,40 +222,24 @@ struct MatmulTask {
         if (summed.data != nullptr &&
             (part.row + row + i >= part.row_end || !summed.has(part.batch, part.row + row + i, k + step)))
           continue;
-        const float x = shared.a[step][row + i];
+        const C x = shared.a[step][row + i];
         EPWEAVE_UNROLL
-        for (int j = 0; j < kColumns; ++j) r.c[i][j] = math::fma(x, shared.b[step][column + j], r.c[i][j]);
+        for (int j = 0; j < kColumns; ++j) r.c[i][j] = step_of(x, shared.b[step][column + j], r.c[i][j]);
       }
     }
   }
 
+  EPWEAVE_HD static C step_of(C x, C y, C sum) {
+    if constexpr (math::is_int<C>)
+      return math::wrapping_add(math::wrapping_mul(x, y), sum);
+    else
+      return math::fma(x, y, sum);
+  }
   EPWEAVE_HD static std::int64_t row_of(const Part& part, int thread, int i) {
     return part.row + thread / kThreadsPerRow * kRows + i;
   }
   EPWEAVE_HD static std::int64_t column_of(const Part& part, int thread, int j) {
     return part.column + thread % kThreadsPerRow * kColumns + j;
-  }
-};
-
-// The same for float64 and integers, without groups: one thread per element. Index: (batch, row,
-// column).
-template <class C>
-struct DotTask {
-  MatrixPlace a, b, c;
-  std::int64_t rows, columns, depth;
-
-  EPWEAVE_HD void run(std::int64_t i) const {
-    const std::int64_t column = i % columns, row = i / columns % rows, batch = i / columns / rows;
-    C sum = C(0);
-    for (std::int64_t k = 0; k < depth; ++k) {
-      const C x = math::load_element<C>(a.data, a.stored, a.at(batch, row, k));
-      const C y = math::load_element<C>(b.data, b.stored, b.at(batch, k, column));
-      if constexpr (math::is_int<C>)
-        sum = math::wrapping_add(math::wrapping_mul(x, y), sum);
-      else
-        sum = math::fma(x, y, sum);
-    }
-    math::store_element(c.data, c.stored, c.at(batch, row, column), sum);
   }
 };
 

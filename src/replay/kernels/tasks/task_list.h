@@ -108,9 +108,7 @@ namespace epweave::replay::tasks {
   X(PackMask, PackMaskTask) \
   X(Move, MoveTask) \
   X(PackProgram, PackProgramTask) \
-  X(Reduce, ReduceTask) \
-  X(DotDouble, DotTask<double>) \
-  X(DotInt, DotTask<std::int64_t>)
+  X(Reduce, ReduceTask)
 
 // X(name, type); a block of threads per index. Of a and b: N: rows lie one behind the other,
 // T: columns do. Products of two T have MatmulTask. 8 and 4: tiles of 128 and of 64.
@@ -127,15 +125,20 @@ namespace epweave::replay::tasks {
   X(Name##NN4, CoveredMatmulTask<kStored, Along::kDepth, Along::kOther, 4>) \
   X(Name##TN4, CoveredMatmulTask<kStored, Along::kOther, Along::kOther, 4>)
 #define EPWEAVE_DEVICE_BLOCK_TASKS(X) \
-  X(Matmul, MatmulTask) \
+  X(Matmul, MatmulTask<float>) \
+  X(MatmulDouble, MatmulTask<double>) \
+  X(MatmulInt, MatmulTask<std::int64_t>) \
   EPWEAVE_TILED_MATMULS(X, MatmulFloat32, Stored::kFloat32) \
   EPWEAVE_TILED_MATMULS(X, MatmulBfloat16, Stored::kBfloat16) \
   EPWEAVE_TILED_MATMULS(X, MatmulFloat16, Stored::kFloat16) \
+  EPWEAVE_TILED_MATMULS(X, MatmulFloat64, Stored::kFloat64) \
   EPWEAVE_COVERED_MATMULS(X, CoveredFloat32, Stored::kFloat32) \
   EPWEAVE_COVERED_MATMULS(X, CoveredBfloat16, Stored::kBfloat16) \
   X(Weigh, WeighTask) \
-  X(WeighBackward, WeighBackwardTask) \
-  X(Delta, DeltaTask)
+  X(WeighBackward, WeighBackwardTask<float>) \
+  X(WeighBackwardDouble, WeighBackwardTask<double>) \
+  X(Delta, DeltaTask<float>) \
+  X(DeltaDouble, DeltaTask<double>)
 // X(name, type); a block of threads per index, which goes through steps.
 #define EPWEAVE_DEVICE_ROW_TASKS(X) \
   X(Softmax, WholeRowTask<SoftmaxRow>) \

@@ -34,6 +34,9 @@ using math::Stored;
 
 inline constexpr int kMaxRank = 10;
 
+// A GPU's multiprocessors (H100, H200).
+inline constexpr std::int64_t kMultiprocessors = 132;
+
 using math::Compute;
 
 // A number in any compute type.
@@ -85,6 +88,11 @@ struct StoredElement<Stored::kFloat32> {
   using Computed = float;
 };
 template <>
+struct StoredElement<Stored::kFloat64> {
+  using Type = double;
+  using Computed = double;
+};
+template <>
 struct StoredElement<Stored::kComplex64> {
   using Type = math::Complex;
   using Computed = math::Complex;
@@ -98,6 +106,26 @@ struct alignas(kCount * sizeof(Element)) Vector {
 template <class V>
 EPWEAVE_HD bool is_aligned(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % sizeof(V) == 0;
+}
+
+// Stores 16 or 8 bytes at once. By instruction: nvcc would merge the store with one of the same
+// elements one by one.
+template <class V>
+EPWEAVE_HD void store_vector(V* to, const V& from) {
+#ifdef __CUDA_ARCH__
+  static_assert(sizeof(V) == 16 || sizeof(V) == 8);
+  std::uint32_t bits[sizeof(V) / 4];
+  std::memcpy(bits, &from, sizeof bits);
+  const std::size_t address = __cvta_generic_to_global(to);
+  if constexpr (sizeof(V) == 16)
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(bits[0]), "r"(bits[1]),
+                 "r"(bits[2]), "r"(bits[3])
+                 : "memory");
+  else
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(bits[0]), "r"(bits[1]) : "memory");
+#else
+  *to = from;
+#endif
 }
 
 // Where element `index` in row-major order of the shape is in the tensor.

@@ -15,18 +15,23 @@ namespace epweave::replay::tasks {
 // or the other one (rows of a, columns of b).
 enum class Along : std::uint8_t { kDepth, kOther };
 
-// What a tile and a chunk are, and which elements of them are whose.
-template <int kEach>
+// What a tile and a chunk are, and which elements of them are whose. Chains in Real: float or
+// double.
+template <int kEach, class Real = float>
 struct TileShape {
-  static constexpr int kThreads = 256, kTile = 16 * kEach, kDepth = 16;
+  static constexpr int kThreads = 256, kTile = 16 * kEach,
+                       kDepth =
+                           64 / static_cast<int>(sizeof(Real));  // a chunk fits into static shared memory
   static constexpr int kLoads =
       kTile * kDepth / kThreads;  // elements of a chunk's operand that a thread loads
 
   static constexpr std::size_t kHeld = kLoads, kSide = kEach;
 
-  using Four = Vector<float, 4>;
-  // The last four of a row are unused: so the threads that write a column hit few banks twice.
-  using Rows = Four[kDepth][kSide * 4 + 1];
+  // What a thread takes out of shared memory at once: 16 bytes.
+  static constexpr int kUnit = 16 / static_cast<int>(sizeof(Real));
+  using Unit = Vector<Real, 16 / sizeof(Real)>;
+  // The last unit of a row is unused: so the threads that write a column hit few banks twice.
+  using Rows = Unit[static_cast<std::size_t>(kDepth)][static_cast<std::size_t>(kTile / kUnit) + 1];
 
   // Of numbers that are not negative: shifts, where signed division is more.
   EPWEAVE_HD static int quotient(int a, int b) {
@@ -40,16 +45,18 @@ struct TileShape {
   }
 
   // A warp makes 4 kEach rows and 8 kEach columns, and reads shared memory at 4 and 8 places in a
-  // row of 16 bytes each; warps lie 4 down and 2 across. A thread's rows and columns are kEach / 4
-  // times four.
+  // row of 16 bytes each; warps lie 4 down and 2 across. Of each two neighbouring threads both read
+  // the same columns, of each two pairs the same rows: the accesses of half a warp become one. A
+  // thread's rows and columns are kEach / kUnit times kUnit.
   EPWEAVE_HD static int first_row(int thread) {
-    return quotient(thread, 64) * 4 * kEach + quotient(remainder(thread, 32), 8) * 4;
+    const int lane = remainder(thread, 32);
+    return quotient(thread, 64) * 4 * kEach + (quotient(lane, 16) * 2 + remainder(lane, 2)) * kUnit;
   }
   EPWEAVE_HD static int first_column(int thread) {
-    return remainder(quotient(thread, 32), 2) * 8 * kEach + remainder(thread, 8) * 4;
+    return remainder(quotient(thread, 32), 2) * 8 * kEach + remainder(quotient(thread, 2), 8) * kUnit;
   }
-  EPWEAVE_HD static constexpr int row_of(int i) { return i / 4 * 16 + i % 4; }
-  EPWEAVE_HD static constexpr int column_of(int j) { return j / 4 * 32 + j % 4; }
+  EPWEAVE_HD static constexpr int row_of(int i) { return i / kUnit * 4 * kUnit + i % kUnit; }
+  EPWEAVE_HD static constexpr int column_of(int j) { return j / kUnit * 8 * kUnit + j % kUnit; }
 
   // use(i, j, where it is in c, whether that is inside of c) for each of the thread's elements.
   template <class Use>
@@ -67,14 +74,45 @@ struct TileShape {
     }
   }
 
-  EPWEAVE_HD static void multiply(int thread, const Four* a, const Four* b, float (&c)[kSide][kSide]) {
-    float x[kSide], y[kSide];
+  // The chains, rounded to kStored, where they belong in c: 16 bytes at once (8 of a 16-bit float)
+  // where they lie so.
+  template <Stored kStored>
+  EPWEAVE_HD static void store(const MatrixPlace& c, const MatmulProblem::Part& part, int thread,
+                               const Real (&chains)[kSide][kSide]) {
+    using Element = typename StoredElement<kStored>::Type;
+    using V = Vector<Element, 16 / sizeof(Real)>;
+    const std::int64_t row = part.row + first_row(thread), column = part.column + first_column(thread);
+    const int rows = limit(part.row_end - row), columns = limit(part.column_end - column);
+    Element* const first = static_cast<Element*>(c.data) + c.at(part.batch, row, column);
+    const bool has_vectors = c.column_stride == 1 && c.row_stride % kUnit == 0 && is_aligned<V>(first);
     EPWEAVE_UNROLL_ON_GPU
-    for (int i = 0; i < kEach; i += 4) {
-      const Four rows = a[quotient(first_row(thread), 4) + i],
-                 columns = b[quotient(first_column(thread), 4) + 2 * i];
+    for (int i = 0; i < kEach; ++i) {
+      if (row_of(i) >= rows) return;
       EPWEAVE_UNROLL_ON_GPU
-      for (int q = 0; q < 4; ++q) {
+      for (int j = 0; j < kEach; j += kUnit) {
+        Element* const to = first + row_of(i) * c.row_stride + column_of(j) * c.column_stride;
+        V held;
+        EPWEAVE_UNROLL_ON_GPU
+        for (int q = 0; q < kUnit; ++q) math::store_element(&held.at[q], kStored, 0, chains[i][j + q]);
+        if (has_vectors && column_of(j) + kUnit <= columns) {
+          store_vector(reinterpret_cast<V*>(to), held);
+          continue;
+        }
+        EPWEAVE_UNROLL_ON_GPU
+        for (int q = 0; q < kUnit; ++q)
+          if (column_of(j) + q < columns) to[q * c.column_stride] = held.at[q];
+      }
+    }
+  }
+
+  EPWEAVE_HD static void multiply(int thread, const Unit* a, const Unit* b, Real (&c)[kSide][kSide]) {
+    Real x[kSide], y[kSide];
+    EPWEAVE_UNROLL_ON_GPU
+    for (int i = 0; i < kEach; i += kUnit) {
+      const Unit rows = a[quotient(first_row(thread), kUnit) + row_of(i) / kUnit],
+                 columns = b[quotient(first_column(thread), kUnit) + column_of(i) / kUnit];
+      EPWEAVE_UNROLL_ON_GPU
+      for (int q = 0; q < kUnit; ++q) {
         x[i + q] = rows.at[q];
         y[i + q] = columns.at[q];
       }
@@ -89,10 +127,11 @@ struct TileShape {
 
 // Which elements of a chunk a thread loads: kLoads of them that lie side by side.
 template <Stored kStored, Along kAlong, int kEach>
-struct TileLoads : TileShape<kEach> {
-  using Tile = TileShape<kEach>;
-  using Tile::kHeld, Tile::kLoads, Tile::kTile, Tile::quotient, Tile::remainder;
-  using Four = typename Tile::Four;
+struct TileLoads : TileShape<kEach, typename StoredElement<kStored>::Computed> {
+  using Real = typename StoredElement<kStored>::Computed;
+  using Tile = TileShape<kEach, Real>;
+  using Tile::kHeld, Tile::kLoads, Tile::kTile, Tile::kUnit, Tile::quotient, Tile::remainder;
+  using Unit = typename Tile::Unit;
   using Rows = typename Tile::Rows;
   using Element = typename StoredElement<kStored>::Type;
   static constexpr bool kByDepth = kAlong == Along::kDepth;
@@ -132,29 +171,31 @@ struct TileLoads : TileShape<kEach> {
     if constexpr (kByDepth) {
       EPWEAVE_UNROLL_ON_GPU
       for (int p = 0; p < kLoads; ++p)
-        to[row + p][quotient(column, 4)].at[remainder(column, 4)] =
-            math::load_element<float>(&from[p], kStored, 0);
+        to[row + p][quotient(column, kUnit)].at[remainder(column, kUnit)] =
+            math::load_element<Real>(&from[p], kStored, 0);
     } else {
       EPWEAVE_UNROLL_ON_GPU
-      for (int p = 0; p < kLoads; p += 4) {
-        Four four;
+      for (int p = 0; p < kLoads; p += kUnit) {
+        Unit unit;
         EPWEAVE_UNROLL_ON_GPU
-        for (int q = 0; q < 4; ++q) four.at[q] = math::load_element<float>(&from[p + q], kStored, 0);
-        to[row][quotient(column, 4) + p / 4] = four;
+        for (int q = 0; q < kUnit; ++q) unit.at[q] = math::load_element<Real>(&from[p + q], kStored, 0);
+        to[row][quotient(column, kUnit) + p / kUnit] = unit;
       }
     }
   }
 };
 
-// c = a b. a and b are of dtype kStored, c of the same or of float32. Nothing is left out of the
-// chains (`summed` is null), c is not added to (`accumulates` is false) nor divided, the depth is
-// below 2^31.
+// c = a b. a and b are of dtype kStored, c of the same or of the chains'. Nothing is left out of
+// the chains (`summed` is null), c is not added to (`accumulates` is false) nor divided, the depth
+// is below 2^31.
 template <Stored kStored, Along kA, Along kB, int kEach>
 struct TiledMatmulTask {
-  using Tile = TileShape<kEach>;
+  using Real = typename StoredElement<kStored>::Computed;
+  using Tile = TileShape<kEach, Real>;
   static constexpr int kThreads = Tile::kThreads, kTile = Tile::kTile, kDepth = Tile::kDepth;
   static constexpr std::size_t kHeld = Tile::kHeld, kSide = Tile::kSide;
-  static constexpr int kBlocks = 2;  // that a multiprocessor holds at least: 128 registers a thread
+  // That a multiprocessor holds at least: 128 registers a thread, but 64 chains in float64 are 128.
+  static constexpr int kBlocks = sizeof(Real) == sizeof(double) && kEach == 8 ? 1 : 2;
   static constexpr int kPhases = 1;
 
   MatmulProblem problem;
@@ -168,7 +209,7 @@ struct TiledMatmulTask {
     Rows a[2], b[2];
   };
   struct Registers {
-    float c[kSide][kSide];
+    Real c[kSide][kSide];
     std::int64_t a, b;  // the thread's first element of the next chunk
     int rows, columns;  // of the matrices from there on, at most the tile's
     int depth;          // steps that are left, with those of the chunk
@@ -195,7 +236,7 @@ struct TiledMatmulTask {
     EPWEAVE_UNROLL_ON_GPU
     for (int i = 0; i < kEach; ++i) {
       EPWEAVE_UNROLL_ON_GPU
-      for (int j = 0; j < kEach; ++j) r.c[i][j] = 0.0f;
+      for (int j = 0; j < kEach; ++j) r.c[i][j] = Real(0);
     }
   }
 
@@ -223,13 +264,9 @@ struct TiledMatmulTask {
   }
 
   EPWEAVE_HD void store(const Part& part, int thread, const Registers& r) const {
-    Tile::for_each_element(problem.c, part, thread, [&](int i, int j, std::int64_t at, bool is_inside) {
-      if (!is_inside) return;
-      if (kStored == Stored::kFloat32 || problem.c.stored == Stored::kFloat32)
-        static_cast<float*>(problem.c.data)[at] = r.c[i][j];
-      else
-        math::store_element(problem.c.data, kStored, at, r.c[i][j]);
-    });
+    if (problem.c.stored == kStored) return Tile::template store<kStored>(problem.c, part, thread, r.c);
+    if constexpr (!std::is_same_v<Element, Real>)
+      Tile::template store<Stored::kFloat32>(problem.c, part, thread, r.c);
   }
 
  private:

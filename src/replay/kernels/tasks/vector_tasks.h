@@ -52,26 +52,6 @@ struct VectorOperand {
   }
 };
 
-// Stores 16 or 8 bytes at once. By instruction: nvcc would merge the store with one of the same
-// elements one by one.
-template <class V>
-EPWEAVE_HD void store_vector(V* to, const V& from) {
-#ifdef __CUDA_ARCH__
-  static_assert(sizeof(V) == 16 || sizeof(V) == 8);
-  std::uint32_t bits[sizeof(V) / 4];
-  std::memcpy(bits, &from, sizeof bits);
-  const std::size_t address = __cvta_generic_to_global(to);
-  if constexpr (sizeof(V) == 16)
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(bits[0]), "r"(bits[1]),
-                 "r"(bits[2]), "r"(bits[3])
-                 : "memory");
-  else
-    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(address), "r"(bits[0]), "r"(bits[1]) : "memory");
-#else
-  *to = from;
-#endif
-}
-
 // ---- maps ---------------------------------------------------------------------------------
 
 // The element itself: a cast.

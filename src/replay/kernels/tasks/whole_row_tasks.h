@@ -17,35 +17,64 @@ struct RowPlace {
   Stored stored;
 
   using Floats = Vector<float, 4>;
-  // Elements j .. j + 3, zeros from `length` on.
+  // Four elements as they are stored; those of 16 bits are in the first two words.
+  using Four = Vector<std::uint32_t, 4>;
+
+  // Fours at j, j + step, ... (multiples of 4): zeros from `length` on. All of them are loaded
+  // before any is used: no branch over dtypes lies between.
+  template <std::size_t kCount>
+  EPWEAVE_HD void fetch(std::int64_t row, std::int64_t j, int step, std::int64_t length,
+                        Four (&to)[kCount]) const {
+    if (stored == Stored::kFloat32) return fetch_as<std::uint32_t>(row, j, step, length, to);
+    fetch_as<std::uint16_t>(row, j, step, length, to);
+  }
+  // The numbers of a four.
+  EPWEAVE_HD void decode(const Four& from, float (&to)[4]) const {
+    if (stored == Stored::kFloat32) return decode_as<Stored::kFloat32>(from, to);
+    if (stored == Stored::kBfloat16) return decode_as<Stored::kBfloat16>(from, to);
+    decode_as<Stored::kFloat16>(from, to);
+  }
+  // The same of one four.
   EPWEAVE_HD void load(std::int64_t row, std::int64_t j, std::int64_t length, float (&to)[4]) const {
-    if (stored == Stored::kFloat32) return load_as<Stored::kFloat32>(row, j, length, to);
-    if (stored == Stored::kBfloat16) return load_as<Stored::kBfloat16>(row, j, length, to);
-    load_as<Stored::kFloat16>(row, j, length, to);
+    Four four[1];
+    fetch(row, j, 0, length, four);
+    decode(four[0], to);
   }
   EPWEAVE_HD void store(std::int64_t row, std::int64_t j, std::int64_t length, const float (&from)[4]) const {
     if (stored == Stored::kFloat32) return store_as<Stored::kFloat32>(row, j, length, from);
     if (stored == Stored::kBfloat16) return store_as<Stored::kBfloat16>(row, j, length, from);
     store_as<Stored::kFloat16>(row, j, length, from);
   }
+  EPWEAVE_HD float at(std::int64_t row, std::int64_t j) const {
+    return math::load_element<float>(data, stored, row * row_stride + j);
+  }
 
  private:
-  template <class V>
-  EPWEAVE_HD static bool is_whole(const void* first, std::int64_t j, std::int64_t length) {
-    return j + 4 <= length && is_aligned<V>(first);
+  template <class Word, std::size_t kCount>
+  EPWEAVE_HD void fetch_as(std::int64_t row, std::int64_t j, int step, std::int64_t length,
+                           Four (&to)[kCount]) const {
+    using V = Vector<Word, 4>;
+    const Word* from = static_cast<const Word*>(data) + row * row_stride + j;
+    const bool has_vectors = is_aligned<V>(from);
+    const std::int64_t left = length - j;
+    EPWEAVE_UNROLL_ON_GPU
+    for (std::size_t k = 0; k < kCount; ++k) {
+      const int at = static_cast<int>(k) * step;
+      V held{};
+      if (has_vectors && at + 4 <= left) {
+        held = *reinterpret_cast<const V*>(from + at);
+      } else {
+        EPWEAVE_UNROLL_ON_GPU
+        for (int q = 0; q < 4; ++q)
+          if (at + q < left) held.at[q] = from[at + q];
+      }
+      std::memcpy(&to[k], &held, sizeof held);
+    }
   }
   template <Stored kStored>
-  EPWEAVE_HD void load_as(std::int64_t row, std::int64_t j, std::int64_t length, float (&to)[4]) const {
-    using Element = typename StoredElement<kStored>::Type;
-    using V = Vector<Element, 4>;
-    const Element* from = static_cast<const Element*>(data) + row * row_stride + j;
-    V held;
-    if (is_whole<V>(from, j, length)) {
-      held = *reinterpret_cast<const V*>(from);
-    } else {
-      EPWEAVE_UNROLL_ON_GPU
-      for (int q = 0; q < 4; ++q) held.at[q] = j + q < length ? from[q] : Element(0);
-    }
+  EPWEAVE_HD static void decode_as(const Four& from, float (&to)[4]) {
+    Vector<typename StoredElement<kStored>::Type, 4> held;
+    std::memcpy(&held, &from, sizeof held);
     EPWEAVE_UNROLL_ON_GPU
     for (int q = 0; q < 4; ++q) to[q] = math::load_element<float>(&held.at[q], kStored, 0);
   }
@@ -58,7 +87,7 @@ struct RowPlace {
     V held;
     EPWEAVE_UNROLL_ON_GPU
     for (int q = 0; q < 4; ++q) math::store_element(&held.at[q], kStored, 0, from[q]);
-    if (is_whole<V>(to, j, length)) {
+    if (j + 4 <= length && is_aligned<V>(to)) {
       store_vector(reinterpret_cast<V*>(to), held);
       return;
     }
@@ -75,72 +104,65 @@ struct RowFacts {
 
 // ---- what is done to a row ----------------------------------------------------------------
 
-// An op has `term` of an element, which is added up, `finish` of the sum, `result` of an element.
-// The first kTermInputs inputs are those of `term`.
-struct SoftmaxForward {
+// An op has `term` of an element, which is added up, `finish` of the sum, `keep` of what is kept of
+// a row, `result` of an element. The first kTermInputs inputs are those of `term`. kIsOfTerm: the
+// result is made of the term alone.
+struct EachRow {
   static constexpr int kInputs = 1, kTermInputs = 1;
-  static constexpr bool kHasMaximum = true, kHasResult = true;
+  static constexpr bool kHasMaximum = false, kHasResult = true, kIsOfTerm = false;
   std::int64_t length;
 
   EPWEAVE_HD void start(std::int64_t, RowFacts&) const {}
+  EPWEAVE_HD void finish(float total, RowFacts& row) const { row.total = total; }
+  EPWEAVE_HD void keep(std::int64_t, const RowFacts&) const {}
+};
+
+struct SoftmaxForward : EachRow {
+  static constexpr bool kHasMaximum = true;
   EPWEAVE_HD static float term(const float* x, const RowFacts& row) { return math::exp(x[0] - row.maximum); }
 };
 struct SoftmaxRow : SoftmaxForward {
-  EPWEAVE_HD void finish(std::int64_t, float total, RowFacts& row) const { row.total = total; }
-  EPWEAVE_HD static float result(const float* x, const RowFacts& row) { return term(x, row) / row.total; }
+  static constexpr bool kIsOfTerm = true;
+  EPWEAVE_HD static float result(const float* term, const RowFacts& row) { return term[0] / row.total; }
 };
 struct LogSoftmaxRow : SoftmaxForward {
-  EPWEAVE_HD void finish(std::int64_t, float total, RowFacts& row) const { row.total = math::log(total); }
+  EPWEAVE_HD void finish(float total, RowFacts& row) const { row.total = math::log(total); }
   EPWEAVE_HD static float result(const float* x, const RowFacts& row) {
     return x[0] - row.maximum - row.total;
   }
 };
 
 // Inputs: the gradient, the softmax.
-struct SoftmaxBackwardRow {
+struct SoftmaxBackwardRow : EachRow {
   static constexpr int kInputs = 2, kTermInputs = 2;
-  static constexpr bool kHasMaximum = false, kHasResult = true;
-  std::int64_t length;
-
-  EPWEAVE_HD void start(std::int64_t, RowFacts&) const {}
   EPWEAVE_HD static float term(const float* in, const RowFacts&) { return in[0] * in[1]; }
-  EPWEAVE_HD void finish(std::int64_t, float total, RowFacts& row) const { row.total = total; }
   EPWEAVE_HD static float result(const float* in, const RowFacts& row) { return (in[0] - row.total) * in[1]; }
 };
-struct LogSoftmaxBackwardRow {
-  static constexpr int kInputs = 2, kTermInputs = 1;
-  static constexpr bool kHasMaximum = false, kHasResult = true;
-  std::int64_t length;
-
-  EPWEAVE_HD void start(std::int64_t, RowFacts&) const {}
+struct LogSoftmaxBackwardRow : EachRow {
+  static constexpr int kInputs = 2;
   EPWEAVE_HD static float term(const float* in, const RowFacts&) { return in[0]; }
-  EPWEAVE_HD void finish(std::int64_t, float total, RowFacts& row) const { row.total = total; }
   EPWEAVE_HD static float result(const float* in, const RowFacts& row) {
     return in[0] - math::exp(in[1]) * row.total;
   }
 };
 
 // Inputs: x, the weight.
-struct RmsNormRow {
-  static constexpr int kInputs = 2, kTermInputs = 1;
-  static constexpr bool kHasMaximum = false, kHasResult = true;
-  std::int64_t length;
+struct RmsNormRow : EachRow {
+  static constexpr int kInputs = 2;
   float* scales;  // by row: 1 / sqrt(mean of squares + epsilon)
   float epsilon;
 
-  EPWEAVE_HD void start(std::int64_t, RowFacts&) const {}
   EPWEAVE_HD static float term(const float* in, const RowFacts&) { return in[0] * in[0]; }
-  EPWEAVE_HD void finish(std::int64_t r, float total, RowFacts& row) const {
+  EPWEAVE_HD void finish(float total, RowFacts& row) const {
     const float mean = total / static_cast<float>(length);
-    scales[r] = row.total = math::rsqrt(math::AddScaled::apply(1.0f, mean, epsilon));
+    row.total = math::rsqrt(math::AddScaled::apply(1.0f, mean, epsilon));
   }
+  EPWEAVE_HD void keep(std::int64_t r, const RowFacts& row) const { scales[r] = row.total; }
   EPWEAVE_HD static float result(const float* in, const RowFacts& row) { return in[0] * row.total * in[1]; }
 };
 // Inputs: the gradient, x, the weight.
-struct RmsNormBackwardRow {
+struct RmsNormBackwardRow : EachRow {
   static constexpr int kInputs = 3, kTermInputs = 3;
-  static constexpr bool kHasMaximum = false, kHasResult = true;
-  std::int64_t length;
   const float* scales;
 
   // `maximum` holds the scale.
@@ -148,27 +170,23 @@ struct RmsNormBackwardRow {
   EPWEAVE_HD static float term(const float* in, const RowFacts& row) {
     return in[0] * in[2] * (in[1] * row.maximum);
   }
-  EPWEAVE_HD void finish(std::int64_t, float total, RowFacts& row) const {
-    row.total = total / static_cast<float>(length);
-  }
+  EPWEAVE_HD void finish(float total, RowFacts& row) const { row.total = total / static_cast<float>(length); }
   EPWEAVE_HD static float result(const float* in, const RowFacts& row) {
     return row.maximum * (in[0] * in[2] - in[1] * row.maximum * row.total);
   }
 };
 
 // The sum itself, divided by `divisor` where that is not 0.
-struct RowSum {
-  static constexpr int kInputs = 1, kTermInputs = 1;
-  static constexpr bool kHasMaximum = false, kHasResult = false;
-  std::int64_t length;
+struct RowSum : EachRow {
+  static constexpr bool kHasResult = false;
   float* out;  // by row
   float divisor;
 
-  EPWEAVE_HD void start(std::int64_t, RowFacts&) const {}
   EPWEAVE_HD static float term(const float* in, const RowFacts&) { return in[0]; }
-  EPWEAVE_HD void finish(std::int64_t r, float total, RowFacts&) const {
-    out[r] = divisor == 0.0f ? total : total / divisor;
+  EPWEAVE_HD void finish(float total, RowFacts& row) const {
+    row.total = divisor == 0.0f ? total : total / divisor;
   }
+  EPWEAVE_HD void keep(std::int64_t r, const RowFacts& row) const { out[r] = row.total; }
 };
 
 // ---- the rows -----------------------------------------------------------------------------
@@ -179,12 +197,12 @@ struct RowSum {
 template <class Op>
 struct WholeRowTask {
   static constexpr int kThreads = 256, kLanes = static_cast<int>(math::kLanes);
-  static constexpr int kLeastThreads = kLanes;  // of a row
-  static constexpr int kMostRows = kThreads / kLeastThreads;
-  static constexpr int kBlocks = 3;  // that a multiprocessor holds at least: 80 registers a thread
-  static constexpr int kFours = 4;   // of a tile that a thread makes
-  static constexpr int kAtOnce = Op::kInputs > 2 ? 2 : 4;  // fours loaded before any is used
-  static constexpr std::size_t kHeld = kAtOnce, kIns = Op::kInputs;
+  static constexpr int kLeastBits = 4, kMostBits = 8;  // of the threads of a row
+  static constexpr int kMostRows = kThreads >> kLeastBits;
+  static constexpr int kBlocks =
+      Op::kInputs > 1 || Op::kHasMaximum ? 3 : 4;             // that a multiprocessor holds at least
+  static constexpr int kFours = Op::kTermInputs > 1 ? 2 : 4;  // of a tile that a thread makes
+  static constexpr std::size_t kHeld = kFours, kIns = Op::kInputs;
 
   RowPlace out;
   std::int64_t rows;
@@ -199,17 +217,22 @@ struct WholeRowTask {
     RowFacts facts[static_cast<std::size_t>(kMostRows)];
   };
 
-  // Threads for rows of `length` elements: as many as have four times four of them.
-  static int bits_for(std::int64_t length) {
-    int bits = 4;
-    while ((1 << bits) < kThreads && (std::int64_t{kFours * 4} << bits) < length) ++bits;
+  // Threads for each of `rows` rows of `length` elements. 16 of them add up: the fewer a row has,
+  // the more of a block add up. But elements that are read again should still lie in the cache
+  // then, so rows with results have two tiles at most; and the GPU should have threads enough.
+  static int bits_for(std::int64_t length, std::int64_t rows) {
+    constexpr std::int64_t kFull = kMultiprocessors * kBlocks * kThreads;
+    constexpr int kMostOfSum = 6;
+    const int most = bits_of_tiles(length, 1);
+    int bits = Op::kHasResult ? bits_of_tiles(length, 2) : most < kMostOfSum ? most : kMostOfSum;
+    while (bits < most && rows < kFull >> bits) ++bits;
     return bits;
   }
   std::int64_t blocks() const {
     const std::int64_t of_block = kThreads >> thread_bits;
     return (rows + of_block - 1) / of_block;
   }
-  EPWEAVE_HD std::int64_t steps() const { return kSumsFrom + tiles() + (Op::kHasResult ? 3 : 2); }
+  EPWEAVE_HD std::int64_t steps() const { return kSumsFrom + tiles() + 2; }
   EPWEAVE_HD void step(std::int64_t number, std::int64_t block, int thread, Shared& shared) const {
     const int local = thread >> thread_bits, t = thread & ((1 << thread_bits) - 1);
     const std::int64_t row = block * (kThreads >> thread_bits) + local;
@@ -222,63 +245,87 @@ struct WholeRowTask {
     }
     const std::int64_t sums = number - kSumsFrom, all = tiles();
     if (sums < 0) return;
+    RowFacts facts = shared.facts[local];
+    op.start(row, facts);
     if (sums <= all) {
-      const int first = local << thread_bits;
-      if (sums < all) make_terms(row, sums, t, shared.facts[local], &shared.tiles[sums % 2][first * kFours]);
+      if (sums < all) make_terms(row, sums, t, facts, terms_of(sums, local, shared));
       if (sums > 0 && t < kLanes)
-        add_terms(sums - 1, t, &shared.tiles[(sums - 1) % 2][first * kFours].at[0], shared.lanes[local][t]);
+        add_terms(sums - 1, t, &terms_of(sums - 1, local, shared)->at[0], shared.lanes[local][t]);
       return;
     }
-    if (sums == all + 1) {
-      if (t == 0) {
-        op.start(row, shared.facts[local]);
-        op.finish(row, math::add_lanes(shared.lanes[local]), shared.facts[local]);
+    op.finish(total_of(shared.lanes[local]), facts);
+    if (t == 0) op.keep(row, facts);
+    if constexpr (Op::kHasResult) {
+      EPWEAVE_NO_UNROLL
+      for (std::int64_t tile_number = 0; tile_number < all; ++tile_number) {
+        if (Op::kIsOfTerm && all <= 2)
+          make_of_terms(row, tile_number, t, facts, terms_of(tile_number, local, shared));
+        else
+          make_of_inputs(row, tile_number, t, facts);
       }
-      return;
     }
-    if constexpr (Op::kHasResult) make_results(row, t, shared.facts[local]);
   }
 
  private:
   static constexpr int kSumsFrom = Op::kHasMaximum ? 3 : 0;
+  struct Fours {
+    RowPlace::Four of[kIns][kHeld];  // by input
+  };
 
+  // The least threads that make rows of `length` elements in so many tiles, if there are as many.
+  static int bits_of_tiles(std::int64_t length, std::int64_t tiles) {
+    int bits = kLeastBits;
+    while (bits < kMostBits && (tiles * kFours * 4 << bits) < length) ++bits;
+    return bits;
+  }
   EPWEAVE_HD std::int64_t tile() const { return std::int64_t{kFours * 4} << thread_bits; }
   EPWEAVE_HD std::int64_t tiles() const { return (op.length + tile() - 1) / tile(); }
+  // How many elements a tile has.
+  EPWEAVE_HD int count_of(std::int64_t tile_number) const {
+    const std::int64_t left = op.length - tile_number * tile();
+    return static_cast<int>(left < tile() ? left : tile());
+  }
+  // In a tile: the four k of a thread, and its first element.
+  EPWEAVE_HD int four_of(int t, int k) const { return (k << thread_bits) + t; }
+  EPWEAVE_HD int place(int t, int k) const { return four_of(t, k) * 4; }
+  // Where the terms of a tile of a row are, until those of the tile after the next one.
+  EPWEAVE_HD RowPlace::Floats* terms_of(std::int64_t tile_number, int local, Shared& shared) const {
+    return &shared.tiles[tile_number % 2][(local << thread_bits) * kFours];
+  }
 
-  // A part of a tile: what all threads load at once. The first element of the thread's k-th four in
-  // it, and how many elements it has.
-  EPWEAVE_HD std::int64_t part() const { return std::int64_t{kAtOnce * 4} << thread_bits; }
-  EPWEAVE_HD int place(int t, int k) const { return ((k << thread_bits) + t) * 4; }
-  EPWEAVE_HD int end_of_part(std::int64_t first) const {
-    return static_cast<int>(op.length - first < part() ? op.length - first : part());
-  }
   template <int kCount>
-  EPWEAVE_HD void load(std::int64_t row, std::int64_t first, int t, float (&to)[kHeld][kIns][4]) const {
-    const int end = end_of_part(first);
+  EPWEAVE_HD void fetch(std::int64_t row, std::int64_t tile_number, int t, Fours& fours) const {
     EPWEAVE_UNROLL_ON_GPU
-    for (int k = 0; k < kAtOnce; ++k) {
-      if (place(t, k) >= end) continue;
-      EPWEAVE_UNROLL_ON_GPU
-      for (int i = 0; i < kCount; ++i) in[i].load(row, first + place(t, k), op.length, to[k][i]);
-    }
+    for (int i = 0; i < kCount; ++i)
+      in[i].fetch(row, tile_number * tile() + place(t, 0), 4 << thread_bits, op.length, fours.of[i]);
   }
-  EPWEAVE_HD static void pick(const float (&from)[kIns][4], int count, int q, float (&to)[kIns]) {
+  // Of the thread's four k: the inputs of element q are to[q].
+  template <int kCount>
+  EPWEAVE_HD void decode(const Fours& fours, int k, float (&to)[4][kIns]) const {
     EPWEAVE_UNROLL_ON_GPU
-    for (int i = 0; i < count; ++i) to[i] = from[i][q];
+    for (int i = 0; i < kCount; ++i) {
+      float x[4];
+      in[i].decode(fours.of[i][k], x);
+      EPWEAVE_UNROLL_ON_GPU
+      for (int q = 0; q < 4; ++q) to[q][i] = x[q];
+    }
   }
 
   // NaN is skipped.
   EPWEAVE_HD float largest_of_thread(std::int64_t row, int t) const {
     float best = -math::infinity<float>();
-    for (std::int64_t first = 0; first < op.length; first += part()) {
-      const int end = end_of_part(first);
-      float x[kHeld][kIns][4];
-      load<1>(row, first, t, x);
+    EPWEAVE_NO_UNROLL
+    for (std::int64_t number = 0; number < tiles(); ++number) {
+      Fours fours;
+      fetch<1>(row, number, t, fours);
+      const int end = count_of(number);
       EPWEAVE_UNROLL_ON_GPU
-      for (int k = 0; k < kAtOnce; ++k) {
+      for (int k = 0; k < kFours; ++k) {
+        float x[4][kIns];
+        decode<1>(fours, k, x);
         EPWEAVE_UNROLL_ON_GPU
         for (int q = 0; q < 4; ++q)
-          if (place(t, k) + q < end && x[k][0][q] > best) best = x[k][0][q];
+          if (place(t, k) + q < end && x[q][0] > best) best = x[q][0];
       }
     }
     return best;
@@ -293,69 +340,85 @@ struct WholeRowTask {
   EPWEAVE_HD float largest_of_row(std::int64_t row, const float* of_lanes) const {
     const float best = largest(of_lanes, kLanes, 1);
     if (best != 0.0f) return best;
-    for (std::int64_t j = 0;; ++j) {
-      float x[4];
-      in[0].load(row, j, j + 1, x);
-      if (x[0] == 0.0f) return x[0];
-    }
+    for (std::int64_t j = 0;; ++j)
+      if (const float x = in[0].at(row, j); x == 0.0f) return x;
   }
 
-  EPWEAVE_HD void make_terms(std::int64_t row, std::int64_t tile_number, int t, RowFacts facts,
+  EPWEAVE_HD void make_terms(std::int64_t row, std::int64_t tile_number, int t, const RowFacts& facts,
                              RowPlace::Floats* to) const {
-    op.start(row, facts);
-    EPWEAVE_NO_UNROLL
-    for (int taken = 0; taken < kFours; taken += kAtOnce) {
-      const std::int64_t first = tile_number * tile() + taken / kAtOnce * part();
-      const int end = end_of_part(first);
-      float x[kHeld][kIns][4];
-      load<Op::kTermInputs>(row, first, t, x);
+    Fours fours;
+    fetch<Op::kTermInputs>(row, tile_number, t, fours);
+    const int end = count_of(tile_number);
+    EPWEAVE_UNROLL_ON_GPU
+    for (int k = 0; k < kFours; ++k) {
+      float x[4][kIns];
+      decode<Op::kTermInputs>(fours, k, x);
+      RowPlace::Floats terms;
       EPWEAVE_UNROLL_ON_GPU
-      for (int k = 0; k < kAtOnce; ++k) {
-        RowPlace::Floats terms;
-        EPWEAVE_UNROLL_ON_GPU
-        for (int q = 0; q < 4; ++q) {
-          float of_element[kIns];
-          pick(x[k], Op::kTermInputs, q, of_element);
-          terms.at[q] = place(t, k) + q < end ? Op::term(of_element, facts) : 0.0f;
-        }
-        to[((taken + k) << thread_bits) + t] = terms;
-      }
+      for (int q = 0; q < 4; ++q) terms.at[q] = place(t, k) + q < end ? Op::term(x[q], facts) : 0.0f;
+      to[four_of(t, k)] = terms;
     }
   }
+  // Terms are read while those before are added.
   EPWEAVE_HD void add_terms(std::int64_t tile_number, int lane, const float* terms,
                             float& sum_of_lane) const {
-    const std::int64_t left = op.length - tile_number * tile();
-    const int count = static_cast<int>(left < tile() ? left : tile());
-    float sum = tile_number == 0 ? 0.0f : sum_of_lane;
-    constexpr int kTaken = 16;
-    int j = lane;
-    for (; j + (kTaken - 1) * kLanes < count; j += kTaken * kLanes) {
-      float taken[static_cast<std::size_t>(kTaken)];
+    constexpr int kTaken = 8, kStep = kTaken * kLanes;
+    const int count = count_of(tile_number);
+    const auto read = [&](int j, float(&to)[static_cast<std::size_t>(kTaken)]) {
       EPWEAVE_UNROLL_ON_GPU
-      for (int k = 0; k < kTaken; ++k) taken[k] = terms[j + k * kLanes];
+      for (int k = 0; k < kTaken; ++k) to[k] = terms[j + k * kLanes];
+    };
+    float sum = tile_number == 0 ? 0.0f : sum_of_lane;
+    int j = lane;
+    float taken[static_cast<std::size_t>(kTaken)] = {};
+    if (count >= kStep) read(j, taken);
+    for (int left = count / kStep; left > 0; --left) {
+      float next[static_cast<std::size_t>(kTaken)] = {};
+      if (left > 1) read(j + kStep, next);
       EPWEAVE_UNROLL_ON_GPU
       for (int k = 0; k < kTaken; ++k) sum = sum + taken[k];
+      EPWEAVE_UNROLL_ON_GPU
+      for (int k = 0; k < kTaken; ++k) taken[k] = next[k];
+      j += kStep;
     }
     for (; j < count; j += kLanes) sum = sum + terms[j];
     sum_of_lane = sum;
   }
-  EPWEAVE_HD void make_results(std::int64_t row, int t, RowFacts facts) const {
-    for (std::int64_t first = 0; first < op.length; first += part()) {
-      const int end = end_of_part(first);
-      float x[kHeld][kIns][4];
-      load<Op::kInputs>(row, first, t, x);
+  EPWEAVE_HD static float total_of(const float (&of_lanes)[static_cast<std::size_t>(kLanes)]) {
+    float lanes[static_cast<std::size_t>(kLanes)];
+    EPWEAVE_UNROLL_ON_GPU
+    for (int l = 0; l < kLanes; ++l) lanes[l] = of_lanes[l];
+    return math::add_lanes(lanes);
+  }
+
+  EPWEAVE_HD void make_of_terms(std::int64_t row, std::int64_t tile_number, int t, const RowFacts& facts,
+                                const RowPlace::Floats* terms) const {
+    EPWEAVE_NO_UNROLL
+    for (int k = 0; k < kFours; ++k) {
+      const RowPlace::Floats four = terms[four_of(t, k)];
+      float results[4];
       EPWEAVE_UNROLL_ON_GPU
-      for (int k = 0; k < kAtOnce; ++k) {
-        if (place(t, k) >= end) continue;
-        float results[4];
-        EPWEAVE_UNROLL_ON_GPU
-        for (int q = 0; q < 4; ++q) {
-          float of_element[kIns];
-          pick(x[k], Op::kInputs, q, of_element);
-          results[q] = Op::result(of_element, facts);
-        }
-        out.store(row, first + place(t, k), op.length, results);
+      for (int q = 0; q < 4; ++q) {
+        const float of_element[kIns] = {four.at[q]};
+        results[q] = Op::result(of_element, facts);
       }
+      out.store(row, tile_number * tile() + place(t, k), op.length, results);
+    }
+  }
+  EPWEAVE_HD void make_of_inputs(std::int64_t row, std::int64_t tile_number, int t,
+                                 const RowFacts& facts) const {
+    Fours fours;
+    fetch<Op::kInputs>(row, tile_number, t, fours);
+    EPWEAVE_UNROLL_ON_GPU
+    for (int k = 0; k < kFours; ++k) {
+      float x[4][kIns], results[4];
+      decode<Op::kInputs>(fours, k, x);
+      EPWEAVE_UNROLL_ON_GPU
+      for (int q = 0; q < 4; ++q) {
+        if constexpr (Op::kIsOfTerm) x[q][0] = Op::term(x[q], facts);
+        results[q] = Op::result(x[q], facts);
+      }
+      out.store(row, tile_number * tile() + place(t, k), op.length, results);
     }
   }
 };
