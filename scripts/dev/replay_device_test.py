@@ -51,6 +51,51 @@ graph
   output([%y])
 """
 
+# A sum over ranks and a gradient, a sum over the rows of x; and the same of x in two parts. A buffer is written.
+WHOLE = """epweave text 1
+group 7 ranks=[0, 1]
+graph
+  %x = placeholder : bf16[8, 16] role=user which=x
+  %w = placeholder : bf16[16, 16] role=parameter which=w
+  %b = placeholder : f32[16] role=buffer which=sums
+  %h = aten.mm.default(%x, %w) : bf16[8, 16] @layers.0.mlp
+  %g = _c10d_functional.all_reduce.default(%h, "sum", "7") : bf16[8, 16]
+  %r = _c10d_functional.wait_tensor.default(%g) : bf16[8, 16]
+  %y = aten.mul.Tensor(%r, %x) : bf16[8, 16]
+  %t = aten.t.default(%x) : bf16[16, 8]{1, 16}
+  %dw = aten.mm.default(%t, %y) : bf16[16, 16] @layers.0.mlp
+  %s = aten.sum.dim_IntList(%w, [0]) : bf16[16]
+  %c = aten.add_.Tensor(%b, %s) : f32[16]
+  output([%y, %dw])
+"""
+PARTS = """epweave text 1
+group 7 ranks=[0, 1]
+origins %x = x, %w = w, %h = aten.mm.default, %g = _c10d_functional.all_reduce.default, %r = _c10d_functional.wait_tensor.default, %y = aten.mul.Tensor, %t = aten.t.default, %dw = aten.mm.default
+graph
+  %x = placeholder : bf16[8, 16] role=user which=x from(chunk kept %x)
+  %w = placeholder : bf16[16, 16] role=parameter which=w from(chunk kept %w)
+  %b = placeholder : f32[16] role=buffer which=sums
+  %x0 = aten.slice.Tensor(%x, 0, 0, 4) : bf16[4, 16] from(chunk split %x 0/2)
+  %x1 = aten.slice.Tensor(%x, 0, 4, 8) : bf16[4, 16]+64 from(chunk split %x 1/2)
+  %h0 = aten.mm.default(%x0, %w) : bf16[4, 16] @layers.0.mlp from(chunk body %h 0/2)
+  %h1 = aten.mm.default(%x1, %w) : bf16[4, 16] @layers.0.mlp from(chunk body %h 1/2)
+  %g0 = _c10d_functional.all_reduce.default(%h0, "sum", "7") : bf16[4, 16] from(chunk body %g 0/2)
+  %g1 = _c10d_functional.all_reduce.default(%h1, "sum", "7") : bf16[4, 16] from(chunk body %g 1/2)
+  %r0 = _c10d_functional.wait_tensor.default(%g0) : bf16[4, 16] from(chunk body %r 0/2)
+  %r1 = _c10d_functional.wait_tensor.default(%g1) : bf16[4, 16] from(chunk body %r 1/2)
+  %y0 = aten.mul.Tensor(%r0, %x0) : bf16[4, 16] from(chunk body %y 0/2)
+  %y1 = aten.mul.Tensor(%r1, %x1) : bf16[4, 16] from(chunk body %y 1/2)
+  %y = aten.cat.default([%y0, %y1]) : bf16[8, 16] from(chunk materialize %y)
+  %t0 = aten.t.default(%x0) : bf16[16, 4]{1, 16} from(chunk body %t 0/2)
+  %t1 = aten.t.default(%x1) : bf16[16, 4]{1, 16}+64 from(chunk body %t 1/2)
+  %dw0 = aten.mm.default(%t0, %y0) : bf16[16, 16] @layers.0.mlp from(chunk body %dw 0/2)
+  %dw1 = aten.mm.default(%t1, %y1) : bf16[16, 16] @layers.0.mlp from(chunk body %dw 1/2)
+  %dw = aten.add.Tensor(%dw0, %dw1) : bf16[16, 16] from(chunk materialize %dw)
+  %s = aten.sum.dim_IntList(%w, [0]) : bf16[16]
+  %c = aten.add_.Tensor(%b, %s) : f32[16]
+  output([%y, %dw])
+"""
+
 WRONG_INDEX = """epweave text 1
 graph
   %x = placeholder : f32[4, 4] role=user which=x
@@ -84,6 +129,41 @@ def check_collectives(folder):
     for seed in range(5):
         _, found, _ = run("run", graph, "--device", "emulated", "--jitter", seed, "--poison", "-q")
         expect(found == expected and expected, f"seed {seed}: on the CPU:\n{expected}emulated:\n{found}")
+
+
+def check_watched(folder):
+    """Every value is hashed on the device: what is compared, and what is said of it, is as on the CPU."""
+    texts = {
+        "whole": WHOLE,
+        "parts": PARTS,
+        "swapped": PARTS.replace("[%y0, %y1]", "[%y1, %y0]"),
+        "stale": PARTS.replace("%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%h1, %x1)"),
+        "buffer": WHOLE.replace("(%b, %s)", "(%b, %b)"),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text)
+
+    def report(b, *options):
+        code, output, errors = run("check", folder / "whole.txt", folder / f"{b}.txt", "--json", *options)
+        found = json.loads(output) if output else errors
+        for told in ("seconds", "device_a", "device_b", "environment"):
+            found.pop(told, None)
+        return code, found
+
+    verdicts = {}
+    for b in texts:
+        for bounds in ("cpu", "none"):
+            options = ("--bounds", bounds)
+            expected = report(b, *options)
+            verdicts[b, bounds] = expected[1]["verdict"]
+            for devices in (("--device", "emulated", "--poison"), ("--device-b", "emulated"), ("--device-a", "emulated")):
+                found = report(b, *options, *devices)
+                expect(found == expected, f"{b} {options} {devices}: {found}\non the CPU: {expected}")
+    right = {("whole", "cpu"): "same", ("whole", "none"): "same", ("parts", "cpu"): "same", ("parts", "none"): "not verified"}
+    for pair, verdict in verdicts.items():
+        expect(verdict == right.get(pair, "different"), f"{pair}: {verdict}")
+    reference = ("--reference", folder / "parts.txt")
+    expect(report("parts", *reference, "--device", "emulated") == report("parts", *reference), "with a reference")
 
 
 def check_fault(folder):
@@ -238,6 +318,7 @@ if __name__ == "__main__":
     check_refusals()
     with tempfile.TemporaryDirectory() as name:
         check_collectives(pathlib.Path(name))
+        check_watched(pathlib.Path(name))
         check_fault(pathlib.Path(name))
         check_same_inputs(pathlib.Path(name))
         check_graphs(pathlib.Path(name))

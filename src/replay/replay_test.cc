@@ -13,6 +13,7 @@
 #include "replay/values/compare.h"
 #include "replay/values/evaluate.h"
 #include "replay/values/floats.h"
+#include "replay/values/hash.h"
 #include "replay/values/random_numbers.h"
 
 namespace epweave::replay {

@@ -8,6 +8,7 @@
 
 #include "io/file.h"
 #include "replay/cublas/products.h"
+#include "replay/kernels/device/value_log.h"
 #include "replay/need/step_work.h"
 
 namespace epweave::cli {
@@ -23,6 +24,7 @@ constexpr double kHostLink = 20e9;  // bytes in a second between host and device
 constexpr double kGaps = 1;
 // The same of the host's blocks (values/block_cache.h) where ranks are in different runs.
 constexpr double kHostGaps = 0.5;
+constexpr double kLogged = 16;  // bytes of a value that is compared (run/rank_device.h)
 constexpr double kProgramBytes = 16.0 * (1 << 20);
 constexpr double kMostKept = 4.0 * (1 << 30);  // CheckSetup::kept_bytes
 
@@ -93,10 +95,16 @@ void Fit::find_needs() {
     entry.measured = work.measured;
     entry.seconds = work.seconds * ranks * run.runs;
     if (!run.place.is_cpu()) {
-      entry.copied = number(entry.need.inputs + entry.need.outputs) * ranks * run.runs;
-      // Every value that is compared goes to the host.
-      if (command_.compares) entry.copied += number(entry.need.made) * ranks;
+      // check makes inputs for each run, and brings to the host, once, what differs. run places
+      // once what no run writes, and brings back what the last one gave.
+      const double again = number(command_.compares ? entry.need.inputs : entry.need.written);
+      entry.copied = (number(entry.need.inputs + entry.need.outputs) + again * (run.runs - 1)) * ranks;
       entry.seconds += entry.copied / kHostLink;
+      // Every value that is compared is hashed where it lies; a number for each goes to the host.
+      if (command_.compares) {
+        entry.copied += kLogged * number(run.graph.step().order.size()) * ranks;
+        entry.seconds += number(entry.need.made) * ranks / rates_of(run.place, command_).bytes;
+      }
     }
     // With bounds and in float64 the CPU computes everything about three times.
     constexpr double kBoundedWork = 3;
@@ -137,6 +145,7 @@ void Fit::add_device() {
                  {"gaps", ranks * kGaps * number(most->need.at_peak())}},
                 {},
                 false};
+  if (command_.compares) memory.lines.push_back({"log", ranks * number(replay::device::kLogBytes)});
   if (command_.options.math == "native")
     memory.lines.push_back({"workspace", ranks * static_cast<double>(replay::cublas::kWorkspaceBytes)});
   if (command_.has_own_device && is_gpu)
@@ -151,6 +160,13 @@ void Fit::add_device() {
   memories_.push_back(std::move(memory));
 }
 
+// How often the outputs of a graph lie on the host, those of runs with bounds aside. check keeps
+// B's where they differ, and all where they are compared with a reference's.
+double Fit::count_kept(const GraphNeed& entry) const {
+  const bool is_b = needs_.size() > 1 && &entry == &needs_[1];
+  return !command_.compares || needs_.size() > 2 || is_b ? 1 : 0;
+}
+
 // Memory of the host is compared with what is free, or with --memory where that is not a device's.
 void Fit::add_host() {
   const double ranks = command_.ranks, processes = command_.processes;
@@ -159,9 +175,13 @@ void Fit::add_host() {
   double inputs = 0, copies = 0, values = 0, certain = 0, scratch = 0, rounding = 0, kept = 0, outputs = 0;
   for (const GraphNeed& entry : needs_) {
     inputs = std::max(inputs, number(entry.need.inputs));
-    // check makes the inputs of each run anew; run starts again from the same ones.
-    if (!command_.compares && entry.run->runs > 1) copies = number(entry.need.written), repeats = true;
-    outputs += number(entry.need.outputs) * (entry.run->bounded != 0 ? 2 : 1);
+    // check makes the inputs of each run anew; run starts again from the same ones, which a device
+    // leaves as they are.
+    if (!command_.compares && entry.run->place.is_cpu() && entry.run->runs > 1) {
+      copies = number(entry.need.written);
+      repeats = true;
+    }
+    outputs += number(entry.need.outputs) * (count_kept(entry) + (entry.run->bounded != 0 ? 1 : 0));
     if (entry.run->place.is_cpu()) certain = std::max(certain, certain_values(entry));
     for (const RankNeed* need : {&entry.need, &entry.bounded}) {
       if (need == &entry.need && !entry.run->place.is_cpu()) continue;

@@ -46,7 +46,7 @@ struct FitCommand {
   replay::Rank ranks = 0;       // in this process
   std::uint32_t processes = 1;  // of this command on this host
   bool has_own_device = false;  // ranks are processes
-  bool compares = false;        // check: outputs of all graphs are held
+  bool compares = false;        // check: A, B and a reference, if any
 };
 
 // With --dry-run says what the command would take; true: it is done. Throws PassError
@@ -93,6 +93,7 @@ class Fit {
   void add_host();
   void add_device();
   const GraphNeed& largest() const;
+  double count_kept(const GraphNeed& entry) const;
   double certain_values(const GraphNeed& entry) const;
   bool would_fit(const Graph& graph) const;
   [[noreturn]] void refuse(const Memory& memory) const;

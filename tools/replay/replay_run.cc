@@ -13,6 +13,7 @@
 #include "replay/kernels/host/kernels.h"
 #include "replay/run/parallel.h"
 #include "replay/run/written_inputs.h"
+#include "replay/values/hash.h"
 #include "replay_commands.h"
 #include "replay_environment.h"
 #include "replay_fit.h"

@@ -12,6 +12,7 @@
 #include "replay/check/library_changes.h"
 #include "replay/check/library_kernels.h"
 #include "replay/check/node_judgements.h"
+#include "replay/check/output_comparison.h"
 #include "replay/check/sum_check.h"
 #include "replay/run/written_inputs.h"
 #include "replay/values/message.h"
@@ -83,6 +84,7 @@ class Checker {
     const std::vector<bool> of_b = find_written_inputs(b);
     for (std::size_t i = 0; i < written_inputs_.size() && i < of_b.size(); ++i)
       written_inputs_[i] = written_inputs_[i] || of_b[i];
+    outputs_.emplace(written_inputs_, here_, setup.reference == nullptr ? Keep::kWhatDiffers : Keep::kAll);
   }
 
   CheckedRanks check() {
@@ -133,23 +135,28 @@ class Checker {
     result.outputs.resize(world.size);
     for_each_rank([&](Rank rank) {
       result.outputs[rank] = list_results(graph, result.run.ranks[rank], inputs[rank], written_inputs_);
+      if (options.shown)  // of inputs, too, the names alone
+        for (NamedTensor& output : result.outputs[rank]) output.tensor.storage = nullptr;
     });
     return result;
   }
   Run run_a(const RunOptions& options) { return run(graphs_.a, world_a_, options); }
   Run run_b(const RunOptions& options) { return run(graphs_.b, world_b_, options); }
 
-  RunOptions on_device(Device* device, Observer observer) const {
+  RunOptions on_device(Device* device, Observer observer, ShowResults shown) const {
     RunOptions options = setup_.options;
     options.device = device;
     options.observer = std::move(observer);
+    options.shown = std::move(shown);
     return options;
   }
   static Observer watch(Watcher& watcher) {
-    return [&watcher](Rank rank, NodeId node, const Value& value) { watcher.see(rank, node, value); };
+    return [&watcher](Rank rank, NodeId node, const Value& value, RankDevice* device) {
+      watcher.see(rank, node, value, device);
+    };
   }
   RunOptions with_bounds(const BoundedNodes& bounded) const {
-    RunOptions options = on_device(nullptr, {});
+    RunOptions options = setup_.options;
     options.bounded = &bounded;
     return options;
   }
@@ -159,10 +166,11 @@ class Checker {
   void compare_values() {
     Watcher seen_a(graphs_.a, here_), seen_b(graphs_.b, here_);
     ask_for_slices(graphs_, seen_a, seen_b);
-    first_a_ = run_a(on_device(setup_.device_a, watch(seen_a)));
-    first_b_ = run_b(on_device(setup_.device_b, watch(seen_b)));
+    first_a_ = run_a(on_device(setup_.device_a, watch(seen_a), outputs_->show_a()));
+    first_b_ = run_b(on_device(setup_.device_b, watch(seen_b), outputs_->show_b()));
     for_each_rank([&](Rank rank) {
-      report_of(rank).outputs = compare_outputs({first_a_.outputs[rank], first_b_.outputs[rank]}, rank);
+      seen_a.read_log(rank, first_a_.run.ranks[rank].log);
+      seen_b.read_log(rank, first_b_.run.ranks[rank].log);
       judgements_.push_back(judge_groups(graphs_, {seen_a, seen_b}, rank));
     });
     if (is_native(setup_)) return find_library_changes();
@@ -188,12 +196,10 @@ class Checker {
   bool has_sums() const { return !plan_.lots.empty(); }
   bool makes_bounds() const { return has_sums() && setup_.bounds == Bounds::kCpu; }
 
-  // The second run of A also tells whether A gives the same bits twice.
+  // The second run of A also tells whether A gives the same bits twice, and how far B's are off.
   void make_bounds() {
-    if (!makes_bounds() || setup_.device_a != nullptr) {
-      const Run again = run_a(on_device(setup_.device_a, {}));
-      note_same_bits(first_a_, again, &CheckReport::baseline_is_deterministic);
-    }
+    if (!makes_bounds() || setup_.device_a != nullptr)
+      run_a(on_device(setup_.device_a, {}, outputs_->show_a_again()));
     if (!makes_bounds()) return;
     plan_.a.observer = [this](Rank rank, NodeId node, const Value& value, ErrorBounds& bounds) {
       if (value.is_tensor()) sums_.see_whole(rank, node, value.tensor(), bounds);
@@ -208,15 +214,11 @@ class Checker {
       bounded_b_ = run_b(with_bounds(plan_.b));
     }
     sums_.start({});
-    note_same_bits(
-        first_a_, bounded_a_,
-        setup_.device_a == nullptr ? &CheckReport::baseline_is_deterministic : &CheckReport::devices_agree);
-    if (setup_.device_b != nullptr) note_same_bits(first_b_, bounded_b_, &CheckReport::devices_agree);
-  }
-
-  void note_same_bits(const Run& first, const Run& second, bool CheckReport::*to) {
     for_each_rank([&](Rank rank) {
-      if (!have_same_bits({first.outputs[rank], second.outputs[rank]})) report_of(rank).*to = false;
+      const RankOutputs &of_a = bounded_a_.outputs[rank], &of_b = bounded_b_.outputs[rank];
+      if (setup_.device_a == nullptr) outputs_->see_again(rank, of_a);
+      report_of(rank).devices_agree = (setup_.device_a == nullptr || outputs_->has_bits_of_a(rank, of_a)) &&
+                                      (setup_.device_b == nullptr || outputs_->has_bits_of_b(rank, of_b));
     });
   }
 
@@ -231,8 +233,10 @@ class Checker {
     CheckReport& report = report_of(rank);
     report.run_a = describe_run(first_a_, rank);
     report.run_b = describe_run(first_b_, rank);
+    report.baseline_is_deterministic = outputs_->is_repeated(rank);
+    report.outputs = outputs_->list_checks(rank, {first_a_.outputs[rank], first_b_.outputs[rank]});
     count_nodes(rank);
-    count_not_finite(report, first_a_.outputs[rank]);
+    outputs_->count_not_finite(rank, first_a_.outputs[rank], report);
     if (has_sums()) report.added_roundings = find_added_roundings(graphs_);
     if (makes_bounds())
       judge_sums(report, rank);
@@ -261,16 +265,6 @@ class Checker {
     for (std::size_t i = 0; i < outputs.size() && i < sums.size(); ++i)
       if (sums[i] && outputs[i].verdict == Verdict::kDiffers && outputs[i].difference.problem.empty())
         outputs[i].verdict = Verdict::kUnverified;
-  }
-
-  static void count_not_finite(CheckReport& report, const RankOutputs& outputs) {
-    for (const NamedTensor& output : outputs) {
-      if (!has_not_finite(output.tensor)) continue;
-      ++report.outputs_not_finite;
-      // An infinity may be meant elsewhere, as in a mask.
-      const bool is_of_step = output.name == "loss" || output.name.starts_with("grad");
-      if (is_of_step || has_nan(output.tensor)) report.step_is_finite = false;
-    }
   }
 
   // The verdict in the end: where a regrouped sum is behind it, that of its bound.
@@ -356,19 +350,19 @@ class Checker {
   // Runs both graphs once more for the values of one group on one rank.
   void locate(const FirstFound& first, std::optional<NodeCheck> CheckReport::*found) {
     GroupCapture capture(graphs_.groups[first.group], first.rank);
-    run_a(on_device(setup_.device_a, capture.observe_a()));
-    run_b(on_device(setup_.device_b, capture.observe_b()));
+    run_a(on_device(setup_.device_a, capture.observe_a(), {}));
+    run_b(on_device(setup_.device_b, capture.observe_b(), {}));
     if (here_.holds(first.rank)) capture.locate(*(report_of(first.rank).*found));
   }
 
   // --- the reference ---
 
   void check_reference() {
-    const Run run_c =
-        run(*setup_.reference, derive_world(*setup_.reference, setup_.ranks), on_device(nullptr, {}));
+    const Run run_c = run(*setup_.reference, derive_world(*setup_.reference, setup_.ranks), setup_.options);
     for_each_rank([&](Rank rank) {
-      report_of(rank).reference =
-          compare_reference({first_a_.outputs[rank], first_b_.outputs[rank]}, run_c.outputs[rank], rank);
+      const RankOutputs of_a = outputs_->tensors_of_a(rank, first_a_.outputs[rank]),
+                        of_b = outputs_->tensors_of_b(rank, first_b_.outputs[rank]);
+      report_of(rank).reference = compare_reference({of_a, of_b}, run_c.outputs[rank], rank);
     });
   }
 
@@ -376,7 +370,8 @@ class Checker {
   World world_a_, world_b_;
   RankRange here_;
   PairedGraphs graphs_;
-  Run first_a_, first_b_, bounded_a_, bounded_b_;
+  Run first_a_, first_b_;  // results without memory
+  Run bounded_a_, bounded_b_;
   std::vector<Judgements> judgements_;  // by rank here
   BoundPlan plan_;                      // in portable math
   Reached behind_sums_;                 // of B, where no bounds are made
@@ -386,6 +381,7 @@ class Checker {
   std::vector<std::size_t> groups_of_first_;  // by rank here
   WrittenStorage written_;                    // of A
   std::vector<bool> written_inputs_;          // by A or B
+  std::optional<OutputComparison> outputs_;
   std::map<const Graph*, int> runs_;
 };
 

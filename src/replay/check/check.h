@@ -48,7 +48,8 @@
 // Each graph is run on its device; bounds are made on the CPU, whose outputs must be the same bits
 // then.
 //
-//   run A, run B        hashes of all values: verdicts but those on regrouped sums
+//   run A, run B        hashes of all values, made where they lie: verdicts but those on regrouped sums; of the results of
+//                       B those are kept that differ from A's
 //   run A, run B again  with bounds, where a sum was regrouped (without: A alone). A's values are kept until B's are made;
 //                       where that is more than `kept_bytes`, once for each lot of values that fits
 //   run A, run B again  for the one node that differs first, if one does: its index, bits and distance

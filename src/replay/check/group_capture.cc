@@ -43,10 +43,11 @@ Tensor join(const Tensor& whole, const std::vector<Tensor>& values, Memory& memo
 }  // namespace
 
 Observer GroupCapture::observe(const std::vector<NodeId>& nodes, std::vector<Tensor>& to) {
-  return [this, nodes, &to](Rank rank, NodeId node, const Value& value) {
+  return [this, nodes, &to](Rank rank, NodeId node, const Value& value, RankDevice* device) {
     const auto at = std::find(nodes.begin(), nodes.end(), node);
-    if (rank == rank_ && at != nodes.end() && value.is_tensor())
-      to[static_cast<std::size_t>(at - nodes.begin())] = copy_tensor(value.tensor(), memory_);
+    if (rank != rank_ || at == nodes.end() || !value.is_tensor()) return;
+    const Tensor tensor = device == nullptr ? value.tensor() : device->download(value.tensor());
+    to[static_cast<std::size_t>(at - nodes.begin())] = copy_tensor(tensor, memory_);
   };
 }
 

@@ -17,36 +17,6 @@ std::string name_output(const Graph& graph, std::size_t i) {
   return name;
 }
 
-Tensor make_number(const Value& number) {
-  HostMemory memory;
-  const DType dtype = number.is<bool>()           ? DType::kBool
-                      : number.is<std::int64_t>() ? DType::kInt64
-                                                  : DType::kFloat64;
-  Tensor tensor = make_tensor(memory, dtype, {});
-  if (dtype == DType::kBool) {
-    *tensor.data<bool>() = number.as<bool>();
-  } else if (dtype == DType::kInt64) {
-    *tensor.data<std::int64_t>() = number.as<std::int64_t>();
-  } else {
-    *tensor.data<double>() = number.as<double>();
-  }
-  return tensor;
-}
-
-void list_tensors(const Value& value, const std::string& name, RankOutputs& results) {
-  if (value.is_tensor()) {
-    results.push_back({name, value.tensor()});
-  } else if (value.is_number()) {
-    results.push_back({name, make_number(value)});
-  } else if (value.is<List>()) {
-    for (std::size_t i = 0; i < value.items().size(); ++i)
-      list_tensors(value.items()[i], fmt::format("{}[{}]", name, i), results);
-  } else if (value.is<Dict>()) {
-    for (const auto& [key, item] : value.as<Dict>().items)
-      list_tensors(item, fmt::format("{}[{}]", name, key.is<Text>() ? key.as<Text>().text : "?"), results);
-  }
-}
-
 std::string name_input(const Graph& graph, const InputRole& input) {
   return fmt::format("{} {}", input.role ? graph.text(input.role) : "input",
                      graph.text(input.fqn ? input.fqn : input.name));
@@ -58,7 +28,10 @@ RankOutputs list_results(const Graph& graph, const RankResult& result, const Ran
                          const std::vector<bool>& written) {
   RankOutputs results;
   for (std::size_t i = 0; i < result.outputs.size(); ++i)
-    list_tensors(result.outputs[i], name_output(graph, i), results);
+    for_each_result(result.outputs[i], name_output(graph, i),
+                    [&](const std::string& name, const Tensor& tensor) {
+                      results.push_back({name, tensor});
+                    });
   for (std::size_t i = 0; i < written.size() && i < graph.inputs.size() && i < inputs.size(); ++i)
     if (written[i] && inputs[i].is_tensor())
       results.push_back({name_input(graph, graph.inputs[i]), inputs[i].tensor()});
@@ -69,9 +42,9 @@ std::vector<bool> find_reached_results(const Reached& reached, const RankResult&
                                        const std::vector<bool>& written) {
   std::vector<bool> found;
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
-    RankOutputs tensors;
-    list_tensors(result.outputs[i], {}, tensors);
-    found.insert(found.end(), tensors.size(), i < reached.outputs.size() && reached.outputs[i]);
+    const bool is_reached = i < reached.outputs.size() && reached.outputs[i];
+    for_each_result(result.outputs[i], {},
+                    [&](const std::string&, const Tensor&) { found.push_back(is_reached); });
   }
   for (std::size_t i = 0; i < written.size() && i < reached.inputs.size(); ++i)
     if (written[i] && reached.inputs[i].has_value()) found.push_back(*reached.inputs[i]);
@@ -87,27 +60,6 @@ void require_same_outputs(const Graph& a, const Graph& b) {
     if (in_a != in_b)
       throw InputError(fmt::format("output {} is {} of A and {} of B: B is no rewrite of A", i, in_a, in_b));
   }
-}
-
-bool have_same_bits(const OutputPair& outputs) {
-  for (std::size_t i = 0; i < outputs.a.size(); ++i)
-    if (!compare_tensors(outputs.a[i].tensor, outputs.b[i].tensor).is_equal()) return false;
-  return true;
-}
-
-std::vector<OutputCheck> compare_outputs(const OutputPair& outputs, Rank rank) {
-  const auto& [a, b] = outputs;
-  if (a.size() != b.size())
-    throw InputError(fmt::format("the graphs return {} and {} tensors", a.size(), b.size()));
-  std::vector<OutputCheck> checks;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    OutputCheck output{rank, a[i].name, Verdict::kEqual, compare_tensors(a[i].tensor, b[i].tensor), {}};
-    if (a[i].name != b[i].name)
-      output.difference.problem = fmt::format("roles {} and {}", a[i].name, b[i].name);
-    if (!output.difference.is_equal()) output.verdict = Verdict::kDiffers;
-    checks.push_back(std::move(output));
-  }
-  return checks;
 }
 
 void judge_by_bounds(const OutputPair& outputs, const BoundsPair& bounds, std::vector<OutputCheck>& checks) {

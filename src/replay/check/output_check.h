@@ -12,7 +12,8 @@
 
 namespace epweave::replay {
 
-// One rank after a run: what the graph returned and what it left in its buffers.
+// One rank after a run: what the graph returned and what it left in its buffers. Tensors have no
+// memory where the run did not leave it (ShowResults).
 struct NamedTensor {
   std::string name;
   Tensor tensor;
@@ -35,10 +36,6 @@ struct OutputPair {
   const RankOutputs& a;
   const RankOutputs& b;
 };
-
-bool have_same_bits(const OutputPair& outputs);
-// Throws InputError if they are not as many.
-std::vector<OutputCheck> compare_outputs(const OutputPair& outputs, Rank rank);
 
 // Those that differ but come from regrouped sums: within their bounds?
 struct BoundsPair {

@@ -32,7 +32,9 @@ bool reads_element(const OpInfo& op) {
 
 class RankRunner {
  public:
-  RankRunner(const Program& program, const RankSetup& setup, const RunOptions& options)
+  // `placed`: by input, what earlier runs placed of those that no run writes; grows. Null: one run.
+  RankRunner(const Program& program, const RankSetup& setup, const RunOptions& options,
+             std::vector<Value>* placed = nullptr)
       : program_(program),
         graph_(program.graph),
         context_(*program.graph.context),
@@ -44,6 +46,7 @@ class RankRunner {
         device_(setup.device),
         turn_(setup.turn),
         options_(options),
+        placed_(placed),
         bounds_(options.bounded == nullptr ? nullptr
                                            : std::make_shared<ErrorBounds>(program.kernels, setup.memory)),
         clock_(options, setup.rank, setup.device),
@@ -84,7 +87,7 @@ class RankRunner {
       try {
         if (step.kind == StepKind::kInput) {
           EPWEAVE_CHECK(next_input < inputs.size());
-          kept_.push_back(place(inputs[next_input++]));
+          kept_.push_back(place(inputs, next_input++));
           define(step.node, kept_.back());
         } else if (has_ranges(step)) {
           device_->open_range(fmt::format("{} %{}", graph_.text(node.module), graph_.text(node.name)));
@@ -112,7 +115,11 @@ class RankRunner {
     }
     if (device_ != nullptr) device_->synchronize();
     if (options_.measuring != nullptr && !has_turns()) result_.step_seconds = {clock_.working_seconds()};
-    if (device_ != nullptr) bring_back(inputs);
+    if (device_ != nullptr) check_fault();
+    if (options_.shown)
+      show_results();
+    else if (device_ != nullptr)
+      bring_back(inputs);
     if (device_ != nullptr && options_.graphs != Graphs::kNone) result_.graphs = device_->find_graph_use();
     if (device_ != nullptr) result_.products = device_->take_products();
     if (clock_.takes_spans()) clock_.hand_over(result_);
@@ -184,7 +191,15 @@ class RankRunner {
       throw RunError(describe(body_.nodes[fault->node], fault->problem));
   }
 
-  Value place(const Value& input) { return input.is_tensor() ? memory_.place(input.tensor()) : input; }
+  Value place(const RankInputs& inputs, std::size_t i) {
+    if (!inputs[i].is_tensor()) return inputs[i];
+    if (placed_ == nullptr || i >= program_.written.size() || program_.written[i])
+      return memory_.place(inputs[i].tensor());
+    placed_->resize(inputs.size());
+    Value& placed = (*placed_)[i];
+    if (placed.is_none()) placed = memory_.place(inputs[i].tensor());
+    return placed;
+  }
 
   // Tensors in host memory; on a device the host waits.
   Value on_host(const Value& value) const {
@@ -203,7 +218,7 @@ class RankRunner {
 
   // What the run returns and what it left in the inputs that it writes; after the device's work.
   void bring_back(const RankInputs& inputs) {
-    check_fault();
+    result_.log = device_->take_log();
     for (Value& output : result_.outputs) output = on_host(output);
     std::size_t next = 0;
     for (const Step& step : program_.steps.list) {
@@ -217,6 +232,20 @@ class RankRunner {
       gather_elements(value.tensor(), bytes.data());
       scatter_elements(bytes.data(), inputs[i].tensor());
     }
+  }
+
+  void show_results() {
+    const ShowResults& shown = *options_.shown;
+    ResultHashes results(device_);
+    if (shown.observer) {
+      const auto add = [&](const std::string&, const Tensor& tensor) { results.add(tensor); };
+      for (const Value& output : result_.outputs) for_each_result(output, {}, add);
+      for (std::size_t i = 0; i < kept_.size() && i < shown.inputs.size(); ++i)
+        if (shown.inputs[i] && kept_[i].is_tensor()) results.add(kept_[i].tensor());
+    }
+    if (device_ != nullptr) result_.log = device_->take_log();
+    for (std::size_t i = 0; i < results.size(); ++i) shown.observer(rank_, i, results.at(i, result_.log));
+    for (Value& output : result_.outputs) output = without_memory(output);
   }
 
   // One step in eight, by seed, rank and node: up to half a millisecond.
@@ -332,7 +361,7 @@ class RankRunner {
 
   void define(NodeId id, Value value) {
     check_recorded(body_.nodes[id], value);
-    if (options_.observer && !collectives_.is_pending(value)) options_.observer(rank_, id, on_host(value));
+    if (options_.observer && !collectives_.is_pending(value)) options_.observer(rank_, id, value, device_);
     if (is_bounded(options_, id) && options_.bounded->observer && !collectives_.is_pending(value))
       options_.bounded->observer(rank_, id, value, *result_.bounds);
     values_[id.index()] = std::move(value);
@@ -365,6 +394,7 @@ class RankRunner {
   RankDevice* device_;
   Turn* turn_;
   const RunOptions& options_;
+  std::vector<Value>* placed_;
   const std::shared_ptr<ErrorBounds> bounds_;  // or null
   RankClock clock_;
   RankCollectives collectives_;
@@ -409,6 +439,7 @@ RankResult run_rank(const Program& program, const RankSetup& setup, const RankIn
   HostMemory memory;
   std::vector<std::vector<StepSpan>> spans;
   std::vector<double> seconds;
+  std::vector<Value> placed;
   Measuring no_spans = *options.measuring;
   no_spans.spans = Spans::kNone;
   RunOptions warming = options;
@@ -416,9 +447,12 @@ RankResult run_rank(const Program& program, const RankSetup& setup, const RankIn
   const std::uint32_t runs = options.measuring->warm_up + options.measuring->repeat;
   for (std::uint32_t i = 0;; ++i) {
     const bool is_last = i + 1 == runs;
-    const RunOptions& used = i < options.measuring->warm_up ? warming : options;
-    RankResult result =
-        RankRunner(program, setup, used).run(is_last ? inputs : copy_inputs(inputs, program.written, memory));
+    RunOptions used = i < options.measuring->warm_up ? warming : options;
+    if (!is_last) used.shown = ShowResults();  // no one sees what it makes
+    // On a device a run that brings nothing back leaves the inputs as they are.
+    const bool is_clean = is_last || setup.device != nullptr;
+    RankResult result = RankRunner(program, setup, used, &placed)
+                            .run(is_clean ? inputs : copy_inputs(inputs, program.written, memory));
     if (i >= options.measuring->warm_up) {
       seconds.insert(seconds.end(), result.step_seconds.begin(), result.step_seconds.end());
       if (!result.spans.empty()) spans.push_back(std::move(result.spans[0]));

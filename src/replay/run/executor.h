@@ -22,6 +22,7 @@
 #include "replay/kernels/kernel.h"
 #include "replay/run/progress.h"
 #include "replay/run/rank_device.h"
+#include "replay/run/shown_results.h"
 #include "replay/steps/steps.h"
 #include "replay/steps/stretches.h"
 
@@ -48,8 +49,17 @@ class DeviceError : public RunError {
   Aftermath aftermath_;
 };
 
-// Sees every value as it is made, on the rank's own thread.
-using Observer = std::function<void(Rank rank, NodeId node, const Value& value)>;
+// Sees every value as it is made, on the rank's own thread, where it lies: on `device`, or in host
+// memory (null).
+using Observer = std::function<void(Rank rank, NodeId node, const Value& value, RankDevice* device)>;
+
+// At the end of a run shows each tensor that it returned, in order, and what it left in `inputs`
+// (by input), on the rank's own thread. None of them is in RankResult::outputs or RankInputs then:
+// what is wanted is fetched while it is shown.
+struct ShowResults {
+  std::vector<bool> inputs;
+  std::function<void(Rank rank, std::size_t number, const ShownResult& result)> observer;
+};
 
 // Recorded types that a value contradicts: the run stops there, or goes on and counts them. What a
 // graph computes does not depend on its recorded types.
@@ -95,7 +105,8 @@ struct RunOptions {
   const Measuring* measuring = nullptr;   // null: one run, not measured
   bool names_ranges = false;              // of a device, for profilers: "layers.3.moe %mm_4"
   Graphs graphs = Graphs::kNone;          // of a device; neither observed nor with spans of nodes
-  Observer observer;                      // may be empty; sees host memory
+  Observer observer;                      // may be empty
+  std::optional<ShowResults> shown;       // else all results are brought to the host
   Progress progress;                      // may be empty
   std::string run_name;                   // for progress
   const BoundedNodes* bounded = nullptr;  // error_bounds.h
@@ -116,7 +127,7 @@ struct MeasuredNode {
 };
 
 struct RankResult {
-  std::vector<Value> outputs;                // flat, as many as Graph::outputs; host memory
+  std::vector<Value> outputs;                // flat, as many as Graph::outputs; host memory, or none
   std::map<std::string, OpTime> times;       // by target
   std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
   std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
@@ -128,6 +139,7 @@ struct RankResult {
   std::vector<double> step_seconds;
   std::optional<GraphUse> graphs;        // of all runs, where graphs were asked for
   std::vector<LibraryProduct> products;  // of the last run, in native math
+  std::vector<std::uint64_t> log;        // of what an observer logged on the device (rank_device.h)
   std::uint64_t contradictions = 0;      // values that are not what is recorded
   std::string first_contradiction;       // message of the first
 };

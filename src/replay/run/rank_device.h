@@ -62,6 +62,9 @@ struct GraphUse {
   std::map<std::string, std::uint64_t> interruptions;  // of a stretch, by what it did not expect
 };
 
+// Bits of what was found in a tensor of floats.
+enum LogFound : std::uint64_t { kLogNan = 1, kLogNotFinite = 2 };
+
 class RankDevice {
  public:
   virtual ~RankDevice() = default;
@@ -79,6 +82,15 @@ class RankDevice {
   // A call is about to write the storage of before; null: any. What the host has read of it does
   // not hold any more.
   virtual void forget(const Storage* storage) = 0;
+
+  // What is remembered of values: queued, and kept in a log of 64-bit words on the device until the
+  // run's end. Each call returns where in the log its words will be.
+  // A tensor's sum (values/hash.h), and what was found in it (LogFound).
+  virtual std::size_t log_hash(const Tensor& tensor) = 0;
+  // The sums of the slices along a dimension, one after the other.
+  virtual std::size_t log_slices(const Tensor& tensor, std::size_t dim) = 0;
+  virtual std::size_t log_elements(const Tensor& tensor) = 0;  // their bytes, row-major
+  virtual std::vector<std::uint64_t> take_log() = 0;           // waits; empty where nothing was logged
 
   // Collectives, on the stream of the step. post() copies the operand; complete() queues what makes
   // `result` from the contributions, and the compute stream waits for it.

@@ -5,29 +5,50 @@
 #include <algorithm>
 
 #include "replay/values/block_cache.h"
-#include "replay/values/compare.h"
 #include "replay/values/evaluate.h"
+#include "replay/values/hash.h"
 
 namespace epweave::replay {
 namespace {
 
 constexpr std::int64_t kKeptElements = 4096;
 
-void see_tensor(Seen& seen, const Tensor& tensor, Dimensions sliced) {
+bool has_numbers(const Tensor& tensor) {
+  return tensor.numel() <= kKeptElements && !is_complex(tensor.dtype);
+}
+
+void describe_tensor(Seen& seen, const Tensor& tensor) {
   seen.kind = Seen::Kind::kTensor;
   seen.dtype = tensor.dtype;
   seen.sizes = tensor.sizes;
+}
+
+// Elements that lie row-major.
+std::vector<double> read_numbers(const std::byte* bytes, DType dtype, std::int64_t count) {
+  std::vector<double> numbers;
+  for (std::int64_t i = 0; i < count; ++i, bytes += info(dtype).bytes)
+    numbers.push_back(load_number(bytes, dtype));
+  return numbers;
+}
+
+// Calls visit(d) for each of the dimensions that are asked for.
+template <class Visit>
+void for_each_dimension(Dimensions dimensions, std::size_t rank, const Visit& visit) {
+  EPWEAVE_DCHECK(rank < 63);
+  for (std::size_t d = 0; d < rank; ++d)
+    if ((dimensions >> d & 1) != 0) visit(d);
+}
+
+void see_tensor(Seen& seen, const Tensor& tensor, Dimensions sliced) {
+  describe_tensor(seen, tensor);
   seen.hash = hash_tensor(tensor);
   if (sliced == 0) return;
   seen.slices.resize(tensor.rank());
-  EPWEAVE_DCHECK(tensor.rank() < 63);
-  for (std::size_t d = 0; d < tensor.rank(); ++d)
-    if ((sliced >> d & 1) != 0) seen.slices[d] = hash_slices(tensor, d);
-  if (tensor.numel() > kKeptElements || is_complex(tensor.dtype)) return;
+  for_each_dimension(sliced, tensor.rank(), [&](std::size_t d) { seen.slices[d] = hash_slices(tensor, d); });
+  if (!has_numbers(tensor)) return;
   Buffer<std::byte> bytes(static_cast<std::size_t>(tensor.numel()) * tensor.element_bytes());
   gather_elements(tensor, bytes.data());
-  for (std::size_t at = 0; at < bytes.size(); at += tensor.element_bytes())
-    seen.numbers.push_back(load_number(bytes.data() + at, tensor.dtype));
+  seen.numbers = read_numbers(bytes.data(), tensor.dtype, tensor.numel());
 }
 
 Judgement judge_numbers(const Seen& whole, const std::vector<const Seen*>& parts) {
@@ -96,19 +117,50 @@ std::string_view name_of(Verdict verdict) {
 Watcher::Watcher(const Graph& graph, RankRange ranks)
     : first_(ranks.first), sliced_(graph.step().nodes.size(), 0) {
   seen_.assign(ranks.end - ranks.first, std::vector<Seen>(graph.step().nodes.size()));
+  logged_.resize(seen_.size());
 }
 
 void Watcher::slice(NodeId node, Dimensions dimensions) {
   sliced_[node.index()] |= dimensions;
 }
 
-void Watcher::see(Rank rank, NodeId node, const Value& value) {
+void Watcher::see(Rank rank, NodeId node, const Value& value, RankDevice* device) {
   Seen& seen = seen_[rank - first_][node.index()];
   if (value.is_number()) {
     seen.kind = Seen::Kind::kNumber;
     seen.number = value.real();
-  } else if (value.is_tensor()) {
+  } else if (value.is_tensor() && (device == nullptr || value.tensor().storage->queue() == nullptr)) {
     see_tensor(seen, value.tensor(), sliced_[node.index()]);
+  } else if (value.is_tensor()) {
+    log_tensor(rank, node, value.tensor(), *device);
+  }
+}
+
+void Watcher::log_tensor(Rank rank, NodeId node, const Tensor& tensor, RankDevice& device) {
+  describe_tensor(seen_[rank - first_][node.index()], tensor);
+  Logged& logged = logged_[rank - first_].emplace_back();
+  logged.node = node;
+  logged.hash = device.log_hash(tensor);
+  const Dimensions sliced = sliced_[node.index()];
+  for_each_dimension(sliced, tensor.rank(),
+                     [&](std::size_t d) { logged.slices.emplace_back(d, device.log_slices(tensor, d)); });
+  if (sliced != 0 && has_numbers(tensor)) logged.numbers = device.log_elements(tensor);
+}
+
+void Watcher::read_log(Rank rank, const std::vector<std::uint64_t>& log) {
+  for (const Logged& logged : std::exchange(logged_[rank - first_], {})) {
+    Seen& seen = seen_[rank - first_][logged.node.index()];
+    seen.hash = finish_hash(seen.dtype, seen.sizes, log.at(logged.hash));
+    if (sliced_[logged.node.index()] != 0) seen.slices.resize(seen.sizes.size());
+    for (const auto& [dim, place] : logged.slices) {
+      const HashedRows rows = rows_of_slices(seen.dtype, seen.sizes, dim);
+      std::vector<std::uint64_t>& hashes = seen.slices[dim];
+      for (std::size_t i = 0; i < static_cast<std::size_t>(rows.count); ++i)
+        hashes.push_back(finish_slice(rows, log.at(place + i)));
+    }
+    if (logged.numbers)
+      seen.numbers = read_numbers(reinterpret_cast<const std::byte*>(log.data() + *logged.numbers),
+                                  seen.dtype, count_elements(seen.sizes));
   }
 }
 

@@ -11,11 +11,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
 #include "replay/collectives/groups.h"
 #include "replay/run/pairing.h"
+#include "replay/run/rank_device.h"
 #include "replay/values/value.h"
 
 namespace epweave::replay {
@@ -44,12 +46,25 @@ class Watcher {
   Watcher(const Graph& graph, RankRange ranks);
   // Asks for hashes along these dimensions.
   void slice(NodeId node, Dimensions dimensions);
-  void see(Rank rank, NodeId node, const Value& value);  // on the rank's own thread
+  // An Observer. What a device has of a value is logged there.
+  void see(Rank rank, NodeId node, const Value& value, RankDevice* device);
+  // After the run: takes what was logged.
+  void read_log(Rank rank, const std::vector<std::uint64_t>& log);
   const Seen& at(Rank rank, NodeId node) const { return seen_[rank - first_][node.index()]; }
 
  private:
+  // Where in the log the words of a tensor are.
+  struct Logged {
+    NodeId node;
+    std::size_t hash = 0;
+    std::vector<std::pair<std::size_t, std::size_t>> slices;  // dimension, place
+    std::optional<std::size_t> numbers;
+  };
+  void log_tensor(Rank rank, NodeId node, const Tensor& tensor, RankDevice& device);
+
   Rank first_;
-  std::vector<std::vector<Seen>> seen_;  // by rank from the first, by node
+  std::vector<std::vector<Seen>> seen_;      // by rank from the first, by node
+  std::vector<std::vector<Logged>> logged_;  // by rank from the first
   std::vector<Dimensions> sliced_;
 };
 

@@ -1,5 +1,5 @@
-// Comparing values bit for bit, and hashing them so that runs can be compared without their
-// tensors.
+// Comparing values bit for bit, and what is told of their numbers. All NaNs of a dtype are one
+// value.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,6 @@
 #include "replay/values/value.h"
 
 namespace epweave::replay {
-
-// 64 bits over dtype, sizes and elements' bytes in row-major order, without strides. All NaNs of a
-// dtype are one value here and to compare_tensors(). Made of words, `hash = (hash ^ word) *
-// 0x9e3779b97f4a7c15; hash ^= hash >> 32`, four side by side (compare.cc). It tells values apart by
-// accident, not against somebody who looks for a collision.
-std::uint64_t hash_tensor(const Tensor& tensor);
-// The same for each index along a dimension: a hash of the elements with that index, in row-major
-// order. The hashes of a concatenation along `dim` are the parts' hashes one after the other.
-std::vector<std::uint64_t> hash_slices(const Tensor& tensor, std::size_t dim);
 
 // The Euclidean norm, summed in double in row-major order; none for dtypes without one.
 std::optional<double> find_norm(const Tensor& tensor);

@@ -16,6 +16,7 @@
 #include "replay/kernels/device/idle_device.h"
 #include "replay/kernels/device/kernels.h"
 #include "replay/kernels/device/remote_collectives.h"
+#include "replay/kernels/device/value_log.h"
 #include "replay/kernels/host/elements.h"
 
 namespace epweave::replay::device {
@@ -120,6 +121,15 @@ class OneRank : public RankDevice {
     return api_.has_passed(probe_->get(), &passed) != nullptr;
   }
 
+  std::size_t log_hash(const Tensor& tensor) override { return log().add_hash(tensor); }
+  std::size_t log_slices(const Tensor& tensor, std::size_t dim) override {
+    return log().add_slices(tensor, dim);
+  }
+  std::size_t log_elements(const Tensor& tensor) override { return log().add_elements(tensor); }
+  std::vector<std::uint64_t> take_log() override {
+    return log_ == nullptr ? std::vector<std::uint64_t>() : log_->take();
+  }
+
   void post(const Tensor& operand, std::uint32_t stream, Contribution& part) override {
     Launcher& launcher = *launchers_[stream];
     // The result's memory is the compute stream's: what that stream waits for before it is used
@@ -217,6 +227,7 @@ class OneRank : public RankDevice {
   }
   void forget_memory() {
     fault_.reset();
+    log_.reset();
     launchers_.clear();  // a launcher may hold the library's workspace
   }
 
@@ -232,6 +243,11 @@ class OneRank : public RankDevice {
   void join_streams(Stream waiting, Stream awaited) {
     check(api_.record(moment_->get(), awaited), "record an event");
     check(api_.wait(waiting, moment_->get()), "wait for an event");
+  }
+
+  ValueLog& log() {
+    if (log_ == nullptr) log_ = std::make_unique<ValueLog>(api_, *launchers_[0]);
+    return *log_;
   }
 
   Fault* device_fault() const { return reinterpret_cast<Fault*>(fault_->data()); }
@@ -252,6 +268,7 @@ class OneRank : public RankDevice {
   std::vector<std::unique_ptr<StreamHolder>> streams_;
   std::vector<std::unique_ptr<EventHolder>> events_;  // by the steps' numbers
   std::vector<std::unique_ptr<Launcher>> launchers_;  // by stream
+  std::unique_ptr<ValueLog> log_;                     // null: nothing was logged
   std::shared_ptr<Storage> fault_;
   std::unique_ptr<EventHolder> moment_;  // of join_streams(), recorded anew each time
   std::unique_ptr<EventHolder> probe_;   // never recorded: it has passed, unless the device is lost

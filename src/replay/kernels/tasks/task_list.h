@@ -3,6 +3,7 @@
 
 #include "replay/kernels/tasks/attention_tasks.h"
 #include "replay/kernels/tasks/covered_matmul_task.h"
+#include "replay/kernels/tasks/hash_task.h"
 #include "replay/kernels/tasks/index_tasks.h"
 #include "replay/kernels/tasks/rearrange_tasks.h"
 #include "replay/kernels/tasks/row_tasks.h"
@@ -147,7 +148,8 @@ namespace epweave::replay::tasks {
   X(LogSoftmaxBackward, WholeRowTask<LogSoftmaxBackwardRow>) \
   X(RmsNorm, WholeRowTask<RmsNormRow>) \
   X(RmsNormBackward, WholeRowTask<RmsNormBackwardRow>) \
-  X(RowSum, WholeRowTask<RowSum>)
+  X(RowSum, WholeRowTask<RowSum>) \
+  X(Hash, HashTask)
 // clang-format on
 
 enum class TaskKind : std::uint16_t {

@@ -11,7 +11,7 @@
 #include "replay/inputs/inputs.h"
 #include "replay/kernels/device/device.h"
 #include "replay/kernels/host/kernels.h"
-#include "replay/values/compare.h"
+#include "replay/values/hash.h"
 
 namespace epweave::replay {
 

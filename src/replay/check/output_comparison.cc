@@ -1,0 +1,95 @@
+#include "replay/check/output_comparison.h"
+
+#include <fmt/format.h>
+
+#include "replay/values/hash.h"
+
+namespace epweave::replay {
+
+OutputComparison::OutputComparison(const std::vector<bool>& inputs, RankRange ranks, Keep keep)
+    : inputs_(inputs), first_(ranks.first), keep_(keep), ranks_(ranks.end - ranks.first) {}
+
+ShowResults OutputComparison::show_a() {
+  return {inputs_, [this](Rank rank, std::size_t, const ShownResult& shown) {
+            OfRank& of_rank = at(rank);
+            of_rank.a.push_back({shown.hash, shown.has_nan, shown.has_not_finite});
+            of_rank.kept_a.push_back(keep_ == Keep::kAll ? shown.fetch() : Tensor());
+          }};
+}
+
+ShowResults OutputComparison::show_b() {
+  return {inputs_, [this](Rank rank, std::size_t number, const ShownResult& shown) {
+            OfRank& of_rank = at(rank);
+            of_rank.b.push_back({shown.hash, shown.has_nan, shown.has_not_finite});
+            const bool is_kept = keep_ == Keep::kAll || differs(of_rank, number);
+            of_rank.kept_b.push_back(is_kept ? shown.fetch() : Tensor());
+          }};
+}
+
+ShowResults OutputComparison::show_a_again() {
+  return {inputs_, [this](Rank rank, std::size_t number, const ShownResult& shown) {
+            see_again(at(rank), number, shown.hash, shown.fetch);
+          }};
+}
+
+void OutputComparison::see_again(Rank rank, const RankOutputs& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    see_again(at(rank), i, hash_tensor(outputs[i].tensor), [&] { return outputs[i].tensor; });
+}
+
+void OutputComparison::see_again(OfRank& rank, std::size_t number, std::uint64_t hash,
+                                 const std::function<Tensor()>& fetch) {
+  if (number >= rank.a.size()) return;
+  rank.differences.resize(rank.a.size());
+  if (rank.a[number].hash != hash) rank.is_repeated = false;
+  if (number >= rank.b.size() || !differs(rank, number)) return;
+  TensorDifference& difference = rank.differences[number];
+  difference = compare_tensors(fetch(), rank.kept_b[number]);
+  if (difference.is_equal()) difference.problem = "A gave other bits, and B's the second time";
+  if (keep_ == Keep::kWhatDiffers) rank.kept_b[number] = {};
+}
+
+std::vector<OutputCheck> OutputComparison::list_checks(Rank rank, const OutputPair& names) const {
+  const OfRank& of_rank = at(rank);
+  const auto& [a, b] = names;
+  if (a.size() != b.size())
+    throw InputError(fmt::format("the graphs return {} and {} tensors", a.size(), b.size()));
+  EPWEAVE_CHECK(of_rank.a.size() == a.size() && of_rank.b.size() == b.size());
+  std::vector<OutputCheck> checks;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    OutputCheck& output = checks.emplace_back(OutputCheck{rank, a[i].name, Verdict::kEqual, {}, {}});
+    if (i < of_rank.differences.size()) output.difference = of_rank.differences[i];
+    if (a[i].name != b[i].name)
+      output.difference.problem = fmt::format("roles {} and {}", a[i].name, b[i].name);
+    if (!output.difference.is_equal()) output.verdict = Verdict::kDiffers;
+  }
+  return checks;
+}
+
+void OutputComparison::count_not_finite(Rank rank, const RankOutputs& names, CheckReport& report) const {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const Bits& bits = at(rank).a[i];
+    if (!bits.has_not_finite) continue;
+    ++report.outputs_not_finite;
+    // An infinity may be meant elsewhere, as in a mask.
+    const bool is_of_step = names[i].name == "loss" || names[i].name.starts_with("grad");
+    if (is_of_step || bits.has_nan) report.step_is_finite = false;
+  }
+}
+
+RankOutputs OutputComparison::join(RankOutputs names, const std::vector<Tensor>& tensors) {
+  for (std::size_t i = 0; i < names.size(); ++i) names[i].tensor = tensors[i];
+  return names;
+}
+
+bool OutputComparison::has_bits(const std::vector<Bits>& bits, const RankOutputs& outputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (bits[i].hash != hash_tensor(outputs[i].tensor)) return false;
+  return true;
+}
+
+bool OutputComparison::differs(const OfRank& rank, std::size_t number) {
+  return number < rank.a.size() && rank.a[number].hash != rank.b[number].hash;
+}
+
+}  // namespace epweave::replay
