@@ -9,6 +9,7 @@
 #include <new>
 
 #include "device_build.h"
+#include "replay/cuda/pinned_copies.cuh"
 #include "replay/cuda/products.cuh"
 #include "replay/cuda/rows.cuh"
 #include "replay/kernels/device/device_api.h"
@@ -74,10 +75,12 @@ class CudaDevice : public DeviceApi {
   // kernel needs the memory.
   ~CudaDevice() override {
     std::size_t free = 0, total = 0;
-    if (enter() != nullptr || cudaMemGetInfo(&free, &total) != cudaSuccess)
+    if (enter() != nullptr || cudaMemGetInfo(&free, &total) != cudaSuccess) {
       cudaDeviceReset();
-    else if (let_go_ != nullptr)
-      cudaFreeHost(let_go_);
+      return;
+    }
+    copies_.release();
+    if (let_go_ != nullptr) cudaFreeHost(let_go_);
   }
 
   Error find_facts(DeviceFacts& facts) override {
@@ -163,19 +166,13 @@ class CudaDevice : public DeviceApi {
   }
   Error copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override {
     if (bytes == 0) return nullptr;
-    if (const Error error = enter()) return error;
-    if (const Error error = text_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda(stream))))
-      return error;
-    // Pageable memory is staged, but the rule that `from` may change is not CUDA's for every kind
-    // of memory.
-    return text_of(cudaStreamSynchronize(cuda(stream)));
+    if (const Error error = refuse_in_capture(stream)) return error;
+    return text_of(copies_.copy_in(cuda(stream), to, from, bytes));
   }
   Error copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override {
     if (bytes == 0) return nullptr;
-    if (const Error error = enter()) return error;
-    if (const Error error = text_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, cuda(stream))))
-      return error;
-    return text_of(cudaStreamSynchronize(cuda(stream)));
+    if (const Error error = refuse_in_capture(stream)) return error;
+    return text_of(copies_.copy_out(cuda(stream), to, from, bytes));
   }
   Error fill(Stream stream, void* data, int byte, std::size_t bytes) override {
     if (bytes == 0) return nullptr;
@@ -264,7 +261,17 @@ class CudaDevice : public DeviceApi {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // A captured copy would read pinned memory that is another copy's by then. The calling thread
+  // uses the device behind this.
+  Error refuse_in_capture(Stream stream) {
+    if (const Error error = enter()) return error;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (const Error error = text_of(cudaStreamIsCapturing(cuda(stream), &status))) return error;
+    return status == cudaStreamCaptureStatusNone ? nullptr : "not permitted while a stream captures";
+  }
+
   int ordinal_;
+  PinnedCopies copies_;
   std::uint64_t* let_go_ = nullptr;  // the number of the last hold that the host let go
   std::uint64_t holds_ = 0;
   Clock::time_point held_since_;
