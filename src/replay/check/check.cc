@@ -171,6 +171,7 @@ class Checker {
     for_each_rank([&](Rank rank) {
       seen_a.read_log(rank, first_a_.run.ranks[rank].log);
       seen_b.read_log(rank, first_b_.run.ranks[rank].log);
+      report_of(rank).outputs = outputs_->list_checks(rank, {first_a_.outputs[rank], first_b_.outputs[rank]});
       judgements_.push_back(judge_groups(graphs_, {seen_a, seen_b}, rank));
     });
     if (is_native(setup_)) return find_library_changes();
@@ -234,7 +235,7 @@ class Checker {
     report.run_a = describe_run(first_a_, rank);
     report.run_b = describe_run(first_b_, rank);
     report.baseline_is_deterministic = outputs_->is_repeated(rank);
-    report.outputs = outputs_->list_checks(rank, {first_a_.outputs[rank], first_b_.outputs[rank]});
+    outputs_->add_differences(rank, report.outputs);
     count_nodes(rank);
     outputs_->count_not_finite(rank, first_a_.outputs[rank], report);
     if (has_sums()) report.added_roundings = find_added_roundings(graphs_);

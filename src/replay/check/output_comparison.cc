@@ -58,12 +58,18 @@ std::vector<OutputCheck> OutputComparison::list_checks(Rank rank, const OutputPa
   std::vector<OutputCheck> checks;
   for (std::size_t i = 0; i < a.size(); ++i) {
     OutputCheck& output = checks.emplace_back(OutputCheck{rank, a[i].name, Verdict::kEqual, {}, {}});
-    if (i < of_rank.differences.size()) output.difference = of_rank.differences[i];
-    if (a[i].name != b[i].name)
-      output.difference.problem = fmt::format("roles {} and {}", a[i].name, b[i].name);
-    if (!output.difference.is_equal()) output.verdict = Verdict::kDiffers;
+    output.difference.problem = a[i].name == b[i].name ? find_misfit(a[i].tensor, b[i].tensor)
+                                                       : fmt::format("roles {} and {}", a[i].name, b[i].name);
+    if (differs(of_rank, i) || !output.difference.problem.empty()) output.verdict = Verdict::kDiffers;
   }
   return checks;
+}
+
+void OutputComparison::add_differences(Rank rank, std::vector<OutputCheck>& checks) const {
+  const OfRank& of_rank = at(rank);
+  EPWEAVE_CHECK(of_rank.differences.size() == checks.size());
+  for (std::size_t i = 0; i < checks.size(); ++i)
+    if (checks[i].difference.problem.empty()) checks[i].difference = of_rank.differences[i];
 }
 
 void OutputComparison::count_not_finite(Rank rank, const RankOutputs& names, CheckReport& report) const {

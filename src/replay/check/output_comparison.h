@@ -29,9 +29,11 @@ class OutputComparison {
   bool has_bits_of_a(Rank rank, const RankOutputs& outputs) const { return has_bits(at(rank).a, outputs); }
   bool has_bits_of_b(Rank rank, const RankOutputs& outputs) const { return has_bits(at(rank).b, outputs); }
 
-  // Once all have run; the names of what was shown. Throws InputError if A's and B's are not as
-  // many.
+  // Once A and B have run: which differ. `names`: of what was shown, with dtypes and sizes. Throws
+  // InputError if A's and B's are not as many.
   std::vector<OutputCheck> list_checks(Rank rank, const OutputPair& names) const;
+  // Once A has run again: where, and how far.
+  void add_differences(Rank rank, std::vector<OutputCheck>& checks) const;
   // Outputs of A that hold NaN or infinity.
   void count_not_finite(Rank rank, const RankOutputs& names, CheckReport& report) const;
   // With their tensors, where all are kept.

@@ -111,17 +111,18 @@ bool has_nan(const Tensor& tensor) {
                    [](const math::FloatsInWord& floats, std::uint64_t word) { return floats.has_nan(word); });
 }
 
+std::string find_misfit(const Tensor& a, const Tensor& b) {
+  if (a.dtype != b.dtype)
+    return fmt::format("dtypes {} and {}", info(a.dtype).short_name, info(b.dtype).short_name);
+  if (a.sizes != b.sizes)
+    return fmt::format("sizes [{}] and [{}]", fmt::join(a.sizes, ", "), fmt::join(b.sizes, ", "));
+  return {};
+}
+
 TensorDifference compare_tensors(const Tensor& a, const Tensor& b) {
   TensorDifference difference;
-  if (a.dtype != b.dtype) {
-    difference.problem = fmt::format("dtypes {} and {}", info(a.dtype).short_name, info(b.dtype).short_name);
-    return difference;
-  }
-  if (a.sizes != b.sizes) {
-    difference.problem =
-        fmt::format("sizes [{}] and [{}]", fmt::join(a.sizes, ", "), fmt::join(b.sizes, ", "));
-    return difference;
-  }
+  difference.problem = find_misfit(a, b);
+  if (!difference.problem.empty()) return difference;
   const RowMajor bytes_a(a), bytes_b(b);
   if (bytes_a.size() == 0 || std::memcmp(bytes_a.data(), bytes_b.data(), bytes_a.size()) == 0)
     return difference;

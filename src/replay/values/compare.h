@@ -30,6 +30,8 @@ struct TensorDifference {
   bool is_equal() const { return problem.empty() && differing == 0; }
 };
 
+// The problem, if dtypes or sizes differ; else "". Looks at no element.
+std::string find_misfit(const Tensor& a, const Tensor& b);
 TensorDifference compare_tensors(const Tensor& a, const Tensor& b);
 
 // "first at 17: 0x3f80 (1) and 0x3f81 (1.0078125), 1 ULP; 4 of 96 differ, relative error 0.001"
