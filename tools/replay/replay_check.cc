@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "common/graphs.h"
+#include "replay/check/bound_plan.h"
 #include "replay/check/check.h"
 #include "replay/check/output_check.h"
 #include "replay/kernels/host/kernels.h"
@@ -186,6 +187,14 @@ int check_process(const CheckCommandOptions& options, const Prepared& prepared,
   return exit_code_of(checked.conclusion);
 }
 
+replay::Bounds find_bounds(const CheckCommandOptions& options) {
+  if (options.bounds == "none") return replay::Bounds::kNone;
+  const bool has_one_device =
+      options.name_of_a() == options.name_of_b() && !options.transport.has_processes();
+  const bool is_default = options.bounds.empty() && has_one_device;
+  return is_default || options.bounds == "device" ? replay::Bounds::kDevice : replay::Bounds::kCpu;
+}
+
 // --- memory ---
 
 struct Ranks {
@@ -207,12 +216,21 @@ FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& gr
                      .processes = ranks.processes,
                      .has_own_device = options.transport.has_processes(),
                      .compares = true};
-  const std::uint32_t bounded = has_bounds ? 1 : 0;
-  const bool again = !has_bounds || options.name_of_a() != "cpu";
-  command.graphs.push_back(
-      {graphs.a, options.a, place_of(ranks.devices.a, options.name_of_a()), again ? 2U : 1U, bounded});
-  command.graphs.push_back({graphs.b, options.b, place_of(ranks.devices.b, options.name_of_b()), 1, bounded});
-  if (graphs.reference != nullptr) command.graphs.push_back({*graphs.reference, options.reference, {}, 1, 0});
+  const bool on_device = find_bounds(options) == replay::Bounds::kDevice;
+  const bool again = !has_bounds || (options.name_of_a() != "cpu" && !on_device);
+  const auto add = [&](const Graph& graph, const InputOptions& input, const FitPlace& place,
+                       std::uint32_t runs) -> FitGraph& {
+    return command.graphs.emplace_back(
+        FitGraph{graph, input, place, runs, has_bounds ? 1U : 0U, on_device ? place : FitPlace{}, {}});
+  };
+  FitGraph& a = add(graphs.a, options.a, place_of(ranks.devices.a, options.name_of_a()), again ? 2U : 1U);
+  replay::FollowedNodes followed;
+  if (has_bounds) followed = replay::find_followed(graphs.a, graphs.b);
+  a.followed = std::move(followed.a);
+  add(graphs.b, options.b, place_of(ranks.devices.b, options.name_of_b()), 1).followed =
+      std::move(followed.b);
+  if (graphs.reference != nullptr)
+    command.graphs.push_back({*graphs.reference, options.reference, {}, 1, 0, {}, {}});
   return command;
 }
 
@@ -233,10 +251,10 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   require_kernels(a, options.a, devices.a, kernels);
   require_kernels(b, options.b, devices.b, kernels);
   if (reference) require_kernels(*reference, options.reference, nullptr, kernels);
-  if (fit(find_need(options, graphs,
-                    {devices, is_process ? 1 : world.size, is_process ? place.local_ranks : 1}),
-          console))
-    return kFine;
+  const Fitting fitting = fit(
+      find_need(options, graphs, {devices, is_process ? 1 : world.size, is_process ? place.local_ranks : 1}),
+      console);
+  if (fitting.is_done) return kFine;
   const InputSource source(options.replay);
   source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
   // Both graphs, and both with bounds of their sums, or A again.
@@ -245,7 +263,8 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   replay::CheckSetup setup{
       kernels,  options.replay.ranks, source.data, make_options(options.replay), graphs.reference, devices.a,
       devices.b};
-  if (options.bounds == "none") setup.bounds = replay::Bounds::kNone;
+  setup.bounds = find_bounds(options);
+  setup.kept_bytes = fitting.kept_bytes;
   if (!is_process || place.rank == 0) setup.options.progress = progress.function();
   const Prepared prepared{graphs, devices, setup};
   return is_process ? check_process(options, prepared, place, console)

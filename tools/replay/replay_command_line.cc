@@ -223,12 +223,14 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_replay(check, choices.check.replay);
   add_device(check, "--device-a", choices.check.device_a, "Where A runs, if not where --device says");
   add_device(check, "--device-b", choices.check.device_b, "Where B runs, if not where --device says");
-  choose(check
-             .add_option("--bounds", choices.check.bounds,
-                         "Bounds of regrouped sums: made on the CPU by running both graphs again there (cpu, "
-                         "the default), or none: such values are unverified")
-             ->type_name("KIND"),
-         {"cpu", "none"});
+  choose(
+      check
+          .add_option("--bounds", choices.check.bounds,
+                      "Bounds of regrouped sums: made by running both graphs again, on their device (device, "
+                      "the default where it is one for both) or on the CPU (cpu), or none: such values are "
+                      "unverified")
+          ->type_name("KIND"),
+      {"device", "cpu", "none"});
   add_nccl_native(check, choices.check.transport)->group("");             // to say why it is refused
   check.add_flag("--cuda-graphs", choices.check.cuda_graphs)->group("");  // to say why it is refused
   add_transport(check, choices.check.transport);

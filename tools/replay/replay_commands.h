@@ -66,8 +66,8 @@ struct CheckCommandOptions {
   InputOptions reference;          // empty path: none
   std::string device_a, device_b;  // empty: as `replay` says
   ReplayOptions replay;
-  std::string bounds = "cpu";  // or none
-  bool cuda_graphs = false;    // refused
+  std::string bounds;  // cpu, device, none; empty: device where one has both graphs and all ranks, else cpu
+  bool cuda_graphs = false;  // refused
   TransportOptions transport;
   const std::string& name_of_a() const { return device_a.empty() ? replay.device : device_a; }
   const std::string& name_of_b() const { return device_b.empty() ? replay.device : device_b; }

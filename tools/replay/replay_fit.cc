@@ -26,7 +26,9 @@ constexpr double kGaps = 1;
 constexpr double kHostGaps = 0.5;
 constexpr double kLogged = 16;  // bytes of a value that is compared (run/rank_device.h)
 constexpr double kProgramBytes = 16.0 * (1 << 20);
-constexpr double kMostKept = 4.0 * (1 << 30);  // CheckSetup::kept_bytes
+constexpr double kKept =
+    4.0 * (1 << 30);  // CheckSetup::kept_bytes in host memory, and where nothing else is known
+constexpr double kLeastKept = 1.0 * (1 << 30);  // of a device, however little is left
 
 // Of a GPU: what an H200 did (docs/gpu.md), in round numbers; the network's is assumed.
 replay::Rates rates_of(const FitPlace& place, const FitCommand& command) {
@@ -82,10 +84,11 @@ void Fit::find_needs() {
     replay::NeedFinder finder(run.graph);
     GraphNeed& entry = needs_.emplace_back();
     entry.run = &run;
-    entry.need = finder.find(run.place.is_cpu()        ? NeedOf::kHost
-                             : command_.has_own_device ? NeedOf::kOwnDevice
-                                                       : NeedOf::kDevice);
-    if (run.bounded != 0) entry.bounded = finder.find(NeedOf::kBounded);
+    const auto need_of = [&](const FitPlace& place) {
+      return place.is_cpu() ? NeedOf::kHost : command_.has_own_device ? NeedOf::kOwnDevice : NeedOf::kDevice;
+    };
+    entry.need = finder.find(need_of(run.place));
+    if (run.bounded != 0) entry.bounded = finder.find(need_of(run.bounded_place), &run.followed);
     if (!command_.options.dry_run) continue;
     const replay::StepWork work =
         replay::find_step_work(run.graph, rates_of(run.place, command_), costs ? &*costs : nullptr);
@@ -106,11 +109,12 @@ void Fit::find_needs() {
         entry.seconds += number(entry.need.made) * ranks / rates_of(run.place, command_).bytes;
       }
     }
-    // With bounds and in float64 the CPU computes everything about three times.
+    // With bounds and in float64 everything is computed about three times.
     constexpr double kBoundedWork = 3;
     if (run.bounded != 0)
-      entry.seconds += kBoundedWork * run.bounded * ranks *
-                       replay::find_step_work(run.graph, rates_of({}, command_), nullptr).seconds;
+      entry.seconds +=
+          kBoundedWork * run.bounded * ranks *
+          replay::find_step_work(run.graph, rates_of(run.bounded_place, command_), nullptr).seconds;
   }
 }
 
@@ -128,21 +132,25 @@ double Fit::certain_values(const GraphNeed& entry) const {
 // What a device holds at a time: one graph runs after the other.
 void Fit::add_device() {
   const GraphNeed* most = nullptr;
-  for (const GraphNeed& entry : needs_)
-    if (!entry.run->place.is_cpu() && (most == nullptr || entry.need.inputs + entry.need.at_peak() >
-                                                              most->need.inputs + most->need.at_peak()))
-      most = &entry;
+  const auto bytes_of = [](const GraphNeed& entry) { return entry.most().inputs + entry.most().at_peak(); };
+  double bounded = 0;  // of all values that have bounds
+  for (const GraphNeed& entry : needs_) {
+    if (entry.run->place.is_cpu()) continue;
+    if (most == nullptr || bytes_of(entry) > bytes_of(*most)) most = &entry;
+    if (entry.is_bounded_there()) bounded = std::max(bounded, command_.ranks * number(entry.bounded.bounded));
+  }
   if (most == nullptr) return;
   const double ranks = command_.ranks;
   const replay::Device* device = most->run->place.device;
   const bool is_gpu = device == nullptr || device->memory_bytes() != 0;
+  const RankNeed& need = most->most();
   constexpr double kOfRank = 512;  // where kernels report what they refuse
   Memory memory{"device",
-                {{"inputs", ranks * number(most->need.inputs), ranks * number(most->need.inputs)},
-                 {"values", ranks * number(most->need.values), certain_values(*most)},
-                 {"scratch", ranks * number(most->need.scratch)},
-                 {"rounding", ranks * (number(most->need.rounding) + kOfRank)},
-                 {"gaps", ranks * kGaps * number(most->need.at_peak())}},
+                {{"inputs", ranks * number(need.inputs), ranks * number(most->need.inputs)},
+                 {"values", ranks * number(need.values), certain_values(*most)},
+                 {"scratch", ranks * number(need.scratch)},
+                 {"rounding", ranks * (number(need.rounding) + kOfRank)},
+                 {"gaps", ranks * kGaps * number(need.at_peak())}},
                 {},
                 false};
   if (command_.compares) memory.lines.push_back({"log", ranks * number(replay::device::kLogBytes)});
@@ -156,6 +164,10 @@ void Fit::add_device() {
   if (command_.options.memory != 0) {
     memory.there = command_.options.memory * (1 << 30);
     memory.is_allowed = true;
+  }
+  if (bounded != 0) {
+    kept_ = memory.there ? std::max(*memory.there - memory.sum(), kLeastKept) : kKept;
+    memory.lines.push_back({"kept", std::min(kept_, bounded)});
   }
   memories_.push_back(std::move(memory));
 }
@@ -183,15 +195,16 @@ void Fit::add_host() {
     }
     outputs += number(entry.need.outputs) * (count_kept(entry) + (entry.run->bounded != 0 ? 1 : 0));
     if (entry.run->place.is_cpu()) certain = std::max(certain, certain_values(entry));
+    const bool has_bounds = entry.run->bounded != 0 && entry.run->bounded_place.is_cpu();
     for (const RankNeed* need : {&entry.need, &entry.bounded}) {
-      if (need == &entry.need && !entry.run->place.is_cpu()) continue;
+      if (need == &entry.need ? !entry.run->place.is_cpu() : !has_bounds) continue;
       if (most != nullptr && number(need->at_peak()) <= values + scratch + rounding) continue;
       most = &entry;
       values = number(need->values), scratch = number(need->scratch), rounding = number(need->rounding);
     }
-    if (entry.run->bounded != 0)
-      kept = std::max(kept, std::min(kMostKept, ranks * number(entry.bounded.made)));
+    if (has_bounds) kept = std::max(kept, std::min(kKept, ranks * number(entry.bounded.bounded)));
   }
+  if (kept_ == 0) kept_ = kKept;
   Memory memory{"host", {{"inputs", ranks * inputs, ranks * inputs}}, {}, false};
   if (copies != 0) memory.lines.push_back({"copies", ranks * copies});
   memory.lines.push_back({"program", kProgramBytes});
@@ -231,12 +244,14 @@ OpenedDevice open_for(const ReplayOptions& options,
   }
 }
 
-bool fit(const FitCommand& command, Console& console) {
+Fitting fit(const FitCommand& command, Console& console) {
   const Fit found(command);
   found.require();
-  if (!command.options.dry_run) return found.warn(console), false;
-  console.print(console.json() ? report_text(found.json()) : found.text());
-  return true;
+  if (command.options.dry_run)
+    console.print(console.json() ? report_text(found.json()) : found.text());
+  else
+    found.warn(console);
+  return {command.options.dry_run, static_cast<std::size_t>(found.kept_bytes())};
 }
 
 }  // namespace epweave::cli

@@ -37,7 +37,9 @@ struct FitGraph {
   const InputOptions& input;
   FitPlace place;
   std::uint32_t runs = 1;     // from fresh inputs, with values compared or not
-  std::uint32_t bounded = 0;  // more of them on the CPU, with bounds
+  std::uint32_t bounded = 0;  // more of them, with bounds
+  FitPlace bounded_place = {};
+  IdSet<NodeId> followed = {};  // values that have bounds then
 };
 
 struct FitCommand {
@@ -49,9 +51,13 @@ struct FitCommand {
   bool compares = false;        // check: A, B and a reference, if any
 };
 
-// With --dry-run says what the command would take; true: it is done. Throws PassError
-// (replay.memory) where it does not fit.
-bool fit(const FitCommand& command, Console& console);
+// With --dry-run says what the command would take, and it is done. Throws PassError (replay.memory)
+// where it does not fit.
+struct Fitting {
+  bool is_done = false;
+  std::size_t kept_bytes = 0;  // CheckSetup's
+};
+Fitting fit(const FitCommand& command, Console& console);
 
 class Fit {
  public:
@@ -64,6 +70,8 @@ class Fit {
   void warn(Console& console) const;
   std::string text() const;
   Json json() const;
+  // Of A's values with bounds that may be kept at a time, where bounds are made.
+  double kept_bytes() const { return kept_; }
 
  private:
   struct Line {
@@ -83,8 +91,11 @@ class Fit {
   };
   struct GraphNeed {
     const FitGraph* run = nullptr;
-    replay::RankNeed need;                      // where it runs
-    replay::RankNeed bounded;                   // with bounds; empty where there are none
+    replay::RankNeed need;     // where it runs
+    replay::RankNeed bounded;  // with bounds; empty where there are none
+    bool is_bounded_there() const { return run->bounded != 0 && !run->bounded_place.is_cpu(); }
+    // Where it runs, of its runs the one that takes most.
+    const replay::RankNeed& most() const { return is_bounded_there() ? bounded : need; }
     double flops = 0, copied = 0, seconds = 0;  // of all runs and ranks here
     std::size_t kernels = 0, measured = 0;
   };
@@ -106,6 +117,7 @@ class Fit {
   const FitCommand& command_;
   std::vector<GraphNeed> needs_;
   std::vector<Memory> memories_;
+  double kept_ = 0;
 };
 
 }  // namespace epweave::cli

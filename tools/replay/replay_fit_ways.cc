@@ -56,8 +56,12 @@ std::vector<Block> list_blocks(const Graph& graph) {
 bool Fit::would_fit(const Graph& graph) const {
   FitCommand other{
       {}, command_.options, command_.ranks, command_.processes, command_.has_own_device, command_.compares};
-  for (const FitGraph& run : command_.graphs)
-    other.graphs.push_back({graph, run.input, run.place, run.runs, run.bounded});
+  for (const FitGraph& run : command_.graphs) {
+    FitGraph& made = other.graphs.emplace_back(
+        FitGraph{graph, run.input, run.place, run.runs, run.bounded, run.bounded_place, {}});
+    if (run.bounded != 0)  // which it would be is not known: all
+      for (const NodeId id : graph.step().order) made.followed.insert(id);
+  }
   const Fit found(other);
   return std::ranges::all_of(found.memories_, [](const Memory& memory) { return memory.fits(); });
 }

@@ -386,7 +386,8 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
   std::vector<Json> reports(prepared.world.size);
   const Json environment = describe_environment(device, "local");
   replay::for_each_in_parallel(prepared.world.size, [&](std::size_t rank) {
-    of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank], written);
+    of_ranks[rank] =
+        replay::list_results(prepared.graph, {run.ranks[rank].outputs, prepared.inputs[rank]}, written);
     reports[rank] = report_of_rank(prepared, run, static_cast<Rank>(rank), of_ranks[rank]);
   });
   for (const Json& report : reports) write_own_report(options, report, environment);
@@ -426,7 +427,8 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
         replay::run_ranks(prepared.graph, prepared.world, prepared.kernels, prepared.inputs, run_options);
     const std::vector<bool> written = replay::find_written_inputs(prepared.graph);
     std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
-    of_ranks[rank] = replay::list_results(prepared.graph, run.ranks[rank], prepared.inputs[rank], written);
+    of_ranks[rank] =
+        replay::list_results(prepared.graph, {run.ranks[rank].outputs, prepared.inputs[rank]}, written);
     if (!options.outputs.empty()) save_outputs(of_ranks, file_of_rank(options.outputs));
     Json report = report_of_rank(prepared, run, rank, of_ranks[rank]);
     if (rank != 0) {
@@ -475,7 +477,7 @@ int replay_run(const RunCommandOptions& options, Console& console) {
                            .ranks = is_process ? 1 : world.size,
                            .processes = is_process ? place.local_ranks : 1,
                            .has_own_device = is_process};
-  if (fit(command, console)) return kFine;
+  if (fit(command, console).is_done) return kFine;
   const InputSource source(options.replay);
   source.files.require_all_used({{graph, world.size}});
   replay::InputData data = source.data;

@@ -4,9 +4,6 @@
 #include <limits>
 
 #include "ops/op.h"
-#include "replay/check/bound_comparison.h"
-#include "replay/values/block_cache.h"
-#include "replay/values/evaluate.h"
 
 namespace epweave::replay {
 namespace {
@@ -14,6 +11,8 @@ namespace {
 // Added to what rounds: covers results below the smallest normal number of the type.
 constexpr double kUnderflow = 0x1p-120;
 constexpr double kUnderflowHalf = 0x1p-25;  // float16
+
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 template <class Visit>
 void for_each_tensor(const Value& value, const Visit& visit) {
@@ -36,6 +35,17 @@ std::size_t bytes_of_part(DType dtype) {
   return is_complex(dtype) ? bytes / 2 : bytes;
 }
 
+// A device is not waited for.
+bool has_negative(const Tensor& bound) {
+  if (!is_on_host(bound) || !bound.is_contiguous()) return false;
+  return std::any_of(bound.data<float>(), bound.data<float>() + bound.numel(), [](float x) { return x < 0; });
+}
+
+Tensor all_of(std::shared_ptr<Storage> bounds) {
+  const auto count = static_cast<std::int64_t>(bounds->bytes() / sizeof(float));
+  return {DType::kFloat32, {count}, {1}, 0, std::move(bounds)};
+}
+
 // The bounds of a value's elements among those of all that is stored; of complex numbers with a
 // last dimension of their two parts.
 Tensor view_bounds(const Tensor& value, std::shared_ptr<Storage> bounds) {
@@ -54,6 +64,14 @@ Tensor view_parts(const Tensor& pairs) {
   parts.sizes.push_back(2);
   parts.strides.push_back(1);
   return parts;
+}
+
+Tensor view_part(const Tensor& pairs, std::int64_t i) {
+  Tensor part = pairs;
+  part.offset += i * part.strides.back();
+  part.sizes.pop_back();
+  part.strides.pop_back();
+  return part;
 }
 
 double unit_roundoff(DType dtype) {
@@ -81,20 +99,10 @@ const ErrorBounds::Shadow* ErrorBounds::find_shadow(const Tensor& value) const {
 std::optional<Tensor> ErrorBounds::find(const Tensor& value) const {
   const Shadow* shadow = find_shadow(value);
   if (shadow == nullptr) return std::nullopt;
-  if (shadow->element_bytes != bytes_of_part(value.dtype)) {  // seen as another type: which bound is whose?
-    Tensor unknown = make_tensor(memory_, DType::kFloat32, value.sizes);
-    std::fill_n(unknown.data<float>(), unknown.numel(), std::numeric_limits<float>::infinity());
-    return unknown;
-  }
+  if (shadow->element_bytes != bytes_of_part(value.dtype))  // seen as another type: which bound is whose?
+    return ops_.filled(DType::kFloat32, value.sizes, kUnbounded);
   const Tensor bounds = view_bounds(value, shadow->bounds);
-  if (!is_complex(value.dtype)) return bounds;
-  Buffer<float> parts(static_cast<std::size_t>(bounds.numel()));
-  gather_elements(bounds, reinterpret_cast<std::byte*>(parts.data()));
-  Tensor sums = make_tensor(memory_, DType::kFloat32, value.sizes);
-  for (std::int64_t i = 0; i < sums.numel(); ++i)
-    sums.data<float>()[i] =
-        parts[static_cast<std::size_t>(2 * i)] + parts[static_cast<std::size_t>(2 * i + 1)];
-  return sums;
+  return is_complex(value.dtype) ? add(view_part(bounds, 0), view_part(bounds, 1)) : bounds;
 }
 
 bool ErrorBounds::has_any(const Value& value) const {
@@ -103,13 +111,9 @@ bool ErrorBounds::has_any(const Value& value) const {
   return any;
 }
 
-Tensor ErrorBounds::find_or_zero(const Tensor& value) {
-  Tensor dense = make_tensor(memory_, DType::kFloat32, value.sizes);
-  if (const auto found = find(value))
-    gather_elements(*found, dense.bytes());
-  else
-    std::fill_n(dense.data<float>(), dense.numel(), 0.0F);
-  return dense;
+Tensor ErrorBounds::find_or_zero(const Tensor& value) const {
+  const auto found = find(value);
+  return found ? ops_.copied(*found) : zeros(value.sizes);
 }
 
 void ErrorBounds::forget_dead() {
@@ -118,34 +122,20 @@ void ErrorBounds::forget_dead() {
 }
 
 void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
-  EPWEAVE_CHECK(bound.dtype == DType::kFloat32 && bound.sizes == value.sizes);
+  EPWEAVE_CHECK(bound.dtype == DType::kFloat32 && bound.sizes == value.sizes && !has_negative(bound));
   Shadow& shadow = shadows_[value.storage.get()];
   if (shadow.bounds == nullptr || shadow.of.expired()) {
     const auto count = static_cast<std::int64_t>(value.storage->bytes() / bytes_of_part(value.dtype));
-    const Tensor all = make_tensor(memory_, DType::kFloat32, {count});
-    std::fill_n(all.data<float>(), count, 0.0F);
-    shadow = Shadow{value.storage, bytes_of_part(value.dtype), all.storage};
+    shadow = Shadow{value.storage, bytes_of_part(value.dtype), zeros({count}).storage};
   }
-  if (shadow.element_bytes != bytes_of_part(value.dtype)) {
-    auto* first = reinterpret_cast<float*>(shadow.bounds->data());
-    std::fill_n(first, shadow.bounds->bytes() / sizeof(float), std::numeric_limits<float>::infinity());
-    return;
-  }
-  Buffer<float> dense(static_cast<std::size_t>(bound.numel()));
-  auto* bytes = reinterpret_cast<std::byte*>(dense.data());
-  gather_elements(bound, bytes);
-  EPWEAVE_CHECK(std::none_of(dense.begin(), dense.end(), [](float x) { return x < 0; }));
+  if (shadow.element_bytes != bytes_of_part(value.dtype)) return ops_.fill(all_of(shadow.bounds), kUnbounded);
   const Tensor to = view_bounds(value, shadow.bounds);
-  if (!is_complex(value.dtype)) return scatter_elements(bytes, to);
-  Buffer<float> parts(2 * dense.size());
-  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = dense[i / 2];
-  scatter_elements(reinterpret_cast<const std::byte*>(parts.data()), to);
+  if (!is_complex(value.dtype)) return ops_.copy(bound, to);
+  for (const std::int64_t part : {0, 1}) ops_.copy(bound, view_part(to, part));
 }
 
 void ErrorBounds::fill(const Tensor& value, float bound) {
-  Tensor all = make_tensor(memory_, DType::kFloat32, value.sizes);
-  std::fill_n(all.data<float>(), all.numel(), bound);
-  set(value, all);
+  set(value, ops_.filled(DType::kFloat32, value.sizes, static_cast<double>(bound)));
 }
 
 void ErrorBounds::set_exact(const Value& value) {
@@ -156,7 +146,7 @@ void ErrorBounds::set_exact(const Value& value) {
 }
 
 void ErrorBounds::set_unknown(const Value& value) {
-  for_each_tensor(value, [&](const Tensor& tensor) { fill(tensor, std::numeric_limits<float>::infinity()); });
+  for_each_tensor(value, [&](const Tensor& tensor) { fill(tensor, static_cast<float>(kUnbounded)); });
   ideals_.set_unknown(value);
 }
 
@@ -185,47 +175,31 @@ void ErrorBounds::follow(const BoundedCall& call) {
 // What has a bound of 0 is exact: a number filled in is that of its type, not of float64.
 void ErrorBounds::keep_exact(const Tensor& value) {
   if (is_complex(value.dtype)) return keep_exact(view_parts(value));
-  if (!has_ideals(value.dtype) || find_shadow(value) == nullptr) return;
-  const Buffer<double> bound = read_numbers(find_or_zero(value)), numbers = read_numbers(value);
-  const auto is_exact = [](double b) { return b == 0; };
-  if (std::none_of(bound.begin(), bound.end(), is_exact)) return;
-  const Tensor ideal = ideals_.find(value);
-  for (std::size_t i = 0; i < bound.size(); ++i)
-    if (is_exact(bound[i])) ideal.data<double>()[i] = numbers[i];
-  ideals_.set(value, ideal);
+  if (!has_ideals(value.dtype)) return;
+  if (const auto bound = find(value)) ideals_.set_exact_where(apply(named::kEqNumber, {*bound, 0.0}), value);
 }
 
-Tensor ErrorBounds::apply(std::string_view target, std::vector<Value> args) {
-  const OpInfo* op = find_op(target);
-  EPWEAVE_CHECK(op != nullptr && kernels_.find(*op) != nullptr);
-  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
-  for (std::size_t i = args.size(); i < op->params.size(); ++i)
-    args.push_back(op->params[i].has_default ? parse_default(op->params[i].default_value) : Value());
-  KernelCall call(*op, std::move(args), given, memory_);
-  return kernels_.find(*op)(call).tensor();
-}
-
-Tensor ErrorBounds::magnitude(const Tensor& value) {
+Tensor ErrorBounds::magnitude(const Tensor& value) const {
   if (is_complex(value.dtype))
-    return apply("aten.sum.dim_IntList", {magnitude(view_parts(value)), Value::list({std::int64_t{-1}})});
-  return apply("aten.abs.default", {narrow(value)});
+    return apply(named::kSum, {magnitude(view_parts(value)), Value::list({std::int64_t{-1}})});
+  return apply(named::kAbs, {narrow(value)});
 }
 
-Tensor ErrorBounds::narrow(const Tensor& value) {
-  return apply("aten._to_copy.default", {value, DType::kFloat32});
+Tensor ErrorBounds::narrow(const Tensor& value) const {
+  return apply(named::kCast, {value, DType::kFloat32});
 }
 
-Tensor ErrorBounds::scale(const Tensor& a, double factor) {
-  return apply("aten.mul.Tensor", {a, factor});
+Tensor ErrorBounds::scale(const Tensor& a, double factor) const {
+  return apply(named::kMul, {a, factor});
 }
 
-Tensor ErrorBounds::add(const Tensor& a, const Tensor& b) {
-  return apply("aten.add.Tensor", {a, b});
+Tensor ErrorBounds::add(const Tensor& a, const Tensor& b) const {
+  return apply(named::kAdd, {a, b});
 }
 
-Tensor ErrorBounds::round_off(const Tensor& result) {
+Tensor ErrorBounds::round_off(const Tensor& result) const {
   const double underflow = result.dtype == DType::kFloat16 ? kUnderflowHalf : kUnderflow;
-  return apply("aten.add.Tensor", {scale(magnitude(result), unit_roundoff(result.dtype)), underflow});
+  return apply(named::kAdd, {scale(magnitude(result), unit_roundoff(result.dtype)), underflow});
 }
 
 Tensor ErrorBounds::bound_operand(const Tensor& operand, std::size_t members) {

@@ -16,6 +16,9 @@
 // they are made; `kBoundSlack` covers that. Where an op has no rule its bound is infinite: nothing
 // can be said.
 //
+// Bounds lie where the values do and are made by the kernels of that device (tensor_ops.h): the
+// host reads none, but where one decides what it does next.
+//
 // A value without a bound is taken to be exact: the same bits in both graphs. Bounds belong to
 // storage, as values do: what is written through a view has its bound seen through all.
 #pragma once
@@ -28,7 +31,7 @@
 #include <unordered_map>
 
 #include "replay/bounds/ideal_values.h"
-#include "replay/kernels/kernel.h"
+#include "replay/bounds/tensor_ops.h"
 
 namespace epweave::replay {
 
@@ -37,6 +40,8 @@ inline constexpr double kBoundSlack = 0x1p-10;
 
 // The parts of complex numbers, or of other pairs, along a new last dimension; the same storage.
 Tensor view_parts(const Tensor& pairs);
+// Part i of [.., 2].
+Tensor view_part(const Tensor& pairs, std::int64_t i);
 
 // Half a unit of the last place of 1; 0 for types that do not round.
 double unit_roundoff(DType dtype);
@@ -51,14 +56,15 @@ struct BoundedCall {
 // One rank's bounds.
 class ErrorBounds {
  public:
-  ErrorBounds(const KernelTable& kernels, Memory& memory)
-      : kernels_(kernels), memory_(memory), ideals_(kernels, memory) {}
+  ErrorBounds(const KernelTable& kernels, Memory& memory) : ops_(kernels, memory), ideals_(ops_) {}
+  ErrorBounds(const ErrorBounds&) = delete;
+  ErrorBounds& operator=(const ErrorBounds&) = delete;
 
   // float32, sizes of the value; none: exact. Of a complex number: for both its parts.
   std::optional<Tensor> find(const Tensor& value) const;
   bool has_any(const Value& value) const;
   // float32, row-major; zeros where the value is exact.
-  Tensor find_or_zero(const Tensor& value);
+  Tensor find_or_zero(const Tensor& value) const;
   void set(const Tensor& value, const Tensor& bound);  // no bound is below 0
   void set_exact(const Value& value);                  // it is its own ideal
   void set_unknown(const Value& value);  // infinite, in all tensors of the value; nor is the ideal known
@@ -79,14 +85,16 @@ class ErrorBounds {
   const IdealValues& ideals() const { return ideals_; }
 
   // For the rules: runs an op on bounds and magnitudes.
-  Tensor apply(std::string_view target, std::vector<Value> args);
-  Tensor narrow(const Tensor& value);            // as float32
-  Tensor magnitude(const Tensor& value);         // float32
-  Tensor round_off(const Tensor& result);        // v |result|
-  Tensor add(const Tensor& a, const Tensor& b);  // broadcast
-  Tensor scale(const Tensor& a, double factor);
-  Memory& memory() { return memory_; }
-  const KernelTable& kernels() const { return kernels_; }
+  Tensor apply(std::string_view target, std::vector<Value> args) const {
+    return ops_.apply(target, std::move(args));
+  }
+  Tensor narrow(const Tensor& value) const;            // as float32
+  Tensor magnitude(const Tensor& value) const;         // float32
+  Tensor round_off(const Tensor& result) const;        // v |result|
+  Tensor add(const Tensor& a, const Tensor& b) const;  // broadcast
+  Tensor scale(const Tensor& a, double factor) const;
+  Tensor zeros(const Extents& sizes) const { return ops_.filled(DType::kFloat32, sizes, 0); }
+  const TensorOps& ops() const { return ops_; }
 
  private:
   struct Shadow {
@@ -99,8 +107,7 @@ class ErrorBounds {
   void fill(const Tensor& value, float bound);
   void keep_exact(const Tensor& value);
 
-  const KernelTable& kernels_;
-  Memory& memory_;
+  const TensorOps ops_;
   std::unordered_map<const Storage*, Shadow> shadows_;
   IdealValues ideals_;
   std::set<std::string> without_bound_;

@@ -6,7 +6,6 @@
 
 #include "ops/family.h"
 #include "replay/bounds/error_rules.h"
-#include "replay/check/bound_comparison.h"
 
 namespace epweave::replay {
 
@@ -30,11 +29,8 @@ Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args) {
   // Bounds are float32: a float64 argument beside them would make a result of its own type.
   for (Value& arg : args)
     if (arg.is_tensor() && arg.tensor().dtype == DType::kFloat64) arg = bounds.narrow(arg.tensor());
-  const KernelFn kernel = bounds.kernels().find(op);
-  if (kernel == nullptr) throw NoBound();
-  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
-  KernelCall call(op, std::move(args), given, bounds.memory());
-  return kernel(call);
+  if (!bounds.ops().has(op)) throw NoBound();
+  return bounds.ops().run(op, std::move(args));
 }
 
 namespace {
@@ -116,9 +112,7 @@ bool is_rounded(DType from, DType to) {
 // Writes of `source` over `self`: the bound moves, and grows where the stored type is narrower.
 void bound_copy_in_place(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &to = only_result(call), &from = tensor_at(call, 1);
-  Tensor zero = make_tensor(bounds.memory(), DType::kFloat32, to.sizes);
-  std::fill_n(zero.data<float>(), zero.numel(), 0.0F);
-  const Tensor bound = bounds.add(zero, bounds.find_or_zero(from));
+  const Tensor bound = bounds.add(bounds.zeros(to.sizes), bounds.find_or_zero(from));
   if (is_rounded(from.dtype, to.dtype)) return set_rounded(bounds, to, bound);
   bounds.set(to, bound);
 }
@@ -135,18 +129,14 @@ void bound_cast(ErrorBounds& bounds, const BoundedCall& call) {
 void bound_new(ErrorBounds&, const BoundedCall&) {}
 
 void bound_overwrite(ErrorBounds& bounds, const BoundedCall& call) {
-  Tensor zero = make_tensor(bounds.memory(), DType::kFloat32, only_result(call).sizes);
-  std::fill_n(zero.data<float>(), zero.numel(), 0.0F);
-  bounds.set(only_result(call), zero);
+  bounds.set(only_result(call), bounds.zeros(only_result(call).sizes));
 }
 
 // What has to be the same bits in both graphs: an index that may be another one says nothing of
 // which elements it takes.
 void require_exact(const ErrorBounds& bounds, const Tensor& tensor) {
   const auto bound = bounds.find(tensor);
-  if (!bound) return;
-  const Buffer<double> errors = read_numbers(*bound);
-  if (std::any_of(errors.begin(), errors.end(), [](double error) { return error > 0; })) throw NoBound();
+  if (bound && bounds.ops().any(*bound)) throw NoBound();
 }
 
 // An argument with each floating tensor replaced by replace(tensor), and floating types by float32.

@@ -4,9 +4,6 @@
 #include <limits>
 
 #include "replay/bounds/error_rules.h"
-#include "replay/check/bound_comparison.h"
-#include "replay/values/block_cache.h"
-#include "replay/values/evaluate.h"
 
 namespace epweave::replay {
 namespace {
@@ -18,12 +15,9 @@ bool is_rounded(DType dtype) {
   return unit_roundoff(dtype) != 0;
 }
 
-// The elements of a tensor of real numbers as float64, row-major.
-Tensor widen(const Tensor& value, Memory& memory) {
-  Tensor wide = make_tensor(memory, DType::kFloat64, value.sizes);
-  const Buffer<double> numbers = read_numbers(value);
-  std::copy(numbers.begin(), numbers.end(), wide.data<double>());
-  return wide;
+// Those of a value's elements among the ideals of all that is stored.
+Tensor view_ideals(const Tensor& value, std::shared_ptr<Storage> ideals) {
+  return {DType::kFloat64, value.sizes, value.strides, value.offset, std::move(ideals)};
 }
 
 // The first tensor among the values that lies where `result` does.
@@ -36,32 +30,6 @@ const Tensor* find_written(std::span<const Value> args, const Tensor& result) {
 bool has_complex(const Value& value) {
   if (value.is_tensor()) return is_complex(value.tensor().dtype);
   return value.is<List>() && std::ranges::any_of(value.items(), has_complex);
-}
-
-// Part i of [.., 2].
-Tensor view_part(Tensor parts, std::int64_t i) {
-  parts.offset += i * parts.strides.back();
-  parts.sizes.pop_back();
-  parts.strides.pop_back();
-  return parts;
-}
-// Between float64 tensors of the same sizes.
-void copy_part(const Tensor& from, const Tensor& to) {
-  const Buffer<double> numbers = read_numbers(from);
-  scatter_elements(reinterpret_cast<const std::byte*>(numbers.data()), to);
-}
-// to += factor * other
-void add_multiple(const Tensor& to, double factor, const Tensor& other) {
-  Buffer<double> sum = read_numbers(to);
-  const Buffer<double> addend = read_numbers(other);
-  if (addend.size() != sum.size()) throw NoBound();
-  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += factor * addend[i];
-  scatter_elements(reinterpret_cast<const std::byte*>(sum.data()), to);
-}
-void scale(const Tensor& tensor, double factor) {
-  Buffer<double> numbers = read_numbers(tensor);
-  for (double& number : numbers) number *= factor;
-  scatter_elements(reinterpret_cast<const std::byte*>(numbers.data()), tensor);
 }
 
 }  // namespace
@@ -81,14 +49,10 @@ void IdealValues::forget_dead() {
 
 Tensor IdealValues::find(const Tensor& value) const {
   const Shadow* shadow = find_shadow(value);
-  if (shadow == nullptr) return widen(value, memory_);
-  Tensor ideal = make_tensor(memory_, DType::kFloat64, value.sizes);
+  if (shadow == nullptr) return ops_.cast(value, DType::kFloat64);
   if (shadow->element_bytes != value.element_bytes())
-    std::fill_n(ideal.data<double>(), ideal.numel(), kUnknown);
-  else
-    gather_elements({DType::kFloat64, value.sizes, value.strides, value.offset, shadow->ideals},
-                    ideal.bytes());
-  return ideal;
+    return ops_.filled(DType::kFloat64, value.sizes, kUnknown);
+  return ops_.copied(view_ideals(value, shadow->ideals));
 }
 
 // Elements that nobody sets are exact.
@@ -97,7 +61,7 @@ IdealValues::Shadow& IdealValues::make_shadow(const Tensor& value) {
   if (shadow.ideals != nullptr && !shadow.of.expired()) return shadow;
   const std::size_t bytes = value.element_bytes();
   const auto count = static_cast<std::int64_t>(value.storage->bytes() / bytes);
-  const Tensor all = widen({value.dtype, {count}, {1}, 0, value.storage}, memory_);
+  const Tensor all = ops_.cast({value.dtype, {count}, {1}, 0, value.storage}, DType::kFloat64);
   shadow = Shadow{value.storage, bytes, all.storage};
   return shadow;
 }
@@ -105,15 +69,11 @@ IdealValues::Shadow& IdealValues::make_shadow(const Tensor& value) {
 void IdealValues::set(const Tensor& value, const Tensor& ideal) {
   EPWEAVE_CHECK(ideal.dtype == DType::kFloat64 && ideal.sizes == value.sizes);
   const Shadow& shadow = make_shadow(value);
-  if (shadow.element_bytes != value.element_bytes()) {  // seen as another type: which number is whose?
-    auto* first = reinterpret_cast<double*>(shadow.ideals->data());
-    std::fill_n(first, shadow.ideals->bytes() / sizeof(double), kUnknown);
-    return;
-  }
-  Buffer<double> dense(static_cast<std::size_t>(ideal.numel()));
-  auto* bytes = reinterpret_cast<std::byte*>(dense.data());
-  gather_elements(ideal, bytes);
-  scatter_elements(bytes, {DType::kFloat64, value.sizes, value.strides, value.offset, shadow.ideals});
+  if (shadow.element_bytes == value.element_bytes())
+    return ops_.copy(ideal, view_ideals(value, shadow.ideals));
+  // Seen as another type: which number is whose?
+  const auto count = static_cast<std::int64_t>(shadow.ideals->bytes() / sizeof(double));
+  ops_.fill({DType::kFloat64, {count}, {1}, 0, shadow.ideals}, kUnknown);
 }
 
 template <class Find>
@@ -128,15 +88,17 @@ void IdealValues::set_each(const Value& value, const Find& find_ideal) {
 
 void IdealValues::set_exact(const Value& value) {
   set_each(value, [&](const Tensor& numbers) {
-    return has_any(numbers) ? std::optional(widen(numbers, memory_)) : std::nullopt;
+    return has_any(numbers) ? std::optional(ops_.cast(numbers, DType::kFloat64)) : std::nullopt;
   });
+}
+
+void IdealValues::set_exact_where(const Tensor& mask, const Tensor& value) {
+  if (has_any(value)) set(value, ops_.apply(named::kWhere, {mask, value, find(value)}));
 }
 
 void IdealValues::set_unknown(const Value& value) {
   set_each(value, [&](const Tensor& numbers) {
-    Tensor unknown = make_tensor(memory_, DType::kFloat64, numbers.sizes);
-    std::fill_n(unknown.data<double>(), unknown.numel(), kUnknown);
-    return std::optional(unknown);
+    return std::optional(ops_.filled(DType::kFloat64, numbers.sizes, kUnknown));
   });
 }
 
@@ -170,11 +132,8 @@ void IdealValues::set_results(const Value& results, const Value& ideals) {
 }
 
 Value IdealValues::run(const OpInfo& op, std::vector<Value> args) {
-  const KernelFn kernel = kernels_.find(op);
-  if (kernel == nullptr) throw NoBound();
-  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
-  KernelCall call(op, std::move(args), given, memory_);
-  return kernel(call);
+  if (!ops_.has(op)) throw NoBound();
+  return ops_.run(op, std::move(args));
 }
 
 IdealValues::Parts IdealValues::find_parts(const Tensor& value) const {
@@ -193,7 +152,7 @@ IdealValues::Parts IdealValues::run_on_first(const BoundedCall& call) {
   Parts result{run(call.op, args).tensor(), std::nullopt};
   args[0] = *first.imaginary;
   result.imaginary = run(call.op, std::move(args)).tensor();
-  if (is_conjugation(call.op)) scale(*result.imaginary, -1);
+  if (is_conjugation(call.op)) result.imaginary = ops_.apply(named::kNeg, {*result.imaginary});
   return result;
 }
 
@@ -204,18 +163,22 @@ IdealValues::Parts IdealValues::run_on_each(const BoundedCall& call) {
   if (call.args[1].is_number()) return run_on_first(call);
   if (!call.args[1].is_tensor()) throw NoBound();
   const Parts a = find_parts(call.args[0].tensor()), b = find_parts(call.args[1].tensor());
+  const auto add = [&](const Tensor& x, const Tensor& y, std::int64_t factor) {
+    if (x.sizes != y.sizes) throw NoBound();
+    return ops_.apply(named::kAdd, {x, y, factor});
+  };
   const auto product = [&](const Tensor& x, const Tensor& y) {
     std::vector<Value> args{x, y};
     for (const Value& arg : call.args.subspan(2)) args.push_back(take_ideals(arg));
     return run(call.op, std::move(args)).tensor();
   };
   Parts result{product(a.real, b.real), std::nullopt};
-  if (a.imaginary && b.imaginary) add_multiple(result.real, -1, product(*a.imaginary, *b.imaginary));
+  if (a.imaginary && b.imaginary) result.real = add(result.real, product(*a.imaginary, *b.imaginary), -1);
   if (b.imaginary) result.imaginary = product(a.real, *b.imaginary);
   if (!a.imaginary) return result;
   const Tensor other = product(*a.imaginary, b.real);
   if (result.imaginary)
-    add_multiple(*result.imaginary, 1, other);
+    result.imaginary = add(*result.imaginary, other, 1);
   else
     result.imaginary = other;
   return result;
@@ -226,8 +189,7 @@ IdealValues::Parts IdealValues::run_on_all(const BoundedCall& call) {
   const auto take = [&](const Value& arg, bool is_imaginary) {
     const Parts parts = find_parts(arg.tensor());
     if (!is_imaginary) return parts.real;
-    if (!parts.imaginary) scale(parts.real, 0);
-    return parts.imaginary.value_or(parts.real);
+    return parts.imaginary ? *parts.imaginary : ops_.apply(named::kMulNumber, {parts.real, 0.0});
   };
   const auto run_on = [&](bool is_imaginary) {
     std::vector<Value> args(call.args.begin(), call.args.end());
@@ -269,9 +231,9 @@ void IdealValues::follow_complex(const BoundedCall& call) {
   if (!ideal.imaginary || ideal.real.sizes != result.sizes || ideal.imaginary->sizes != result.sizes)
     throw NoBound();
   const Tensor parts = view_parts(result);
-  const Tensor both = make_tensor(memory_, DType::kFloat64, parts.sizes);
-  copy_part(ideal.real, view_part(both, 0));
-  copy_part(*ideal.imaginary, view_part(both, 1));
+  const Tensor both = make_tensor(ops_.memory(), DType::kFloat64, parts.sizes);
+  ops_.copy(ideal.real, view_part(both, 0));
+  ops_.copy(*ideal.imaginary, view_part(both, 1));
   set(parts, both);
 }
 

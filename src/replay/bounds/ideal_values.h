@@ -20,7 +20,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "replay/kernels/kernel.h"
+#include "replay/bounds/tensor_ops.h"
 
 namespace epweave::replay {
 
@@ -32,13 +32,16 @@ bool has_ideals(DType dtype);
 // One rank's ideals.
 class IdealValues {
  public:
-  IdealValues(const KernelTable& kernels, Memory& memory) : kernels_(kernels), memory_(memory) {}
+  // The ops outlive it.
+  explicit IdealValues(const TensorOps& ops) : ops_(ops) {}
 
   bool has_any(const Tensor& value) const { return find_shadow(value) != nullptr; }
   // float64, row-major: the value itself where it is exact.
   Tensor find(const Tensor& value) const;
   void set(const Tensor& value, const Tensor& ideal);
   void set_exact(const Value& value);
+  // Of the elements where the mask is true; others stay as they are.
+  void set_exact_where(const Tensor& mask, const Tensor& value);
   void set_unknown(const Value& value);
 
   // Sets the ideals of a call's results, which are no views.
@@ -72,8 +75,7 @@ class IdealValues {
   Parts run_on_each(const BoundedCall& call);
   Parts run_on_all(const BoundedCall& call);
 
-  const KernelTable& kernels_;
-  Memory& memory_;
+  const TensorOps& ops_;
   std::unordered_map<const Storage*, Shadow> shadows_;
 };
 

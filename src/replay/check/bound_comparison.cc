@@ -43,7 +43,7 @@ Buffer<double> read_ideals(const BoundedValue& value) {
 
 void add_element(BoundComparison& to, std::int64_t index, const Compared& element) {
   const double difference = std::abs(element.a - element.sum);
-  const double allowed = element.bound * (1 + kBoundSlack) + element.size * 0x1p-50;
+  const double allowed = element.bound * (1 + kBoundSlack) + element.size * kSummingError;
   if (!std::isfinite(allowed)) {
     to.is_bounded = false;
     return;
@@ -87,21 +87,43 @@ std::string describe(const BoundComparison& comparison) {
   return fmt::format("at most {:.3g} of the bound of its sums", comparison.largest_share);
 }
 
-BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds) {
-  const Tensor bound = bounds.find_or_zero(value);
-  if (!is_complex(value.dtype)) {
-    BoundedValue taken{copy_tensor(value, bounds.memory()), bound, std::nullopt};
-    if (has_ideals(value.dtype)) taken.ideal = bounds.ideals().find(value);
-    return taken;
+BoundedValue take_bounded(const Tensor& value, const ErrorBounds& bounds, Kept kept) {
+  const TensorOps& ops = bounds.ops();
+  const auto keep = [&](const Tensor& dense) { return kept == Kept::kForRun ? dense : ops.lasting(dense); };
+  Tensor numbers = value, bound = bounds.find_or_zero(value);
+  if (is_complex(value.dtype)) {
+    numbers = view_parts(value);
+    bound.sizes.push_back(2);
+    bound.strides.push_back(0);
+    bound = ops.copied(bound);
   }
-  Tensor of_parts = bound;
-  of_parts.sizes.push_back(2);
-  of_parts.strides.push_back(0);
-  const Tensor parts = view_parts(value);
-  BoundedValue taken{copy_tensor(parts, bounds.memory()), copy_tensor(of_parts, bounds.memory()),
-                     std::nullopt};
-  if (has_ideals(parts.dtype)) taken.ideal = bounds.ideals().find(parts);
+  BoundedValue taken{keep(ops.copied(numbers)), keep(bound), std::nullopt};
+  if (has_ideals(numbers.dtype)) taken.ideal = keep(bounds.ideals().find(numbers));
   return taken;
+}
+
+namespace {
+
+// The same of value, bound and ideal.
+template <class Make>
+BoundedValue map_tensors(const BoundedValue& value, const Make& make) {
+  BoundedValue made{make(value.value), make(value.bound), std::nullopt};
+  if (value.ideal) made.ideal = make(*value.ideal);
+  return made;
+}
+
+}  // namespace
+
+BoundedValue borrow(const BoundedValue& value, const TensorOps& ops) {
+  return map_tensors(value, [&](const Tensor& tensor) { return ops.borrow(tensor); });
+}
+
+BoundedValue on_host(const BoundedValue& value, const TensorOps& ops) {
+  return map_tensors(value, [&](const Tensor& tensor) { return ops.on_host(tensor); });
+}
+
+BoundedValue cut_range(const BoundedValue& value, std::size_t dim, std::int64_t first, std::int64_t count) {
+  return map_tensors(value, [&](const Tensor& tensor) { return cut_range(tensor, dim, first, count); });
 }
 
 Buffer<double> find_seen_errors(const Rounded& a, const Rounded& b, double roundoff, std::size_t length) {
@@ -121,32 +143,57 @@ Buffer<double> find_seen_errors(const Rounded& a, const Rounded& b, double round
   return seen;
 }
 
-BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b) {
-  BoundComparison result;
-  const Buffer<double> whole = read_numbers(a.value);
-  Buffer<double> bound = read_numbers(a.bound);
-  const Buffer<double> ideal = read_ideals(a);
-  Buffer<double> sum(whole.size(), 0.0), size(whole.size(), 0.0), ideal_sum(whole.size(), 0.0);
-  for (const BoundedValue& part : b) {
-    EPWEAVE_CHECK(part.value.sizes == a.value.sizes);
-    const Buffer<double> numbers = read_numbers(part.value), more = read_numbers(part.bound),
-                         ideals = read_ideals(part);
-    for (std::size_t i = 0; i < whole.size(); ++i) {
-      sum[i] += numbers[i];
-      size[i] += std::abs(numbers[i]);
-      bound[i] += more[i];
-      ideal_sum[i] += ideals[i];
+namespace {
+
+// A's elements and B's sums.
+struct Elements {
+  Elements(const BoundedValue& a, const std::vector<BoundedValue>& b)
+      : whole(read_numbers(a.value)),
+        bound(read_numbers(a.bound)),
+        ideal(read_ideals(a)),
+        sum(whole.size(), 0.0),
+        size(whole.size(), 0.0),
+        ideal_sum(whole.size(), 0.0) {
+    for (const BoundedValue& part : b) {
+      EPWEAVE_CHECK(part.value.sizes == a.value.sizes);
+      const Buffer<double> numbers = read_numbers(part.value), more = read_numbers(part.bound),
+                           ideals = read_ideals(part);
+      for (std::size_t i = 0; i < whole.size(); ++i) {
+        sum[i] += numbers[i];
+        size[i] += std::abs(numbers[i]);
+        bound[i] += more[i];
+        ideal_sum[i] += ideals[i];
+      }
     }
   }
-  // A row; of short ones several, of which not all are rounded to their ideals by chance.
+  Compared at(std::size_t i, double seen) const {
+    return {whole[i], sum[i], size[i], bound[i], ideal[i], ideal_sum[i], seen};
+  }
+  Buffer<double> whole, bound, ideal, sum, size, ideal_sum;
+};
+
+}  // namespace
+
+std::int64_t length_of_lot(const Extents& sizes) {
   constexpr std::int64_t kFewest = 64;
-  const std::int64_t row = a.value.sizes.empty() ? 1 : a.value.sizes.back();
-  const auto length = static_cast<std::size_t>(std::max(row, kFewest));
-  const Buffer<double> seen =
-      find_seen_errors({whole, ideal}, {sum, ideal_sum}, unit_roundoff(a.value.dtype), length);
-  for (std::size_t i = 0; i < whole.size(); ++i)
-    add_element(result, static_cast<std::int64_t>(i),
-                {whole[i], sum[i], size[i], bound[i], ideal[i], ideal_sum[i], seen[i / length]});
+  return std::max(sizes.empty() ? 1 : sizes.back(), kFewest);
+}
+
+void add_lot(BoundComparison& to, const BoundedValue& a, const std::vector<BoundedValue>& b,
+             std::int64_t first, double seen) {
+  const Elements numbers(a, b);
+  for (std::size_t i = 0; i < numbers.whole.size(); ++i)
+    add_element(to, first + static_cast<std::int64_t>(i), numbers.at(i, seen));
+}
+
+BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b) {
+  BoundComparison result;
+  const Elements numbers(a, b);
+  const auto length = static_cast<std::size_t>(length_of_lot(a.value.sizes));
+  const Buffer<double> seen = find_seen_errors(
+      {numbers.whole, numbers.ideal}, {numbers.sum, numbers.ideal_sum}, unit_roundoff(a.value.dtype), length);
+  for (std::size_t i = 0; i < numbers.whole.size(); ++i)
+    add_element(result, static_cast<std::int64_t>(i), numbers.at(i, seen[i / length]));
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "replay/bounds/error_bounds.h"
+#include "replay/bounds/tensor_ops.h"
 #include "replay/values/block_cache.h"
 
 namespace epweave::replay {
@@ -30,10 +31,28 @@ struct BoundedValue {
   Tensor bound;                      // float32
   std::optional<Tensor> ideal = {};  // float64; none: not known
 };
-BoundedValue take_bounded(const Tensor& value, ErrorBounds& bounds);  // copies
+// For how long a copy of a value is kept: for the run that made it, or for later ones too.
+enum class Kept : std::uint8_t { kForRun, kBeyond };
+BoundedValue take_bounded(const Tensor& value, const ErrorBounds& bounds, Kept kept);  // copies
+// What an earlier run kept, for this one.
+BoundedValue borrow(const BoundedValue& value, const TensorOps& ops);
+BoundedValue on_host(const BoundedValue& value, const TensorOps& ops);
 
-// One value against another, or against several that add up to it.
+// Indices [first, first + count) of a dimension; the same storages.
+BoundedValue cut_range(const BoundedValue& value, std::size_t dim, std::int64_t first, std::int64_t count);
+
+// One value against another, or against several that add up to it; in host memory.
 BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b);
+
+// Elements that are judged by what they show together (find_seen_errors): a row of the last
+// dimension; of short ones several, of which not all are rounded to their ideals by chance.
+std::int64_t length_of_lot(const Extents& sizes);
+// The elements from `first` on, `a` and `b` being those of one lot.
+void add_lot(BoundComparison& to, const BoundedValue& a, const std::vector<BoundedValue>& b,
+             std::int64_t first, double seen);
+
+// What adding up in float64 may be off by, of the magnitudes.
+inline constexpr double kSummingError = 0x1p-50;
 
 // Ideals of two graphs may differ by this share of their bounds. What float64 rounds is 2^-29 of
 // what float32 rounds, and each op's rounding is in the bound with at least that of float32.

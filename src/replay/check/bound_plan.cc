@@ -9,15 +9,18 @@
 namespace epweave::replay {
 namespace {
 
+// Value, bound, ideal.
+std::int64_t kept_bytes_of(const Extents& sizes, DType dtype) {
+  return count_elements(sizes) *
+         static_cast<std::int64_t>(info(dtype).bytes + sizeof(float) + sizeof(double));
+}
 std::int64_t kept_bytes_of(const Seen& value) {
-  if (value.kind != Seen::Kind::kTensor) return 0;
-  return count_elements(value.sizes) * static_cast<std::int64_t>(info(value.dtype).bytes + sizeof(float) +
-                                                                 sizeof(double));  // value, bound, ideal
+  return value.kind == Seen::Kind::kTensor ? kept_bytes_of(value.sizes, value.dtype) : 0;
 }
 
 BoundedNodes find_bounded(const Graph& graph, const IdSet<NodeId>& roots) {
   RegroupedSums found = find_regrouped(graph, roots);
-  return {std::move(found.sums), std::move(found.reached), {}};
+  return {std::move(found.sums), std::move(found.reached), {}, {}};
 }
 
 // Sums that the rewrite itself adds up, as of the gradients that several calls give for a part's
@@ -56,14 +59,33 @@ AddedSums find_added_sums(const PairedGraphs& graphs) {
   return found;
 }
 
+// Whether parts of floating-point numbers have the whole's recorded size: they may be added up.
+bool has_size_of_whole(const PairedGraphs& graphs, const Group& group) {
+  const auto type_of = [](const Graph& graph, NodeId node) {
+    return tensor_of(*graph.context, graph.step().nodes[node].type);
+  };
+  const TensorType* whole = type_of(graphs.a, group.whole);
+  if (whole == nullptr || !(is_floating(whole->dtype) || is_complex(whole->dtype))) return false;
+  return std::ranges::all_of(group.values, [&](NodeId value) {
+    const TensorType* part = value ? type_of(graphs.b, value) : nullptr;
+    return part != nullptr && std::ranges::equal(whole->sizes, part->sizes, [&](ExprId x, ExprId y) {
+             return graphs.a.context->exprs.text(x) == graphs.b.context->exprs.text(y);
+           });
+  });
+}
+
 }  // namespace
 
-void SumsFound::add(const Judgements& judgements) {
+void SumsFound::add(const Judgements& judgements, const std::vector<OutputCheck>& outputs,
+                    const RankOutputs& of_a) {
   for (std::size_t i = 0; i < judgements.size(); ++i) {
     const auto group = static_cast<std::int64_t>(i);
     if (judgements[i].judgement.is_sum) sums.insert(group);
     if (judgements[i].skipped.empty() && needs_bound(judgements[i].judgement)) bytes[group] = 0;
   }
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (const Tensor& tensor = of_a[i].tensor; !of_a[i].is_number && needs_bound(outputs[i]))
+      output_bytes[static_cast<std::int64_t>(i)] += kept_bytes_of(tensor.sizes, tensor.dtype);
 }
 
 void SumsFound::count_bytes(const PairedGraphs& graphs, const Watcher& seen_a, RankRange ranks) {
@@ -73,20 +95,27 @@ void SumsFound::count_bytes(const PairedGraphs& graphs, const Watcher& seen_a, R
 }
 
 std::string SumsFound::encode() const {
-  std::vector<std::int64_t> groups, sizes;
-  for (const auto& [group, size] : bytes) {
-    groups.push_back(group);
-    sizes.push_back(size);
+  Writer writer;
+  writer.numbers({std::vector(sums.begin(), sums.end())});
+  for (const auto* all : {&bytes, &output_bytes}) {
+    std::vector<std::int64_t> places, sizes;
+    for (const auto& [place, size] : *all) {
+      places.push_back(place);
+      sizes.push_back(size);
+    }
+    writer.numbers(places).numbers(sizes);
   }
-  return Writer().numbers({std::vector(sums.begin(), sums.end())}).numbers(groups).numbers(sizes).take();
+  return writer.take();
 }
 
 void SumsFound::add_process(std::string_view text) {
   Reader reader(text);
   for (std::int64_t group : reader.numbers()) sums.insert(group);
-  const std::vector<std::int64_t> groups = reader.numbers(), sizes = reader.numbers();
-  if (groups.size() != sizes.size()) throw WireError("a message that no rank sends");
-  for (std::size_t i = 0; i < groups.size(); ++i) bytes[groups[i]] = std::max(bytes[groups[i]], sizes[i]);
+  for (auto* all : {&bytes, &output_bytes}) {
+    const std::vector<std::int64_t> places = reader.numbers(), sizes = reader.numbers();
+    if (places.size() != sizes.size()) throw WireError("a message that no rank sends");
+    for (std::size_t i = 0; i < places.size(); ++i) (*all)[places[i]] = std::max((*all)[places[i]], sizes[i]);
+  }
 }
 
 BoundPlan plan_bounds(const PairedGraphs& graphs, const SumsFound& found, std::size_t kept_bytes) {
@@ -102,17 +131,31 @@ BoundPlan plan_bounds(const PairedGraphs& graphs, const SumsFound& found, std::s
   plan.b = find_bounded(graphs.b, roots.b);
   plan.lots.emplace_back();
   std::size_t kept = 0;
-  for (const auto& [i, bytes] : found.bytes) {
-    const auto group = static_cast<std::size_t>(i);
-    if (!is_reached(plan, graphs.groups[group])) continue;
-    if (kept + static_cast<std::size_t>(bytes) > kept_bytes && !plan.lots.back().empty()) {
+  const auto add = [&](std::int64_t place, std::int64_t bytes, auto list) {
+    if (kept != 0 && kept + static_cast<std::size_t>(bytes) > kept_bytes) {
       plan.lots.emplace_back();
       kept = 0;
     }
-    plan.lots.back().push_back(group);
+    (plan.lots.back().*list).push_back(static_cast<std::size_t>(place));
     kept += static_cast<std::size_t>(bytes);
-  }
+  };
+  for (const auto& [group, bytes] : found.bytes)
+    if (is_reached(plan, graphs.groups[static_cast<std::size_t>(group)]))
+      add(group, bytes, &BoundPlan::Lot::groups);
+  for (const auto& [output, bytes] : found.output_bytes) add(output, bytes, &BoundPlan::Lot::outputs);
   return plan;
+}
+
+FollowedNodes find_followed(const Graph& a, const Graph& b) {
+  const PairedGraphs graphs(a, b);
+  AddedSums roots = find_added_sums(graphs);
+  for (const Group& group : graphs.groups) {
+    if (!group.is_parts || !has_size_of_whole(graphs, group)) continue;
+    roots.a.insert(group.whole);
+    for (const NodeId value : group.values)
+      if (value) roots.b.insert(value);
+  }
+  return {find_regrouped(a, roots.a).reached, find_regrouped(b, roots.b).reached};
 }
 
 bool is_reached(const BoundPlan& plan, const Group& group) {

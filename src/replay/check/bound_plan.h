@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "replay/check/node_judgements.h"
+#include "replay/check/output_check.h"
 #include "replay/run/executor.h"
 
 namespace epweave::replay {
@@ -17,11 +18,12 @@ namespace epweave::replay {
 // What the ranks of a process found, or all ranks together.
 struct SumsFound {
   std::set<std::int64_t> sums;  // groups whose values are parts of a sum
-  // Groups that a bound may decide: bytes of A's value and its bound, of all ranks of a process
-  // (the process that has most).
-  std::map<std::int64_t, std::int64_t> bytes;
+  // Groups and outputs that a bound may decide: bytes of A's value and its bound, of all ranks of a
+  // process (the process that has most).
+  std::map<std::int64_t, std::int64_t> bytes, output_bytes;
 
-  void add(const Judgements& judgements);  // of a rank of this process
+  // Of a rank of this process, with what A returned there.
+  void add(const Judgements& judgements, const std::vector<OutputCheck>& outputs, const RankOutputs& of_a);
   // Once all ranks of this process are added.
   void count_bytes(const PairedGraphs& graphs, const Watcher& seen_a, RankRange ranks);
   std::string encode() const;
@@ -30,10 +32,19 @@ struct SumsFound {
 
 struct BoundPlan {
   BoundedNodes a, b;  // without observers
-  std::vector<std::vector<std::size_t>>
-      lots;  // groups whose values of A may be kept together; none: nothing was regrouped
+  // Whose values of A may be kept together.
+  struct Lot {
+    std::vector<std::size_t> groups, outputs;
+  };
+  std::vector<Lot> lots;  // none: nothing was regrouped
 };
 BoundPlan plan_bounds(const PairedGraphs& graphs, const SumsFound& found, std::size_t kept_bytes);
+
+// All that may be followed, as recorded sizes tell, before anything is run.
+struct FollowedNodes {
+  IdSet<NodeId> a, b;
+};
+FollowedNodes find_followed(const Graph& a, const Graph& b);
 
 // Whether a regrouped sum is behind a value of the group.
 bool is_reached(const BoundPlan& plan, const Group& group);

@@ -76,6 +76,7 @@ class Checker {
         here_(find_ranks_here()),
         graphs_(a, b),
         sums_(graphs_.groups, world_a_.size),
+        bounded_outputs_(world_a_.size),
         changes_(graphs_),
         reports_(here_.end - here_.first),
         groups_of_first_(reports_.size()),
@@ -134,7 +135,8 @@ class Checker {
     Run result{run_ranks(graph, world, setup_.kernels, inputs, options), {}};
     result.outputs.resize(world.size);
     for_each_rank([&](Rank rank) {
-      result.outputs[rank] = list_results(graph, result.run.ranks[rank], inputs[rank], written_inputs_);
+      result.outputs[rank] =
+          list_results(graph, {result.run.ranks[rank].outputs, inputs[rank]}, written_inputs_);
       if (options.shown)  // of inputs, too, the names alone
         for (NamedTensor& output : result.outputs[rank]) output.tensor.storage = nullptr;
     });
@@ -156,7 +158,10 @@ class Checker {
     };
   }
   RunOptions with_bounds(const BoundedNodes& bounded) const {
+    // On a device results are compared where they lie (at_end).
     RunOptions options = setup_.options;
+    options.device = bounds_device();
+    if (options.device != nullptr) options.shown.emplace();
     options.bounded = &bounded;
     return options;
   }
@@ -176,7 +181,8 @@ class Checker {
     });
     if (is_native(setup_)) return find_library_changes();
     SumsFound found;
-    for (const Judgements& judgements : judgements_) found.add(judgements);
+    for_each_rank(
+        [&](Rank rank) { found.add(judgements_of(rank), report_of(rank).outputs, first_a_.outputs[rank]); });
     found.count_bytes(graphs_, seen_a, here_);
     agree(found);
     plan_ = plan_bounds(graphs_, found, setup_.kept_bytes);
@@ -195,31 +201,56 @@ class Checker {
   // --- runs with bounds ---
 
   bool has_sums() const { return !plan_.lots.empty(); }
-  bool makes_bounds() const { return has_sums() && setup_.bounds == Bounds::kCpu; }
+  bool makes_bounds() const { return has_sums() && setup_.bounds != Bounds::kNone; }
+  // Null: the CPU.
+  Device* bounds_device() const { return setup_.bounds == Bounds::kDevice ? setup_.device_a : nullptr; }
 
   // The second run of A also tells whether A gives the same bits twice, and how far B's are off.
   void make_bounds() {
-    if (!makes_bounds() || setup_.device_a != nullptr)
+    if (!makes_bounds() || setup_.device_a != bounds_device())
       run_a(on_device(setup_.device_a, {}, outputs_->show_a_again()));
     if (!makes_bounds()) return;
-    plan_.a.observer = [this](Rank rank, NodeId node, const Value& value, ErrorBounds& bounds) {
+    plan_.a.observer = [this](Rank rank, NodeId node, const Value& value, const ErrorBounds& bounds) {
       if (value.is_tensor()) sums_.see_whole(rank, node, value.tensor(), bounds);
     };
-    plan_.b.observer = [this](Rank rank, NodeId node, const Value& value, ErrorBounds& bounds) {
+    plan_.b.observer = [this](Rank rank, NodeId node, const Value& value, const ErrorBounds& bounds) {
       if (value.is_tensor()) sums_.see_value(rank, node, value.tensor(), bounds);
     };
-    for (const std::vector<std::size_t>& lot : plan_.lots) {
-      sums_.start(lot);
+    plan_.a.at_end = [this](Rank rank, const std::vector<Value>& outputs, const RankInputs& inputs,
+                            const ErrorBounds& bounds) {
+      bounded_outputs_[rank].see_a(list_results(graphs_.a, {outputs, inputs}, written_inputs_), bounds);
+    };
+    plan_.b.at_end = [this](Rank rank, const std::vector<Value>& outputs, const RankInputs& inputs,
+                            const ErrorBounds& bounds) {
+      bounded_outputs_[rank].see_b(list_results(graphs_.b, {outputs, inputs}, written_inputs_), bounds);
+      sums_.end_run(rank);
+    };
+    for (const BoundPlan::Lot& lot : plan_.lots) {
+      start_lot(lot);
       bounded_a_ = bounded_b_ = Run();
-      bounded_a_ = run_a(with_bounds(plan_.a));
+      RunOptions of_a = with_bounds(plan_.a);
+      if (bounds_device() != nullptr && &lot == &plan_.lots.front()) of_a.shown = outputs_->show_a_again();
+      bounded_a_ = run_a(of_a);
       bounded_b_ = run_b(with_bounds(plan_.b));
     }
-    sums_.start({});
+    start_lot({});
+    if (bounds_device() != nullptr) return;  // where both graphs ran
     for_each_rank([&](Rank rank) {
       const RankOutputs &of_a = bounded_a_.outputs[rank], &of_b = bounded_b_.outputs[rank];
       if (setup_.device_a == nullptr) outputs_->see_again(rank, of_a);
       report_of(rank).devices_agree = (setup_.device_a == nullptr || outputs_->has_bits_of_a(rank, of_a)) &&
                                       (setup_.device_b == nullptr || outputs_->has_bits_of_b(rank, of_b));
+    });
+  }
+
+  // On each rank those of the outputs that differ there.
+  void start_lot(const BoundPlan::Lot& lot) {
+    sums_.start(lot.groups);
+    for_each_rank([&](Rank rank) {
+      std::vector<std::size_t> outputs;
+      for (const std::size_t i : lot.outputs)
+        if (needs_bound(report_of(rank).outputs[i])) outputs.push_back(i);
+      bounded_outputs_[rank].start(outputs);
     });
   }
 
@@ -252,12 +283,11 @@ class Checker {
   }
 
   void judge_sums(CheckReport& report, Rank rank) {
-    ErrorBounds& bounds_a = *bounded_a_.run.ranks[rank].bounds;
-    ErrorBounds& bounds_b = *bounded_b_.run.ranks[rank].bounds;
-    for (const ErrorBounds* bounds : {&bounds_a, &bounds_b})
-      report.ops_without_bound.insert(bounds->without_bound().begin(), bounds->without_bound().end());
-    judge_by_bounds({bounded_a_.outputs[rank], bounded_b_.outputs[rank]}, {bounds_a, bounds_b},
-                    report.outputs);
+    for (const Run* run : {&bounded_a_, &bounded_b_}) {
+      const std::set<std::string>& ops = run->run.ranks[rank].without_bound;
+      report.ops_without_bound.insert(ops.begin(), ops.end());
+    }
+    bounded_outputs_[rank].judge(report.outputs);
   }
 
   // Outputs behind a regrouped sum, where no bounds are made.
@@ -377,11 +407,12 @@ class Checker {
   BoundPlan plan_;                      // in portable math
   Reached behind_sums_;                 // of B, where no bounds are made
   SumChecker sums_;
-  LibraryChanges changes_;                    // in native math
-  std::vector<CheckReport> reports_;          // by rank here
-  std::vector<std::size_t> groups_of_first_;  // by rank here
-  WrittenStorage written_;                    // of A
-  std::vector<bool> written_inputs_;          // by A or B
+  std::vector<BoundedOutputs> bounded_outputs_;  // by rank
+  LibraryChanges changes_;                       // in native math
+  std::vector<CheckReport> reports_;             // by rank here
+  std::vector<std::size_t> groups_of_first_;     // by rank here
+  WrittenStorage written_;                       // of A
+  std::vector<bool> written_inputs_;             // by A or B
   std::optional<OutputComparison> outputs_;
   std::map<const Graph*, int> runs_;
 };
@@ -394,6 +425,10 @@ void require_comparable(const Graph& a, const Graph& b, const CheckSetup& setup)
   if (is_native(setup) && (setup.device_a != setup.device_b || setup.reference != nullptr))
     throw UsageError(
         "--math native compares two graphs on one device: other devices and a reference have other bits");
+  if (setup.bounds == Bounds::kDevice && setup.device_a != setup.device_b)
+    throw UsageError("--bounds device is for graphs that run on one device: give --bounds cpu");
+  if (setup.bounds == Bounds::kDevice && setup.options.process != nullptr)
+    throw UsageError("--bounds device is for ranks in one process: give --bounds cpu");
   if (setup.reference == nullptr) return;
   const Rank ranks_c = derive_world(*setup.reference, setup.ranks).size;
   if (ranks_c != ranks)

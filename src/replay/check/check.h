@@ -45,8 +45,8 @@
 // A reference C, such as another tool's rewrite of A, is run on the same inputs and its outputs are
 // compared with those of A and B. It changes no verdict.
 //
-// Each graph is run on its device; bounds are made on the CPU, whose outputs must be the same bits
-// then.
+// Each graph is run on its device. Bounds are made there where both graphs run on one device, or on
+// the CPU, whose outputs must be the same bits then.
 //
 //   run A, run B        hashes of all values, made where they lie: verdicts but those on regrouped sums; of the results of
 //                       B those are kept that differ from A's
@@ -69,9 +69,9 @@
 
 namespace epweave::replay {
 
-// Where bounds of regrouped sums are made: kNone makes none, and what comes from a regrouped sum
-// and differs is unverified.
-enum class Bounds : std::uint8_t { kCpu, kNone };
+// Where bounds of regrouped sums are made: on the CPU, or on the one device of both graphs, which
+// may be the CPU. kNone makes none, and what comes from a regrouped sum and differs is unverified.
+enum class Bounds : std::uint8_t { kCpu, kDevice, kNone };
 
 // What both graphs are run on.
 struct CheckSetup {
@@ -82,8 +82,8 @@ struct CheckSetup {
   const Graph* reference = nullptr;
   Device* device_a = nullptr;  // null: the CPU
   Device* device_b = nullptr;
-  Bounds bounds = Bounds::kCpu;
-  std::size_t kept_bytes = std::size_t{4} << 30;  // in each process
+  Bounds bounds = Bounds::kCpu;                   // kDevice: all ranks are in this process
+  std::size_t kept_bytes = std::size_t{4} << 30;  // in each process, where bounds are made
 };
 
 // Throws UsageError if these graphs cannot be compared so. A check does this first.

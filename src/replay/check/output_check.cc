@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "replay/check/device_comparison.h"
 #include "replay/values/compare.h"
 
 namespace epweave::replay {
@@ -24,13 +25,13 @@ std::string name_input(const Graph& graph, const InputRole& input) {
 
 }  // namespace
 
-RankOutputs list_results(const Graph& graph, const RankResult& result, const RankInputs& inputs,
-                         const std::vector<bool>& written) {
+RankOutputs list_results(const Graph& graph, const Returned& returned, const std::vector<bool>& written) {
+  const auto& [outputs, inputs] = returned;
   RankOutputs results;
-  for (std::size_t i = 0; i < result.outputs.size(); ++i)
-    for_each_result(result.outputs[i], name_output(graph, i),
-                    [&](const std::string& name, const Tensor& tensor) {
-                      results.push_back({name, tensor});
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    for_each_result(outputs[i], name_output(graph, i),
+                    [&](const std::string& name, const Tensor& tensor, ResultKind kind) {
+                      results.push_back({name, tensor, kind == ResultKind::kNumber});
                     });
   for (std::size_t i = 0; i < written.size() && i < graph.inputs.size() && i < inputs.size(); ++i)
     if (written[i] && inputs[i].is_tensor())
@@ -44,7 +45,7 @@ std::vector<bool> find_reached_results(const Reached& reached, const RankResult&
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
     const bool is_reached = i < reached.outputs.size() && reached.outputs[i];
     for_each_result(result.outputs[i], {},
-                    [&](const std::string&, const Tensor&) { found.push_back(is_reached); });
+                    [&](const std::string&, const Tensor&, ResultKind) { found.push_back(is_reached); });
   }
   for (std::size_t i = 0; i < written.size() && i < reached.inputs.size(); ++i)
     if (written[i] && reached.inputs[i].has_value()) found.push_back(*reached.inputs[i]);
@@ -62,15 +63,39 @@ void require_same_outputs(const Graph& a, const Graph& b) {
   }
 }
 
-void judge_by_bounds(const OutputPair& outputs, const BoundsPair& bounds, std::vector<OutputCheck>& checks) {
-  for (std::size_t i = 0; i < checks.size(); ++i) {
-    OutputCheck& output = checks[i];
-    const Tensor &in_a = outputs.a[i].tensor, &in_b = outputs.b[i].tensor;
-    if (output.verdict != Verdict::kDiffers || !output.difference.problem.empty()) continue;
-    if (!bounds.a.find(in_a) && !bounds.b.find(in_b)) continue;
-    output.bound = compare_bounded(take_bounded(in_a, bounds.a), {take_bounded(in_b, bounds.b)});
-    if (!output.bound->is_within) continue;
-    output.verdict = output.bound->is_bounded ? Verdict::kSumOrder : Verdict::kUnverified;
+bool needs_bound(const OutputCheck& output) {
+  return output.verdict == Verdict::kDiffers && output.difference.problem.empty();
+}
+
+void BoundedOutputs::start(const std::vector<std::size_t>& outputs) {
+  asked_ = {outputs.begin(), outputs.end()};
+  of_a_.clear();
+}
+
+void BoundedOutputs::see_a(const RankOutputs& outputs, const ErrorBounds& bounds) {
+  for (const std::size_t i : asked_) {
+    const Tensor& tensor = outputs.at(i).tensor;
+    of_a_[i] = {take_bounded(tensor, bounds, Kept::kBeyond), bounds.find(tensor).has_value()};
+  }
+}
+
+void BoundedOutputs::see_b(const RankOutputs& outputs, const ErrorBounds& bounds) {
+  const TensorOps& ops = bounds.ops();
+  for (const auto& [i, of_a] : of_a_) {
+    const Tensor& tensor = outputs.at(i).tensor;
+    if (of_a.has_bound || bounds.find(tensor))
+      found_[i] =
+          compare_where_they_lie(borrow(of_a.value, ops), {take_bounded(tensor, bounds, Kept::kForRun)}, ops);
+  }
+}
+
+void BoundedOutputs::judge(std::vector<OutputCheck>& checks) const {
+  for (const auto& [i, comparison] : found_) {
+    OutputCheck& output = checks.at(i);
+    if (!needs_bound(output)) continue;
+    output.bound = comparison;
+    if (!comparison.is_within) continue;
+    output.verdict = comparison.is_bounded ? Verdict::kSumOrder : Verdict::kUnverified;
   }
 }
 

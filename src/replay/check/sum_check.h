@@ -42,8 +42,10 @@ class SumChecker {
   // Compares these groups from now on; what was found of others is kept.
   void start(const std::vector<std::size_t>& groups);
 
-  void see_whole(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds);
-  void see_value(Rank rank, NodeId node, const Tensor& value, ErrorBounds& bounds);
+  void see_whole(Rank rank, NodeId node, const Tensor& value, const ErrorBounds& bounds);
+  void see_value(Rank rank, NodeId node, const Tensor& value, const ErrorBounds& bounds);
+  // B's values whose group is not complete are forgotten: their memory may end with the run.
+  void end_run(Rank rank);
   // None if a value of the group was not seen.
   std::optional<BoundComparison> result(Rank rank, std::size_t group) const;
 
@@ -53,7 +55,7 @@ class SumChecker {
     std::unordered_map<std::size_t, std::vector<BoundedValue>> values;  // by group, until all are seen
     std::unordered_map<std::size_t, BoundComparison> results;
   };
-  void finish(OfRank& of_rank, std::size_t group);
+  void finish(OfRank& of_rank, std::size_t group, const TensorOps& ops);
 
   const std::vector<Group>& groups_;
   IdSet<NodeId> wholes_;

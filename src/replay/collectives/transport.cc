@@ -193,6 +193,8 @@ std::size_t result_bytes(const Meeting& meeting) {
   return pieces.empty() ? 0 : pieces.back().to + pieces.back().bytes;
 }
 
+}  // namespace
+
 void write_result(const Meeting& meeting, const Tensor& result) {
   const std::size_t bytes = result_bytes(meeting);
   EPWEAVE_CHECK(bytes == static_cast<std::size_t>(result.numel()) * result.element_bytes());
@@ -201,8 +203,6 @@ void write_result(const Meeting& meeting, const Tensor& result) {
   write_result(meeting, elements);
   scatter_elements(elements.data(), result);
 }
-
-}  // namespace
 
 void check_contributions(const Posted& meeting) {
   const Contribution& first = meeting.contributions[0];
@@ -391,23 +391,6 @@ Meeting LocalTransport::meet(Rank rank, const Ticket& ticket) {
 
 void LocalTransport::complete(Rank rank, const Ticket& ticket, const Tensor& result) {
   write_result(meet(rank, ticket), result);
-}
-
-bool LocalTransport::complete_bound(const Ticket& ticket, const Tensor& bound) const {
-  const Posted& meeting = *ticket.meeting;
-  const auto bounds = find_bound_contributions(meeting.contributions);
-  if (!bounds || std::any_of(bounds->begin(), bounds->end(),
-                             [](const Contribution& part) { return part.data == nullptr; }))
-    return false;
-  write_result({*bounds, meeting.members, ticket.member, meeting.group, meeting.number}, bound);
-  return true;
-}
-
-bool LocalTransport::complete_ideal(const Ticket& ticket, const Tensor& ideal) const {
-  const Posted& meeting = *ticket.meeting;
-  const auto ideals = find_ideal_contributions(meeting.contributions);
-  if (ideals) write_result({*ideals, meeting.members, ticket.member, meeting.group, meeting.number}, ideal);
-  return ideals.has_value();
 }
 
 void LocalTransport::finish(Rank rank) {

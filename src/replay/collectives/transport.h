@@ -116,6 +116,9 @@ std::optional<std::vector<Contribution>> find_bound_contributions(const std::vec
 // The same collective of the ideals; none where some member has none.
 std::optional<std::vector<Contribution>> find_ideal_contributions(const std::vector<Contribution>& parts);
 
+// The member's result, from contributions in host memory.
+void write_result(const Meeting& meeting, const Tensor& result);
+
 // How the ranks of a run meet.
 class Transport {
  public:
@@ -155,12 +158,6 @@ class LocalTransport : public Transport {
   Meeting meet(Rank rank, const Ticket& ticket) override;
   // Meets, and writes this rank's result from host memory.
   void complete(Rank rank, const Ticket& ticket, const Tensor& result);
-
-  // After complete(): writes what the members' bounds give for this rank's result, moved as the
-  // elements are and added up where those are reduced. False if nothing bounds the reduction (a
-  // product).
-  bool complete_bound(const Ticket& ticket, const Tensor& bound) const;
-  bool complete_ideal(const Ticket& ticket, const Tensor& ideal) const;
 
   std::size_t member_count(Rank rank, const std::string& group) const override;
   void finish(Rank rank) override;

@@ -25,12 +25,14 @@ bool reduces(OpFamily family) {
 // A step's memory along its steps.
 class Walk {
  public:
-  Walk(const Graph& graph, const Symbols& symbols, device::CallMemoryFinder& calls, NeedOf where)
+  Walk(const Graph& graph, const Symbols& symbols, device::CallMemoryFinder& calls, NeedOf where,
+       const IdSet<NodeId>* bounded)
       : graph_(graph),
         body_(graph.step()),
         symbols_(symbols),
         calls_(calls),
         where_(where),
+        bounded_(bounded),
         effects_(*graph.context, body_),
         steps_(plan_steps(graph, body_)),
         written_(find_written_inputs(graph)) {}
@@ -38,6 +40,7 @@ class Walk {
   RankNeed find() {
     const std::size_t peak = run(steps_.list.size());
     need_.made = made_;
+    need_.bounded = bounded_made_;
     if (is_on_device()) need_.rounding += input_blocks_ - need_.inputs;
     // Once more, up to the peak, for what lives there.
     need_.together = find_together();
@@ -71,7 +74,7 @@ class Walk {
     input_blocks_ = 0;
     held_by_.assign(body_.nodes.size(), {});
     copies_.assign(body_.nodes.size(), 0);
-    held_ = blocks_ = made_ = 0;
+    held_ = blocks_ = made_ = bounded_made_ = 0;
     waited_ = {};
     copied_ = 0;
     certain_.clear();
@@ -136,11 +139,10 @@ class Walk {
   bool add(const Step& step) {
     if (step.kind == StepKind::kOutput) add_outputs();
     if (!step.node) return false;
-    const Node& node = body_.nodes[step.node];
     switch (step.kind) {
       case StepKind::kInput:
-        if (written_[inputs_.size()]) need_.written += count_bytes(node.type);
-        inputs_.push_back({step.node, count_bytes(node.type)});
+        if (written_[inputs_.size()]) need_.written += count_bytes(step.node);
+        inputs_.push_back({step.node, count_bytes(step.node)});
         need_.inputs += inputs_.back().bytes;
         input_blocks_ += block_of(inputs_.back().bytes);
         return false;
@@ -161,7 +163,7 @@ class Walk {
       case StepKind::kLaunch:
         return add_launch(step.node);
       default:
-        if (!share_operand(step.node)) make_all(step.node, node.type);
+        if (!share_operand(step.node)) make_all(step.node);
         return note(step.node, 0);
     }
   }
@@ -170,13 +172,12 @@ class Walk {
     const Node& node = body_.nodes[id];
     std::uint64_t operand = 0;  // of a coalesced call, all of them
     const Arg sent = arg_of(*graph_.context, node, 0);
-    graph_.context->args.for_each_node(
-        sent, [&](NodeId input) { operand += count_bytes(body_.nodes[input].type); });
+    graph_.context->args.for_each_node(sent, [&](NodeId input) { operand += count_bytes(input); });
     copies_[effects_.storage_of(id).index()] += operand;
     copied_ += operand;
     held_ += operand;
     blocks_ += block_of(operand);
-    if (!share_operand(id)) make_all(id, node.type);
+    if (!share_operand(id)) make_all(id);
     const bool needs_room = where_ == NeedOf::kOwnDevice && node.op != nullptr && reduces(node.op->family);
     return note(id, needs_room ? operand : 0);
   }
@@ -196,10 +197,25 @@ class Walk {
       const std::uint64_t made = next < memory.results.size() ? memory.results[next] : 0;
       ++next;
       is_alias = is_alias || made == 0;
-      if (made != 0) make(id, bytes_of(result));
+      if (made != 0) make(id, bytes_of(result, is_bounded(id)));
     }
     if (is_alias) share_operand(id);
-    return note(id, is_on_device() ? memory.scratch : host_scratch(node, results));
+    const std::uint64_t scratch = is_on_device() ? memory.scratch : host_scratch(node, results);
+    return note(id, is_bounded(id) ? bounded_scratch(node, results, scratch) : scratch);
+  }
+
+  std::uint64_t bounded_scratch(const Node& node, const std::vector<ResultType>& results,
+                                std::uint64_t of_kernel) const {
+    constexpr std::uint64_t kKernels = 4, kNumbers = 4 * sizeof(float) + 2 * sizeof(double);
+    std::int64_t elements = 0;
+    const auto add = [&](const ResultType& type) {
+      if (type.is_tensor && is_floating(type.dtype)) elements += count_elements(type.sizes);
+    };
+    std::for_each(results.begin(), results.end(), add);
+    for_each_input(*graph_.context, node, [&](NodeId input) {
+      for (const ResultType& type : evaluate_results(graph_, symbols_, body_.nodes[input].type)) add(type);
+    });
+    return kKernels * of_kernel + kNumbers * static_cast<std::uint64_t>(elements);
   }
 
   // Operands and results in the type that the CPU computes in.
@@ -224,7 +240,7 @@ class Walk {
     for (const NodeId id : body_.order) {
       if (body_.nodes[id].kind != NodeKind::kOutput) continue;
       for_each_input(*graph_.context, body_.nodes[id],
-                     [&](NodeId input) { need_.outputs += count_bytes(body_.nodes[input].type); });
+                     [&](NodeId input) { need_.outputs += count_bytes(input); });
     }
   }
 
@@ -235,7 +251,8 @@ class Walk {
   std::uint64_t block_of(std::uint64_t bytes) const {
     return is_on_device() ? device::pool_block_bytes(bytes) : block_bytes(bytes);
   }
-  std::uint64_t bytes_of(const ResultType& type) const {
+  bool is_bounded(NodeId id) const { return bounded_ != nullptr && bounded_->contains(id); }
+  static std::uint64_t bytes_of(const ResultType& type, bool is_bounded) {
     std::int64_t last = 0;
     for (std::size_t d = 0; d < type.sizes.size(); ++d) {
       if (type.sizes[d] == 0) return 0;
@@ -243,13 +260,13 @@ class Walk {
     }
     const std::int64_t elements = type.strides.empty() ? count_elements(type.sizes) : last + 1;
     std::uint64_t width = info(type.dtype).bytes;
-    if (where_ == NeedOf::kBounded && is_floating(type.dtype)) width += sizeof(float) + sizeof(double);
+    if (is_bounded && is_floating(type.dtype)) width += sizeof(float) + sizeof(double);
     return static_cast<std::uint64_t>(elements) * width;
   }
-  std::uint64_t count_bytes(TypeId id) const {
+  std::uint64_t count_bytes(NodeId id) const {
     std::uint64_t bytes = 0;
-    for (const ResultType& type : evaluate_results(graph_, symbols_, id))
-      if (type.is_tensor) bytes += bytes_of(type);
+    for (const ResultType& type : evaluate_results(graph_, symbols_, body_.nodes[id].type))
+      if (type.is_tensor) bytes += bytes_of(type, is_bounded(id));
     return bytes;
   }
 
@@ -258,12 +275,13 @@ class Walk {
     hold(id, static_cast<std::uint32_t>(storages_.size()));
     storages_.push_back({id, bytes, block_of(bytes), 1});
     made_ += bytes;
+    if (is_bounded(id)) bounded_made_ += bytes;
     held_ += bytes;
     blocks_ += storages_.back().block;
   }
-  void make_all(NodeId id, TypeId type) {
-    for (const ResultType& result : evaluate_results(graph_, symbols_, type))
-      if (result.is_tensor) make(id, bytes_of(result));
+  void make_all(NodeId id) {
+    for (const ResultType& result : evaluate_results(graph_, symbols_, body_.nodes[id].type))
+      if (result.is_tensor) make(id, bytes_of(result, is_bounded(id)));
   }
   void release(std::uint32_t storage) {
     if (storage == kNoStorage || --storages_[storage].users != 0) return;
@@ -318,6 +336,7 @@ class Walk {
   const Symbols& symbols_;
   device::CallMemoryFinder& calls_;
   NeedOf where_;
+  const IdSet<NodeId>* bounded_;  // or null
   Effects effects_;
   Steps steps_;
   std::vector<bool> written_;  // by input
@@ -331,7 +350,7 @@ class Walk {
   std::vector<Window> windows_;
   NodeId waited_;  // the storage of the last collective that was waited for
   std::vector<LiveValue> inputs_;
-  std::uint64_t held_ = 0, blocks_ = 0, made_ = 0, input_blocks_ = 0;
+  std::uint64_t held_ = 0, blocks_ = 0, made_ = 0, bounded_made_ = 0, input_blocks_ = 0;
 };
 
 // Every symbol's number: as traced, else balanced, else 1.
@@ -353,8 +372,8 @@ NeedFinder::NeedFinder(const Graph& graph) : graph_(graph), symbols_(graph), cal
   assumed_ = bind_all(graph, symbols_);
 }
 
-RankNeed NeedFinder::find(NeedOf where) {
-  RankNeed need = Walk(graph_, symbols_, calls_, where).find();
+RankNeed NeedFinder::find(NeedOf where, const IdSet<NodeId>* bounded) {
+  RankNeed need = Walk(graph_, symbols_, calls_, where, bounded).find();
   need.assumed = assumed_;
   return need;
 }

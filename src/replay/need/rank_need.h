@@ -11,7 +11,8 @@
 //               and none has waited for one that this rank launches later
 //   scratch     what the kernel that runs asks for beside its operands and results: on a device the kernel itself is asked
 //               (kernels/device/call_memory.h); on the CPU, whose kernels take less, its results and, but for attention,
-//               its operands once more in the type it computes in
+//               its operands once more in the type it computes in. Where bounds are followed, assumed: four times the
+//               kernel's, and four numbers of float32 and two of float64 for each element of operands and results
 //   rounding    blocks of memory are larger than what lies in them; on a device those of inputs, too
 #pragma once
 
@@ -36,6 +37,7 @@ struct RankNeed {
   std::uint64_t together = 0;                           // of all ranks; at least the values of one
   NodeId peak;                                          // none: the step launches nothing
   std::uint64_t made = 0;                               // by all nodes, one after the other
+  std::uint64_t bounded = 0;       // of these, values whose bounds are followed, with them
   std::vector<LiveValue> largest;  // inputs and values that live then, the largest first; at most 8
   std::size_t assumed = 0;         // symbols that were taken to be balanced
 
@@ -43,8 +45,7 @@ struct RankNeed {
 };
 
 enum class NeedOf : std::uint8_t {
-  kHost,     // the CPU computes
-  kBounded,  // it follows bounds of rounding errors, too: of every floating value float32 and float64 beside it
+  kHost,      // the CPU computes
   kDevice,    // all ranks are in this process
   kOwnDevice  // ranks are processes: what moves between them needs room on each
 };
@@ -52,7 +53,8 @@ enum class NeedOf : std::uint8_t {
 class NeedFinder {
  public:
   explicit NeedFinder(const Graph& graph);  // outlives the finder
-  RankNeed find(NeedOf where);
+  // `bounded`: values whose bounds are followed, with float32 and float64 beside them; null: none.
+  RankNeed find(NeedOf where, const IdSet<NodeId>* bounded = nullptr);
 
  private:
   const Graph& graph_;

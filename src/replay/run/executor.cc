@@ -48,7 +48,7 @@ class RankRunner {
         options_(options),
         placed_(placed),
         bounds_(options.bounded == nullptr ? nullptr
-                                           : std::make_shared<ErrorBounds>(program.kernels, setup.memory)),
+                                           : std::make_unique<ErrorBounds>(program.kernels, setup.memory)),
         clock_(options, setup.rank, setup.device),
         collectives_(program.graph, setup, options, clock_, bounds_.get()),
         symbols_(program.graph),
@@ -67,7 +67,6 @@ class RankRunner {
 
  private:
   RankResult run_steps(const RankInputs& inputs) {
-    result_.bounds = bounds_;
     clock_.start();
     std::size_t next_input = 0;
     for (std::uint32_t i = 0; i < program_.steps.list.size(); ++i) {
@@ -113,6 +112,7 @@ class RankRunner {
         throw CheckError(describe(node, error.what()));
       }
     }
+    if (bounds_ != nullptr) end_bounds();
     if (device_ != nullptr) device_->synchronize();
     if (options_.measuring != nullptr && !has_turns()) result_.step_seconds = {clock_.working_seconds()};
     if (device_ != nullptr) check_fault();
@@ -238,7 +238,7 @@ class RankRunner {
     const ShowResults& shown = *options_.shown;
     ResultHashes results(device_);
     if (shown.observer) {
-      const auto add = [&](const std::string&, const Tensor& tensor) { results.add(tensor); };
+      const auto add = [&](const std::string&, const Tensor& tensor, ResultKind) { results.add(tensor); };
       for (const Value& output : result_.outputs) for_each_result(output, {}, add);
       for (std::size_t i = 0; i < kept_.size() && i < shown.inputs.size(); ++i)
         if (shown.inputs[i] && kept_[i].is_tensor()) results.add(kept_[i].tensor());
@@ -324,9 +324,14 @@ class RankRunner {
 
   void follow_bounds(NodeId id, const KernelCall& kernel, const Value& result) {
     const std::span<const Value> args = kernel.args();
-    const auto has_bound = [&](const Value& arg) { return result_.bounds->has_any(arg); };
+    const auto has_bound = [&](const Value& arg) { return bounds_->has_any(arg); };
     if (!options_.bounded->sums.contains(id) && std::none_of(args.begin(), args.end(), has_bound)) return;
-    result_.bounds->follow({kernel.op(), args, result});
+    bounds_->follow({kernel.op(), args, result});
+  }
+
+  void end_bounds() {
+    if (options_.bounded->at_end) options_.bounded->at_end(rank_, result_.outputs, kept_, *bounds_);
+    result_.without_bound = bounds_->without_bound();
   }
 
   // --- collectives ---
@@ -363,7 +368,7 @@ class RankRunner {
     check_recorded(body_.nodes[id], value);
     if (options_.observer && !collectives_.is_pending(value)) options_.observer(rank_, id, value, device_);
     if (is_bounded(options_, id) && options_.bounded->observer && !collectives_.is_pending(value))
-      options_.bounded->observer(rank_, id, value, *result_.bounds);
+      options_.bounded->observer(rank_, id, value, *bounds_);
     values_[id.index()] = std::move(value);
   }
 
@@ -395,10 +400,10 @@ class RankRunner {
   Turn* turn_;
   const RunOptions& options_;
   std::vector<Value>* placed_;
-  const std::shared_ptr<ErrorBounds> bounds_;  // or null
+  const std::unique_ptr<ErrorBounds> bounds_;  // or null
   RankClock clock_;
   RankCollectives collectives_;
-  std::vector<Value> kept_;  // inputs on the device
+  std::vector<Value> kept_;  // inputs, where they are computed with
   Symbols symbols_;
   RecordedValues recorded_;
   std::vector<Value> values_;

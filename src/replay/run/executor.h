@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -65,11 +66,19 @@ struct ShowResults {
 // graph computes does not depend on its recorded types.
 enum class RecordedTypes : std::uint8_t { kMustHold, kReport };
 
-// Sees the values of `nodes`, whose bounds are made on the way, as they are made.
+// Inputs of one rank, one per placeholder of the step, in order. Tensors are written where the
+// graph does; a run on a device copies its buffers back.
+using RankInputs = std::vector<Value>;
+
+// Sees the values of `nodes`, whose bounds are made on the way, as they are made; and what the rank
+// returned and left in its inputs, at its end. They lie where they were computed.
 struct BoundedNodes {
   IdSet<NodeId> sums;   // whose bounds start here: a sum's order is not the other graph's
   IdSet<NodeId> nodes;  // these, and all that is computed from them
-  std::function<void(Rank rank, NodeId node, const Value& value, ErrorBounds& bounds)> observer;
+  std::function<void(Rank rank, NodeId node, const Value& value, const ErrorBounds& bounds)> observer;
+  std::function<void(Rank rank, const std::vector<Value>& outputs, const RankInputs& inputs,
+                     const ErrorBounds& bounds)>
+      at_end;
 };
 
 // This process is one of several that run the graph together, a rank each.
@@ -129,7 +138,7 @@ struct MeasuredNode {
 struct RankResult {
   std::vector<Value> outputs;                // flat, as many as Graph::outputs; host memory, or none
   std::map<std::string, OpTime> times;       // by target
-  std::shared_ptr<ErrorBounds> bounds;       // of what the rank returned, where RunOptions::bounded was given
+  std::set<std::string> without_bound;       // ErrorBounds', where RunOptions::bounded was given
   std::vector<std::vector<StepSpan>> spans;  // of each measured run; where measuring
   // On the host's steady clock, in seconds: when the last measured run's spans began, and how far
   // off that may be.
@@ -152,10 +161,6 @@ struct RunResult {
   double seconds = 0;
   std::size_t peak_bytes = 0;
 };
-
-// Inputs of one rank, one per placeholder of the step, in order. Tensors are written where the
-// graph does; a run on a device copies its buffers back.
-using RankInputs = std::vector<Value>;
 
 // Runs all ranks, or that of the process: the others' results are empty then, and their inputs are
 // not used. Throws MissingKernels, RunError (of a device: DeviceError) or CollectiveError if a rank

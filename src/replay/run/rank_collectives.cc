@@ -61,17 +61,31 @@ void RankCollectives::launch_part(const Node& node, const BoundCall& bound, Pend
                     : in_place     ? operand
                                    : make_tensor(setup_.memory, operand.dtype, sizes);
   if (launched.result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
+  pending.is_sum = !part.reduction.empty();
+  if (pending.is_bounded) hand_over_bounds(operand, members, pending, part);
   if (setup_.device != nullptr)
     setup_.device->post(operand, pending.stream, part);
   else if (setup_.local != nullptr)
     part.data = copy_operand(operand);
-  pending.is_sum = !part.reduction.empty();
-  if (pending.is_bounded) {
-    part.bound = bounds_->bound_operand(operand, pending.is_sum ? members : 0).storage;
-    if (setup_.local != nullptr && has_ideals(operand.dtype))
-      part.ideal = bounds_->ideals().find(operand).storage;
-  }
   launched.ticket = setup_.transport.post(setup_.rank, group, std::move(part));
+}
+
+void RankCollectives::hand_over_bounds(const Tensor& operand, std::size_t members, Pending& pending,
+                                       Contribution& part) {
+  part.bound = hand_over(bounds_->bound_operand(operand, pending.is_sum ? members : 0), pending.stream);
+  if (setup_.local == nullptr) return;
+  Pending::Part& launched = pending.parts.back();
+  launched.bound = make_tensor(setup_.memory, DType::kFloat32, launched.result.sizes);
+  if (!has_ideals(operand.dtype)) return;
+  part.ideal = hand_over(bounds_->ideals().find(operand), pending.stream);
+  launched.ideal = make_tensor(setup_.memory, DType::kFloat64, launched.result.sizes);
+}
+
+std::shared_ptr<Storage> RankCollectives::hand_over(const Tensor& tensor, std::uint32_t stream) {
+  if (setup_.device == nullptr) return tensor.storage;
+  Contribution copy;
+  setup_.device->post(tensor, stream, copy);
+  return copy.data;
 }
 
 void RankCollectives::start_exchange(Pending& pending) {
@@ -126,24 +140,32 @@ void RankCollectives::complete(const Storage* storage, Joined joined) {
         setup_.local->complete(setup_.rank, part.ticket, part.result);
     }
   });
-  if (setup_.device != nullptr || !pending->is_bounded) return;
-  for (const Pending::Part& part : pending->parts) bound_part(*pending, part);
+  if (!pending->is_bounded) return;
+  for (std::size_t i = 0; i < meetings.size(); ++i) bound_part(*pending, pending->parts[i], meetings[i]);
 }
 
-void RankCollectives::bound_part(const Pending& pending, const Pending::Part& part) {
-  const Tensor bound = make_tensor(setup_.memory, DType::kFloat32, part.result.sizes);
-  const bool has_bound = setup_.local->complete_bound(part.ticket, bound);
-  set_bound(pending, part.result, has_bound ? std::optional(bound) : std::nullopt);
-  if (has_bound) set_ideal(part);
-}
-
-void RankCollectives::set_ideal(const Pending::Part& part) {
-  if (!is_floating(part.result.dtype)) return;
-  const Tensor ideal = make_tensor(setup_.memory, DType::kFloat64, part.result.sizes);
-  if (has_ideals(part.result.dtype) && setup_.local->complete_ideal(part.ticket, ideal))
-    bounds_->ideals().set(part.result, ideal);
+void RankCollectives::bound_part(const Pending& pending, const Pending::Part& part, const Meeting& meeting) {
+  const std::vector<Contribution>& parts = meeting.contributions;
+  const bool has_bound = complete_with(find_bound_contributions(parts), meeting, pending.stream, part.bound);
+  set_bound(pending, part.result, has_bound ? std::optional(part.bound) : std::nullopt);
+  if (!has_bound || !is_floating(part.result.dtype)) return;
+  if (part.ideal.storage != nullptr &&
+      complete_with(find_ideal_contributions(parts), meeting, pending.stream, part.ideal))
+    bounds_->ideals().set(part.result, part.ideal);
   else
     bounds_->ideals().set_unknown(part.result);
+}
+
+bool RankCollectives::complete_with(std::optional<std::vector<Contribution>> contributions,
+                                    const Meeting& meeting, std::uint32_t stream, const Tensor& result) {
+  const auto is_there = [](const Contribution& part) { return part.data != nullptr; };
+  if (!contributions || !std::ranges::all_of(*contributions, is_there)) return false;
+  const Meeting of_bounds{*contributions, meeting.members, meeting.member, meeting.group, meeting.number};
+  if (setup_.device != nullptr)
+    setup_.device->complete(of_bounds, stream, result);
+  else
+    write_result(of_bounds, result);
+  return true;
 }
 
 void RankCollectives::take_exchanged(const Pending& pending, const Pending::Part& part) {

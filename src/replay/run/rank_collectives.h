@@ -46,6 +46,7 @@ class RankCollectives {
     struct Part {
       Transport::Ticket ticket;
       Tensor operand, result;
+      Tensor bound = {}, ideal = {};  // of the result, where bounds are made; the latter where it has one
       HostExchange::Underway exchanged = {};
     };
     std::vector<Part> parts;
@@ -57,6 +58,11 @@ class RankCollectives {
 
   // The operand's elements, row-major, in memory of their own.
   std::shared_ptr<Storage> copy_operand(const Tensor& operand);
+  // What the operand's bounds and ideals are, for the other members; and memory for the result's.
+  // On a device the copy of the operand must come behind them on the stream: who waits for it waits
+  // for them.
+  void hand_over_bounds(const Tensor& operand, std::size_t members, Pending& pending, Contribution& part);
+  std::shared_ptr<Storage> hand_over(const Tensor& tensor, std::uint32_t stream);
   // Posts the last of the parts so far.
   void launch_part(const Node& node, const BoundCall& bound, Pending& pending);
   // Where the other members are processes of their own it starts once all have launched.
@@ -66,9 +72,11 @@ class RankCollectives {
   // nothing is underway.
   Meeting meet(const Transport::Ticket& ticket);
 
-  void bound_part(const Pending& pending, const Pending::Part& part);
   // Where no process lies between the ranks: what they hand over carries no ideals there.
-  void set_ideal(const Pending::Part& part);
+  void bound_part(const Pending& pending, const Pending::Part& part, const Meeting& meeting);
+  // What the members handed over makes `result`; false: nothing does.
+  bool complete_with(std::optional<std::vector<Contribution>> contributions, const Meeting& meeting,
+                     std::uint32_t stream, const Tensor& result);
   void take_exchanged(const Pending& pending, const Pending::Part& part);
   // No bound: nothing bounds the result.
   void set_bound(const Pending& pending, const Tensor& result, const std::optional<Tensor>& bound);

@@ -42,7 +42,8 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
         "", std::move(missing),
         "add a row for each to the kernel table (src/replay/kernels/host/, src/replay/kernels/device/)");
   EPWEAVE_CHECK(inputs.size() == world.size);
-  EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr);  // bounds are followed on the CPU
+  // Of processes bounds are followed on the CPU.
+  EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr || options.process == nullptr);
   std::optional<Body> shuffled;
   if (options.jitter) {
     shuffled = graph.step();

@@ -27,11 +27,11 @@ Tensor make_number(const Value& number) {
 }  // namespace
 
 void for_each_result(const Value& value, const std::string& name,
-                     const std::function<void(const std::string&, const Tensor&)>& visit) {
+                     const std::function<void(const std::string&, const Tensor&, ResultKind)>& visit) {
   if (value.is_tensor()) {
-    visit(name, value.tensor());
+    visit(name, value.tensor(), ResultKind::kTensor);
   } else if (value.is_number()) {
-    visit(name, make_number(value));
+    visit(name, make_number(value), ResultKind::kNumber);
   } else if (value.is<List>()) {
     for (std::size_t i = 0; i < value.items().size(); ++i)
       for_each_result(value.items()[i], fmt::format("{}[{}]", name, i), visit);

@@ -12,9 +12,12 @@
 
 namespace epweave::replay {
 
-// Calls visit(name, tensor) for each; of "output 1" the first in a list is "output 1[0]".
+// Whether it was a tensor, or a number that the host computed.
+enum class ResultKind : std::uint8_t { kTensor, kNumber };
+
+// Calls visit(name, tensor, kind) for each; of "output 1" the first in a list is "output 1[0]".
 void for_each_result(const Value& value, const std::string& name,
-                     const std::function<void(const std::string&, const Tensor&)>& visit);
+                     const std::function<void(const std::string&, const Tensor&, ResultKind)>& visit);
 // The same value, its tensors without memory.
 Value without_memory(const Value& value);
 

@@ -59,6 +59,15 @@ class Memory {
   virtual std::shared_ptr<Storage> allocate(std::size_t bytes) = 0;
   // A tensor of host memory in this memory.
   virtual Tensor place(const Tensor& host) = 0;
+  // The same tensor in host memory; a device is waited for.
+  virtual Tensor download(const Tensor& tensor);
+
+  // Host memory is as good for one run as for the next. A device's ends with its run: what later
+  // runs use too lies beside it, and is freed between runs only.
+  virtual bool outlives_run() const { return true; }
+  virtual std::shared_ptr<Storage> allocate_beyond(std::size_t bytes) { return allocate(bytes); }
+  // A tensor that an earlier run made so, to be used in this one.
+  virtual Tensor borrow(const Tensor& tensor);
 };
 
 // Host memory; counts the bytes in use of all who share it. `poison` fills new and freed memory

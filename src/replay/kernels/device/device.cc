@@ -62,6 +62,7 @@ class OneRank : public RankDevice {
     GraphRecorder* recorder;
     HeldLaunches* held;
     const std::shared_ptr<Pool>& pool;
+    LastingMemory& lasting;
     cublas::Products* products;
   };
   OneRank(const Shared& shared, const DeviceSetup& setup)
@@ -85,6 +86,7 @@ class OneRank : public RankDevice {
       launchers_.push_back(std::make_unique<Launcher>(api, pool, stream->get(), device_fault()));
     if (products_ != nullptr) products_->take_record();  // a run that failed may have left some
     launchers_[0]->use_library(products_);
+    launchers_[0]->use_lasting(shared.lasting);
     probe_ = std::make_unique<EventHolder>(api);
     moment_ = std::make_unique<EventHolder>(api);
     // No other stream may look at the fault before it is zeroed.
@@ -277,7 +279,7 @@ class OneRank : public RankDevice {
 class OneRun : public DeviceRun {
  public:
   // `products`: by rank; empty in portable math.
-  OneRun(DeviceApi& api, const DeviceSetup& setup,
+  OneRun(DeviceApi& api, const DeviceSetup& setup, LastingMemory& lasting,
          const std::vector<std::unique_ptr<cublas::Products>>& products)
       : recorder_(setup.graphs == Graphs::kNone ? nullptr : std::make_unique<GraphRecorder>(api)),
         held_(setup.launches == Launches::kAtOnce ? nullptr : std::make_unique<HeldLaunches>(api)),
@@ -288,7 +290,7 @@ class OneRun : public DeviceRun {
         exchange_(setup.exchange) {
     for (Rank i = 0; i < setup.ranks; ++i)
       ranks_.push_back(
-          std::make_unique<OneRank>(OneRank::Shared{api_, recorder_.get(), held_.get(), pool_,
+          std::make_unique<OneRank>(OneRank::Shared{api_, recorder_.get(), held_.get(), pool_, lasting,
                                                     products.empty() ? nullptr : products[i].get()},
                                     setup));
   }
@@ -327,7 +329,7 @@ std::string version_text(int version) {
 class OneDevice : public Device {
  public:
   OneDevice(std::unique_ptr<DeviceApi> api, cublas::Streams streams, const MathMode& mode)
-      : api_(std::move(api)), kernels_(make_device_kernels()) {
+      : api_(std::move(api)), kernels_(make_device_kernels()), lasting_(*api_) {
     check(api_->find_facts(facts_), "say what it is");
     check(api_->enter(), "be used by a thread");
     if (mode.math == Math::kNative) native_ = std::make_unique<NativeMath>(streams, mode.pin);
@@ -364,10 +366,11 @@ class OneDevice : public Device {
   }
   std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) override {
     static const std::vector<std::unique_ptr<cublas::Products>> none;
-    if (native_ == nullptr) return std::make_unique<OneRun>(*api_, setup, none);
+    lasting_.release_free();  // what earlier runs left there and nobody holds any more
+    if (native_ == nullptr) return std::make_unique<OneRun>(*api_, setup, lasting_, none);
     while (native_->products.size() < setup.ranks)
       native_->products.push_back(std::make_unique<cublas::Products>(native_->handle, native_->pin));
-    return std::make_unique<OneRun>(*api_, setup, native_->products);
+    return std::make_unique<OneRun>(*api_, setup, lasting_, native_->products);
   }
   void enter() override { check(api_->enter(), "be used by a thread"); }
 
@@ -375,6 +378,7 @@ class OneDevice : public Device {
   std::unique_ptr<DeviceApi> api_;
   KernelTable kernels_;
   DeviceFacts facts_{};
+  LastingMemory lasting_;
   std::unique_ptr<NativeMath> native_;  // null in portable math
 };
 

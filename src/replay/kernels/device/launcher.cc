@@ -8,6 +8,26 @@
 #include "replay/kernels/host/elements.h"
 
 namespace epweave::replay::device {
+
+LastingMemory::~LastingMemory() {
+  release_free();
+  pool_.reset();
+  if (home_ != nullptr) api_.destroy_stream(home_);
+}
+
+std::shared_ptr<Storage> LastingMemory::allocate(std::size_t bytes, Queue* queue) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (home_ == nullptr) check(api_.make_stream(Priority::kNormal, &home_), "make a stream");
+    if (pool_ == nullptr) pool_ = std::make_shared<Pool>(api_, HostMemory::Fill::kNone);
+  }
+  return pool_->allocate(bytes, home_, queue);
+}
+
+void LastingMemory::release_free() {
+  if (pool_ != nullptr) pool_->release_all();
+}
+
 std::shared_ptr<Storage> Launcher::allocate(std::size_t bytes) {
   std::shared_ptr<Storage> made = pool_->allocate(bytes, stream_, this);
   if (deferred_from_) made_.push_back(made.get());
@@ -163,6 +183,22 @@ Tensor Launcher::place(const Tensor& host) {
   check(api_.copy_in(stream_, placed.storage->data(), host.storage->data(), host.storage->bytes()),
         "copy to the device");
   return placed;
+}
+
+std::shared_ptr<Storage> Launcher::allocate_beyond(std::size_t bytes) {
+  EPWEAVE_CHECK(lasting_ != nullptr);
+  return lasting_->allocate(bytes, this);
+}
+
+// The same block, which names this queue as its own.
+Tensor Launcher::borrow(const Tensor& tensor) {
+  Tensor borrowed = tensor;
+  const auto give_back = [](void*, std::size_t, void* context) {
+    delete static_cast<std::shared_ptr<Storage>*>(context);
+  };
+  borrowed.storage = std::make_shared<Storage>(tensor.storage->data(), tensor.storage->bytes(), give_back,
+                                               new std::shared_ptr<Storage>(tensor.storage), this);
+  return borrowed;
 }
 
 Tensor Launcher::download(const Tensor& tensor) {

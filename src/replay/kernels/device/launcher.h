@@ -1,6 +1,7 @@
 // A stream of a device as the kernels use it: launches, and memory in the order of the stream.
 #pragma once
 
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -26,6 +27,26 @@ struct DeferredMap {
   Value number;
 };
 
+// Memory of a device beside that of its runs. Who frees a block has waited for the work that uses
+// it: blocks are given out again at once, on whatever stream.
+class LastingMemory {
+ public:
+  explicit LastingMemory(DeviceApi& api) : api_(api) {}
+  ~LastingMemory();
+  LastingMemory(const LastingMemory&) = delete;
+  LastingMemory& operator=(const LastingMemory&) = delete;
+
+  std::shared_ptr<Storage> allocate(std::size_t bytes, Queue* queue);
+  // Gives back to the device what nobody holds.
+  void release_free();
+
+ private:
+  DeviceApi& api_;
+  std::mutex mutex_;
+  std::shared_ptr<Pool> pool_;  // null, as the stream, until it is needed
+  Stream home_ = nullptr;
+};
+
 class Launcher : public Queue, public Memory {
  public:
   Launcher(DeviceApi& api, std::shared_ptr<Pool> pool, Stream stream, Fault* fault)
@@ -35,6 +56,9 @@ class Launcher : public Queue, public Memory {
   void progress(const Tensor& out, const Value& start, const Value& step) override;
   std::shared_ptr<Storage> allocate(std::size_t bytes) override;
   Tensor place(const Tensor& host) override;
+  bool outlives_run() const override { return false; }
+  std::shared_ptr<Storage> allocate_beyond(std::size_t bytes) override;
+  Tensor borrow(const Tensor& tensor) override;
 
   void launch(const TaskRequest& request) override;
   // Runs task.run(0 .. count - 1). `tensors`: all that it reads and writes.
@@ -44,6 +68,8 @@ class Launcher : public Queue, public Memory {
   }
   FaultSink sink() const override { return {fault_, site_}; }
   void set_site(NodeId node) { site_ = node.index(); }
+  // Memory that outlives the run; without it allocate_beyond() is not called.
+  void use_lasting(LastingMemory& lasting) { lasting_ = &lasting; }
 
   // In native math, who computes products; else null.
   void use_library(cublas::Products* products) { products_ = products; }
@@ -114,6 +140,7 @@ class Launcher : public Queue, public Memory {
   Fault* fault_;
   std::uint32_t site_ = 0;
   cublas::Products* products_ = nullptr;
+  LastingMemory* lasting_ = nullptr;
   std::vector<Read> reads_;             // the last ones
   std::shared_ptr<Storage> workspace_;  // of the library, from its first product on
   std::optional<std::int64_t> deferred_from_;

@@ -1,0 +1,206 @@
+// The check of a rewritten graph with bounds that a device makes: what the CPU's check says.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "replay/check/check.h"
+#include "replay/check/device_comparison.h"
+#include "replay/kernels/device/both_devices.h"
+#include "replay/kernels/host/check_graphs_test.h"
+
+namespace epweave::replay {
+namespace {
+
+const KernelTable& table() {
+  static const KernelTable filled = make_cpu_kernels();
+  return filled;
+}
+
+std::string describe_all(const BoundComparison& c) {
+  return fmt::format("{} {} {:.3g} {} {:.3g} {} {} {:.3g} {:.3g}", c.is_within, c.is_bounded, c.largest_share,
+                     c.has_ideals, c.largest_unrounded, c.is_unrounded, c.index, c.difference, c.bound);
+}
+
+// All that a check says, in as many digits as it prints.
+std::string describe_all(const CheckReport& report) {
+  std::string text =
+      fmt::format("{} {} {} {:.3g}\n", static_cast<int>(report.conclusion()),
+                  report.baseline_is_deterministic, report.devices_agree, report.largest_share);
+  for (const OutputCheck& output : report.outputs)
+    text += fmt::format("{} {} {} {} {}\n", output.rank, output.name, name_of(output.verdict),
+                        describe(output.difference), output.bound ? describe_all(*output.bound) : "");
+  for (const RankCheck& rank : report.ranks) {
+    for (const std::uint64_t nodes : rank.nodes) text += fmt::format("{} ", nodes);
+    for (const auto* reasons : {&rank.unverified, &rank.skipped})
+      for (const auto& [reason, nodes] : *reasons) text += fmt::format("{}: {}\n", reason, nodes);
+  }
+  for (const std::string& op : report.ops_without_bound) text += op + "\n";
+  if (report.first)
+    text += fmt::format("first: {} {} {} {}\n", report.first->rank, report.first->node.index(),
+                        report.first->origin, report.first->reason);
+  return text;
+}
+
+struct Checked {
+  std::string by_cpu, by_device;
+  bool is_same = false;
+};
+Checked check_both(const std::string& a, const std::string& b, Rank ranks,
+                   std::size_t kept_bytes = std::size_t{1} << 30) {
+  CheckSetup setup{table(), ranks, 3, {}};
+  setup.kept_bytes = kept_bytes;
+  const std::string by_cpu = describe_all(check_graphs(parse(a), parse(b), setup));
+  setup.device_a = setup.device_b = &tested_device();
+  setup.bounds = Bounds::kDevice;
+  const CheckReport report = check_graphs(parse(a), parse(b), setup);
+  return {by_cpu, describe_all(report), report.is_same()};
+}
+
+}  // namespace
+
+TEST_CASE("bounds that a device makes say of parts what the CPU's say") {
+  for (const auto& [a, b, ranks] : {std::tuple{std::string(kWhole), std::string(kParts), 2},
+                                    {whole_taking_rows(), parts_taking_rows("7, -1"), 2},
+                                    {std::string(kTokens), parts_of_tokens(), 1}}) {
+    INFO(b);
+    const Checked checked = check_both(a, b, static_cast<Rank>(ranks));
+    CHECK(checked.is_same);
+    CHECK(checked.by_device == checked.by_cpu);
+  }
+}
+
+TEST_CASE("values that are kept on a device in lots") {
+  const Checked checked = check_both(kWhole, kParts, 2, 1);
+  CHECK(checked.is_same);
+  CHECK(checked.by_device == checked.by_cpu);
+}
+
+TEST_CASE("faults are found by bounds that a device makes") {
+  for (const Fault& fault : kFaults) {
+    INFO(fault.kind);
+    const Checked checked = check_both(kWhole, replace(kParts, fault.from, fault.to), 2);
+    CHECK_FALSE(checked.is_same);
+    CHECK(checked.by_device == checked.by_cpu);
+  }
+  const Checked rows = check_both(whole_taking_rows(), parts_taking_rows("8, 0"), 2);
+  CHECK_FALSE(rows.is_same);
+  CHECK(rows.by_device == rows.by_cpu);
+}
+
+void find_small_errors(const std::string& a, const std::string& b) {
+  for (const Where where : {Where::kElement, Where::kRow, Where::kTensor})
+    for (const double size : {0x1p-12, 0x1p-4}) {
+      const Checked checked = check_both(a, replace(b, kGood, error_of(size, where, {5, 7})), 1);
+      CHECK_FALSE(checked.is_same);
+      CHECK(checked.by_device == checked.by_cpu);
+    }
+}
+
+TEST_CASE("small errors of a regrouped gradient are found by bounds that a device makes") {
+  find_small_errors(kTokens, parts_of_tokens());
+}
+
+TEST_CASE("small errors behind attention's gradients are found by bounds that a device makes") {
+  const Checked right = check_both(kQueries, parts_of_queries(), 1);
+  CHECK(right.is_same);
+  CHECK(right.by_device == right.by_cpu);
+  find_small_errors(kQueries, parts_of_queries());
+}
+
+// --- values against each other ---
+
+namespace {
+
+// Values of A and of parts that add up to them but for what lies within the bounds.
+class Sums {
+ public:
+  Sums(Extents sizes, std::size_t parts, DType dtype) : a_(random(sizes, dtype)) {
+    for (std::size_t i = 0; i < parts; ++i) b_.push_back(random(sizes, dtype));
+    for (std::int64_t k = 0; k < a_.value.numel(); ++k) {
+      double sum = 0, ideal = 0;
+      for (const BoundedValue& part : b_) {
+        sum += read_numbers(part.value)[static_cast<std::size_t>(k)];
+        ideal += part.ideal->data<double>()[k];
+      }
+      ops_.fill(cut_range(flat(a_.value), 0, k, 1), sum);
+      a_.ideal->data<double>()[k] = ideal * (1 + 0x1p-52);
+    }
+  }
+
+  BoundedValue& a() { return a_; }
+  BoundedValue& part(std::size_t i) { return b_[i]; }
+  // By the host, by ops on the host, and on the device.
+  std::vector<std::string> compare() {
+    OnDevice on_device;
+    const TensorOps device_ops(tested_device().kernels(), on_device.rank().memory());
+    const auto place = [&](const BoundedValue& value) {
+      BoundedValue placed{on_device.place(value.value).tensor(), on_device.place(value.bound).tensor(), {}};
+      if (value.ideal) placed.ideal = on_device.place(*value.ideal).tensor();
+      return placed;
+    };
+    std::vector<BoundedValue> parts;
+    for (const BoundedValue& part : b_) parts.push_back(place(part));
+    return {describe_all(compare_bounded(a_, b_)), describe_all(compare_by_ops(a_, b_, ops_)),
+            describe_all(compare_where_they_lie(place(a_), parts, device_ops))};
+  }
+
+ private:
+  static Tensor flat(const Tensor& dense) { return dense.view({dense.numel()}, {1}, dense.offset); }
+  BoundedValue random(const Extents& sizes, DType dtype) {
+    BoundedValue made{
+        ops_.cast(numbers_.tensor(sizes), dtype), ops_.filled(DType::kFloat32, sizes, 0.01), {}};
+    made.ideal = ops_.cast(numbers_.tensor(sizes), DType::kFloat64);
+    return made;
+  }
+
+  HostMemory memory_;
+  TensorOps ops_{table(), memory_};
+  Random numbers_;
+  BoundedValue a_;
+  std::vector<BoundedValue> b_;
+};
+
+void check_alike(Sums& sums) {
+  const std::vector<std::string> found = sums.compare();
+  CHECK(found[1] == found[0]);
+  CHECK(found[2] == found[0]);
+}
+
+}  // namespace
+
+TEST_CASE("values are compared on a device as in host memory") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const Extents& sizes : {Extents{}, {5}, {3, 7}, {64}, {65}, {2, 3, 70}, {9, 30}, {0, 4}})
+    for (const std::size_t parts : {std::size_t{1}, std::size_t{3}})
+      for (const DType dtype : {DType::kBfloat16, DType::kFloat32}) {
+        INFO(fmt::format("{} parts of {} elements", parts, count_elements(sizes)));
+        Sums right(sizes, parts, dtype);
+        check_alike(right);
+        if (count_elements(sizes) == 0) continue;
+        const std::int64_t last = count_elements(sizes) - 1;
+        Sums off(sizes, parts, dtype);  // before rounding
+        off.a().ideal->data<double>()[last] += 0x1p-10;
+        check_alike(off);
+        Sums far(sizes, parts, dtype);
+        far.part(0).bound.data<float>()[last / 2] = 0;
+        far.part(0).ideal->data<double>()[last / 2] = std::nan("");
+        check_alike(far);
+        Sums open(sizes, parts, dtype);
+        open.part(parts - 1).bound.data<float>()[last] = static_cast<float>(kInfinity);
+        open.a().bound.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+        check_alike(open);
+        Sums unknown(sizes, parts, dtype);
+        unknown.a().ideal.reset();
+        unknown.part(0).ideal.reset();
+        check_alike(unknown);
+        Sums wild(sizes, parts, dtype);
+        wild.part(0).ideal->data<double>()[0] = kInfinity;
+        check_alike(wild);
+      }
+}
+
+}  // namespace epweave::replay
