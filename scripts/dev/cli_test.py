@@ -313,6 +313,11 @@ class UsageTest(CommandLineTest):
             self.assert_fails(3, "file/at: cannot be made: Not a directory", *words, "-o", "file/at")
             self.assert_fails(3, "missing.epw: cannot open: No such file or directory", *words, "-o", "new/at")
         self.assertEqual(self.files(), ["file", "small.txt"])
+        (self.folder / "out.partial/mine").mkdir(parents=True)  # a folder of somebody else
+        self.assert_fails(3, "missing.epw: cannot open: No such file or directory", "specialize", "missing.epw", "--all", "-o", "out")
+        too_long = "new/" + 300 * "x"
+        self.assert_fails(3, f"{too_long}: cannot be made: File name too long", "specialize", "missing.epw", "--all", "-o", too_long)
+        self.assertEqual(self.files(), ["file", "out.partial", "out.partial/mine", "small.txt"])
 
     def test_no_trace_is_left_where_the_baseline_is_none(self):
         self.assert_fails(3, "none.json: cannot open: No such file or directory", "simulate", "small.txt", "--unpriced", "free",

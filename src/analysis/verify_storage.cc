@@ -123,7 +123,7 @@ class StorageCheck {
   std::optional<std::int64_t> number(ExprId expr) {
     if (const auto constant = context_.exprs.constant(expr)) return constant;
     if (!facts_) facts_.emplace(graph_);
-    return facts_->hint(expr);
+    return facts_->hint(facts_->normalize(expr));
   }
 
   const Graph& graph_;

@@ -135,10 +135,9 @@ class WaitCheck {
   void check_freed(NodeId id, const Node& node) {
     const NodeId freed = under_way_ > 0 ? find_freed(context_, node) : NodeId();
     if (!freed) return;
-    const std::vector<Flight>& flights = flights_[roots_.of(freed)];
-    if (flights.empty()) return;
-    fail(id, fmt::format("frees {}, which {} {} until it is waited on", name(freed),
-                         name(flights.front().launch), flights.front().is_written ? "writes" : "sends"));
+    for (const Flight& flight : flights_[roots_.of(freed)])
+      fail(id, fmt::format("frees {}, which {} {} until it is waited on", name(freed), name(flight.launch),
+                           flight.is_written ? "writes" : "sends"));
   }
 
   void check_memory(NodeId id, const Node& node) {

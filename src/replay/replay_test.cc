@@ -567,6 +567,34 @@ TEST_CASE("all NaNs of a dtype are one value, to hashes and comparisons") {
   CHECK_FALSE(compare_tensors(ints, others).is_equal());
 }
 
+// The highest bit of a word is where a multiplication spreads nothing: elements 1, 64 and 65 of
+// float32 are in words of one chain.
+TEST_CASE("hashes tell apart tensors that differ in the signs of a few elements") {
+  const auto hash_negated = [](Tensor tensor, std::initializer_list<std::size_t> places) {
+    for (const std::size_t at : places)
+      tensor.bytes()[(at + 1) * tensor.element_bytes() - 1] ^= std::byte{0x80};
+    const std::uint64_t hash = hash_tensor(tensor);
+    for (const std::size_t at : places)
+      tensor.bytes()[(at + 1) * tensor.element_bytes() - 1] ^= std::byte{0x80};
+    return hash;
+  };
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBfloat16}) {
+    HostMemory memory;
+    const Tensor tensor = make_tensor(memory, dtype, {200});
+    for (std::size_t i = 0; i < 200 * tensor.element_bytes(); ++i)
+      tensor.bytes()[i] = static_cast<std::byte>(i * 37 % 61);
+    std::set<std::uint64_t> hashes{hash_tensor(tensor)};
+    std::size_t made = 1;
+    for (std::size_t i = 0; i < 200; ++i, ++made) hashes.insert(hash_negated(tensor, {i}));
+    for (std::size_t i = 0; i < 200; ++i)
+      for (std::size_t k = 0; k < i; ++k, ++made) hashes.insert(hash_negated(tensor, {i, k}));
+    for (std::size_t i = 0; i < 6; ++i)
+      for (std::size_t k = 60; k < 70; ++k)
+        for (std::size_t l = 60; l < k; ++l, ++made) hashes.insert(hash_negated(tensor, {i, k, l}));
+    CHECK(hashes.size() == made);
+  }
+}
+
 TEST_CASE("hashes of slices concatenate") {
   const Tensor whole = make_floats({1, 2, 3, 4, 5, 6}).view({2, 3}, {3, 1}, 0);
   const Tensor left = whole.view({2, 1}, {3, 1}, 0), right = whole.view({2, 2}, {3, 1}, 1);

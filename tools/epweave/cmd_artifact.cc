@@ -138,9 +138,10 @@ class Check {
     if (is_rank_agnostic(graph) || is_rank_agnostic(other)) return;  // field `ranks`, and --rank, say so
     const Rank own = read_world(graph).file_rank, theirs = read_world(other).file_rank;
     if (own != theirs)
-      throw InputError(fmt::format("{}: the graph is rank {}'s alone, and that of {} rank {}'s",
-                                   display_name(command_.input), own, display_name(command_.against),
-                                   theirs));
+      throw InputError(
+          fmt::format("{} holds for rank {} alone, {} for rank {}; compare graphs of one rank, or make "
+                      "the artifact of a graph for all ranks (epweave generalize)",
+                      display_name(command_.input), own, display_name(command_.against), theirs));
   }
 
   // Fields that are recorded on neither side are equal, and say nothing.

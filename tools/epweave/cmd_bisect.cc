@@ -67,11 +67,11 @@ class Bisect {
   struct Interrupted {};
 
   int search() {
+    catch_interrupts();
     OutputFolder folder(options_.folder, "bisect writes the graphs before and after the pass there");
     graphs_.push_back(read_sound_input(options_.input, nullptr, Soundness::kStructure));
     run_passes();
     statuses_.resize(graphs_.size());
-    catch_interrupts();
     if (test(0) != 0)
       throw UsageError(
           fmt::format("the command exits {} on {} already: no pass to look for (-v shows what it says)",
@@ -93,6 +93,7 @@ class Bisect {
         .verify = VerifyPolicy::kOff,
         .hooks = {.before_pass =
                       [&](const PassCall& call) {
+                        if (is_interrupted()) throw Interrupted();
                         console_.progress(fmt::format("[{}/{}] {} ...", graphs_.size(),
                                                       pipeline_.calls.size(), call.pass->name));
                       },

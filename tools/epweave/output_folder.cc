@@ -1,8 +1,10 @@
 #include "output_folder.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -30,16 +32,19 @@ OutputFolder::OutputFolder(std::string path, std::string_view why, Existing exis
   std::error_code error;
   if (fs::exists(path_, error) && !fs::is_directory(path_, error))
     throw InputError(fmt::format("{}: not a folder; {}", path_, why));
-  staging_ = path_ + ".partial";
-  fs::remove_all(staging_, error);
+  staging_ = fmt::format("{}.{}.partial", path_, getpid());
   made_above_ = find_missing_above(staging_);
-  if (!fs::create_directories(staging_, error) || error)
-    throw InputError(fmt::format("{}: cannot be made: {}", path_, error.message()));
+  if (fs::create_directories(staging_, error) && !error) return;
+  remove();
+  throw InputError(fmt::format("{}: cannot be made: {}", path_, error.message()));
 }
 
 OutputFolder::~OutputFolder() {
+  if (!staging_.empty()) remove();
+}
+
+void OutputFolder::remove() {
   std::error_code error;
-  if (staging_.empty()) return;
   fs::remove_all(staging_, error);
   for (const fs::path& folder : made_above_) fs::remove(folder, error);  // those that are empty
 }

@@ -26,6 +26,8 @@ class OutputFolder {
   void commit();  // throws InputError
 
  private:
+  void remove();
+
   std::string path_, staging_;
   Existing existing_;
   std::vector<std::filesystem::path> made_above_;  // the innermost first

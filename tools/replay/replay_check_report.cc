@@ -205,6 +205,7 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
   Json result = {{"verdict", name_of(report.conclusion())},
                  {"same", report.is_same()},
                  {"baseline_is_deterministic", report.baseline_is_deterministic},
+                 {"rewrite_is_deterministic", report.rewrite_is_deterministic},
                  {"devices_agree", report.devices_agree},
                  {"step_is_finite", report.step_is_finite},
                  {"outputs_not_finite", report.outputs_not_finite},
@@ -247,6 +248,8 @@ std::string summarise_check(const replay::CheckReport& report, const Graph& b) {
   text += summarise_changes(report, b);
   if (!report.baseline_is_deterministic)
     text += "A is not deterministic: it gave other bits the second time\n";
+  if (!report.rewrite_is_deterministic)
+    text += "B is not deterministic: it gave other bits when it ran again, with bounds\n";
   if (!report.devices_agree) text += "the device gives other bits than the CPU, where bounds are made\n";
   if (!report.step_is_finite)
     text +=

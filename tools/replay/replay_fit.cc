@@ -193,9 +193,9 @@ void Fit::add_host() {
       copies = number(entry.need.written);
       repeats = true;
     }
-    outputs += number(entry.need.outputs) * (count_kept(entry) + (entry.run->bounded != 0 ? 1 : 0));
-    if (entry.run->place.is_cpu()) certain = std::max(certain, certain_values(entry));
     const bool has_bounds = entry.run->bounded != 0 && entry.run->bounded_place.is_cpu();
+    outputs += number(entry.need.outputs) * (count_kept(entry) + (has_bounds ? 1 : 0));
+    if (entry.run->place.is_cpu()) certain = std::max(certain, certain_values(entry));
     for (const RankNeed* need : {&entry.need, &entry.bounded}) {
       if (need == &entry.need ? !entry.run->place.is_cpu() : !has_bounds) continue;
       if (most != nullptr && number(need->at_peak()) <= values + scratch + rounding) continue;

@@ -104,20 +104,22 @@ PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
 
 // A number or place, moved by entries; or entries added up. Two numbers have no place for a sum.
 PartFact PartFacts::find_places() const {
-  bool any_number = false, is_place = true;
+  bool any_number = false, is_place = true, any_data = false, is_all_rows = true;
   const auto subtracted = subtracted_operand(*op_);
   if (!named_arg(context_, *node_, "alpha").is_none() &&
       named_arg(context_, *node_, "alpha") != Arg::integer(1))
     return PartFact::kOwn;
   for (const Operand& operand : operands_) {
     if (operand.taken->param > 1) continue;
-    if (!operand.is_tensor || (!is_number_of_rows(operand.fact) && operand.fact != PartFact::kEntries))
-      return operand.fact == PartFact::kRows && !any_number && may_take_own_sums() ? PartFact::kRows
-                                                                                   : PartFact::kOwn;
-    if (!is_number_of_rows(operand.fact)) continue;
-    is_place &= !any_number && operand.taken->param != subtracted;
-    any_number = true;
+    if (operand.is_tensor && is_number_of_rows(operand.fact)) {
+      is_place &= !any_number && operand.taken->param != subtracted;
+      any_number = true;
+    } else if (!operand.is_tensor || operand.fact != PartFact::kEntries) {
+      any_data = true;
+      is_all_rows &= operand.is_tensor && operand.fact == PartFact::kRows;
+    }
   }
+  if (any_data) return !any_number && is_all_rows && may_take_own_sums() ? PartFact::kRows : PartFact::kOwn;
   if (!holds(Condition::kMovesOnePlace, is_place)) return PartFact::kOwn;
   return any_number ? PartFact::kPlaces : PartFact::kEntries;
 }

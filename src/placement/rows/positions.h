@@ -13,7 +13,8 @@
 //   x[order]              x in the order of the tokens: order numbers as many rows as x has
 //   x[offsets]            x in an order of its part's own
 //   order % 3             data: which of a token's three slots
-//   table[order], x[order // 2], (order + 1) % n, order < 4, x * order, order.sum(), order - order      refused
+//   table[order], x[order // 2], (order + 1) % n, order < 4, x * order,
+//   order.sum(), order - order                                             refused
 //
 // Rows in parts are picked by own numbers only: what is data numbers rows of the whole.
 #pragma once

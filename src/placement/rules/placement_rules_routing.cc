@@ -377,7 +377,11 @@ Placement index_add(PlacementCall& call) {
 
 Placement repeat_interleave(PlacementCall& call) {
   if (!call.of(call.arg(0)).is_divided()) return Placement::whole();
-  if (const Operand rows = call.arg(1, "output_size")) call.take_part(rows);
+  const Operand rows = call.arg(1, "output_size");
+  if (rows && rows.arg.is(ArgKind::kSymbolic))
+    call.refuse("chunk.raw-symbol", "the number of its rows is a raw symbolic argument",
+                "trace with symbolic sizes as nodes");
+  if (rows) call.take_part(rows);
   return Placement::local(0);
 }
 

@@ -29,6 +29,7 @@ void add(std::optional<ReferenceCheck>& all, const std::optional<ReferenceCheck>
 
 void add(CheckReport& all, const CheckReport& of_rank) {
   all.baseline_is_deterministic = all.baseline_is_deterministic && of_rank.baseline_is_deterministic;
+  all.rewrite_is_deterministic = all.rewrite_is_deterministic && of_rank.rewrite_is_deterministic;
   append(all.outputs, of_rank.outputs);
   append(all.ranks, of_rank.ranks);
   if (of_rank.first && (!all.first || of_rank.first->position < all.first->position))
@@ -60,8 +61,8 @@ CheckReport::Conclusion CheckReport::conclusion() const {
                        [=](const OutputCheck& output) { return output.verdict == verdict; });
   };
   if (first || has(Verdict::kDiffers)) return Conclusion::kDifferent;
-  if (!baseline_is_deterministic || !devices_agree || !step_is_finite || has(Verdict::kUnverified) ||
-      has(Verdict::kLibraryKernel))
+  if (!baseline_is_deterministic || !rewrite_is_deterministic || !devices_agree || !step_is_finite ||
+      has(Verdict::kUnverified) || has(Verdict::kLibraryKernel))
     return Conclusion::kNotVerified;
   return Conclusion::kSame;
 }

@@ -57,7 +57,8 @@ struct FirstRun {
 
 // What was found of one rank, or of several together.
 struct CheckReport {
-  bool baseline_is_deterministic = true;  // A gave the same bits twice
+  bool baseline_is_deterministic = true;  // A gave the same bits each time
+  bool rewrite_is_deterministic = true;   // B gave the same bits each time, where it ran more than once
   std::vector<OutputCheck> outputs;       // every tensor of each rank
   std::vector<RankCheck> ranks;
   std::optional<NodeCheck> first;            // first node, in B's order, that differs

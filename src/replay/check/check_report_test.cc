@@ -97,8 +97,14 @@ TEST_CASE("the conclusion of all ranks is the worst of them") {
   CHECK(merge({fine, fine}).conclusion() == Conclusion::kSame);
   CHECK(merge({fine, unknown}).conclusion() == Conclusion::kNotVerified);
   CHECK(merge({wrong, unknown, fine}).conclusion() == Conclusion::kDifferent);
-  fine.devices_agree = false;
-  CHECK(fine.conclusion() == Conclusion::kNotVerified);
+  for (bool CheckReport::*flag :
+       {&CheckReport::baseline_is_deterministic, &CheckReport::rewrite_is_deterministic,
+        &CheckReport::devices_agree, &CheckReport::step_is_finite}) {
+    CheckReport doubtful = fine;
+    doubtful.*flag = false;
+    CHECK(merge({fine, doubtful}).conclusion() == Conclusion::kNotVerified);
+    CHECK_FALSE(decode_check_report(encode(doubtful)).*flag);
+  }
 }
 
 }  // namespace epweave::replay

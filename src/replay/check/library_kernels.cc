@@ -77,8 +77,11 @@ Reached find_reached(const Graph& graph, const IdSet<NodeId>& roots) {
     } else if (node.kind == NodeKind::kOutput) {
       const Arg all = context.args[node.args][0];
       const std::span<const Arg> outputs = all.is_list() ? context.args.children(all) : std::span(&all, 1);
-      for (const Arg output : outputs)
-        found.outputs.push_back(output.is_node() && is_reached(output.as_node()));
+      for (const Arg output : outputs) {
+        bool any = false;  // of a list or dict
+        context.args.for_each_node(output, [&](NodeId node_id) { any = any || is_reached(node_id); });
+        found.outputs.push_back(any);
+      }
     }
   }
   return found;

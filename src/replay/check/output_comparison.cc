@@ -32,6 +32,30 @@ ShowResults OutputComparison::show_a_again() {
           }};
 }
 
+ShowResults OutputComparison::show_a_once_more() {
+  return {inputs_, [this](Rank rank, std::size_t number, const ShownResult& shown) {
+            OfRank& of_rank = at(rank);
+            if (number < of_rank.a.size() && of_rank.a[number].hash != shown.hash)
+              of_rank.is_repeated = false;
+          }};
+}
+
+ShowResults OutputComparison::show_b_again() {
+  return {inputs_, [this](Rank rank, std::size_t number, const ShownResult& shown) {
+            OfRank& of_rank = at(rank);
+            if (number < of_rank.b.size() && of_rank.b[number].hash != shown.hash)
+              of_rank.is_b_repeated = false;
+          }};
+}
+
+void OutputComparison::see_a_once_more(Rank rank, const RankOutputs& outputs) {
+  if (!has_bits_of_a(rank, outputs)) at(rank).is_repeated = false;
+}
+
+void OutputComparison::see_b_again(Rank rank, const RankOutputs& outputs) {
+  if (!has_bits_of_b(rank, outputs)) at(rank).is_b_repeated = false;
+}
+
 void OutputComparison::see_again(Rank rank, const RankOutputs& outputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i)
     see_again(at(rank), i, hash_tensor(outputs[i].tensor), [&] { return outputs[i].tensor; });

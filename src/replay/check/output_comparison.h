@@ -22,10 +22,17 @@ class OutputComparison {
   ShowResults show_a();
   ShowResults show_b();
   ShowResults show_a_again();
+  // For any later run: only whether it gives the same bits.
+  ShowResults show_a_once_more();
+  ShowResults show_b_again();
 
-  // The same of a run of A that left its results on the host.
+  // The same of runs that left their results on the host: the second of A; any later one.
   void see_again(Rank rank, const RankOutputs& outputs);
-  bool is_repeated(Rank rank) const { return at(rank).is_repeated; }  // A gave the same bits again
+  void see_a_once_more(Rank rank, const RankOutputs& outputs);
+  void see_b_again(Rank rank, const RankOutputs& outputs);
+  // Whether all runs gave the same bits.
+  bool is_repeated(Rank rank) const { return at(rank).is_repeated; }
+  bool is_b_repeated(Rank rank) const { return at(rank).is_b_repeated; }
   bool has_bits_of_a(Rank rank, const RankOutputs& outputs) const { return has_bits(at(rank).a, outputs); }
   bool has_bits_of_b(Rank rank, const RankOutputs& outputs) const { return has_bits(at(rank).b, outputs); }
 
@@ -49,7 +56,7 @@ class OutputComparison {
     std::vector<Bits> a, b;
     std::vector<Tensor> kept_a, kept_b;  // without memory: not kept
     std::vector<TensorDifference> differences;
-    bool is_repeated = true;
+    bool is_repeated = true, is_b_repeated = true;
   };
   OfRank& at(Rank rank) { return ranks_[rank - first_]; }
   const OfRank& at(Rank rank) const { return ranks_[rank - first_]; }

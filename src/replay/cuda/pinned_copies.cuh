@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -14,10 +15,12 @@ namespace epweave::replay::device {
 
 class PinnedCopies {
  public:
-  // `from` may change once the call returns; the stream may still be copying.
+  // `from` may change once the call returns; the stream may still be copying. The host waits for
+  // the chunk before.
   cudaError_t copy_in(cudaStream_t stream, void* to, const void* from, std::size_t bytes) {
     Chunks* chunks = nullptr;
     cudaError_t error = take(&chunks);
+    if (error == cudaErrorMemoryAllocation) return copy_pageable(chunks, stream, to, from, bytes);
     for (std::size_t at = 0; error == cudaSuccess && at < bytes; at += kChunk) {
       const std::size_t taken = size_of(bytes, at), k = at / kChunk % 2;
       error = cudaEventSynchronize(chunks->passed[k]);
@@ -32,6 +35,7 @@ class PinnedCopies {
   cudaError_t copy_out(cudaStream_t stream, void* to, const void* from, std::size_t bytes) {
     Chunks* chunks = nullptr;
     cudaError_t error = take(&chunks);
+    if (error == cudaErrorMemoryAllocation) return copy_pageable(chunks, stream, to, from, bytes);
     const auto begin = [&](std::size_t at) {
       if (at >= bytes || error != cudaSuccess) return;
       const std::size_t k = at / kChunk % 2;
@@ -64,6 +68,7 @@ class PinnedCopies {
 
  private:
   static constexpr std::size_t kChunk = std::size_t{4} << 20;
+  static constexpr std::size_t kMostChunks = 16;  // 128 MiB; more where more copy at a time
   // Of one copy at a time; `passed`: the last copy from or to a chunk is done.
   struct Chunks {
     void* data[2] = {};
@@ -79,16 +84,42 @@ class PinnedCopies {
     return error != cudaSuccess ? error : cudaEventRecord(chunks.passed[k], stream);
   }
 
-  cudaError_t take(Chunks** taken) {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (free_.empty()) {
-        all_.push_back(std::make_unique<Chunks>());
-        free_.push_back(all_.back().get());
+  // Where no memory can be pinned.
+  cudaError_t copy_pageable(Chunks* chunks, cudaStream_t stream, void* to, const void* from,
+                            std::size_t bytes) {
+    cudaGetLastError();  // else the next launch reports it
+    give_back(chunks);
+    const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+    return error != cudaSuccess ? error : cudaStreamSynchronize(stream);
+  }
+
+  // Whether all copies by way of them are done.
+  static bool is_idle(const Chunks& chunks) {
+    for (const cudaEvent_t event : chunks.passed)
+      if (event != nullptr && cudaEventQuery(event) == cudaErrorNotReady) {
+        cudaGetLastError();  // no error
+        return false;
       }
-      *taken = free_.back();
-      free_.pop_back();
+    return true;
+  }
+
+  // Those that nobody uses and no stream copies from, made where there are few; else those that
+  // were given back first.
+  Chunks* find_free() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto at = std::find_if(free_.begin(), free_.end(), [](const Chunks* each) { return is_idle(*each); });
+    if (at == free_.end() && (free_.empty() || all_.size() < kMostChunks)) {
+      all_.push_back(std::make_unique<Chunks>());
+      at = free_.insert(free_.end(), all_.back().get());
     }
+    if (at == free_.end()) at = free_.begin();
+    Chunks* found = *at;
+    free_.erase(at);
+    return found;
+  }
+
+  cudaError_t take(Chunks** taken) {
+    *taken = find_free();
     for (std::size_t k = 0; k < 2; ++k) {
       if ((*taken)->data[k] == nullptr)
         if (const cudaError_t error = cudaMallocHost(&(*taken)->data[k], kChunk)) return error;

@@ -45,6 +45,7 @@ void RankClock::start() {
 
 void RankClock::start_working() {
   if (is_working_) return;
+  if (device_ != nullptr) device_->synchronize();  // inputs are in place: their copies were queued
   is_working_ = true;
   work_start_ = Clock::now();
 }

@@ -173,11 +173,12 @@ HashedRows rows_of_slices(DType dtype, const Extents& sizes, std::size_t dim) {
 std::uint64_t finish_hash(DType dtype, const Extents& sizes, std::uint64_t sum) {
   std::uint64_t hash = math::mix_hash(math::kHashStart, static_cast<std::uint64_t>(dtype));
   for (std::int64_t size : sizes) hash = mix_number(hash, size);
-  return math::mix_hash(hash, sum);
+  return math::finish_chain(math::mix_hash(hash, sum));
 }
 
 std::uint64_t finish_slice(const HashedRows& rows, std::uint64_t sum) {
-  return math::mix_hash(mix_number(mix_number(math::kHashStart, rows.outer), rows.inner), sum);
+  return math::finish_chain(
+      math::mix_hash(mix_number(mix_number(math::kHashStart, rows.outer), rows.inner), sum));
 }
 
 std::uint64_t hash_tensor(const Tensor& tensor) {

@@ -123,8 +123,7 @@ AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 
                      {},
                      {},
                      {}};
-  if (p.keys > std::numeric_limits<std::int32_t>::max())
-    throw KernelError("attention: on a device with fewer than 2^31 keys");
+  if (p.keys > std::int64_t{1} << 30) throw KernelError("attention: on a device with at most 2^30 keys");
   const bool is_bfloat16 = std::all_of(
       in.begin(), in.end(), [](const Tensor* tensor) { return has_rows(*tensor, DType::kBfloat16); });
   const auto read = [&](const Tensor& tensor) {

@@ -30,6 +30,7 @@ std::string describe_all(const CheckReport& report) {
   std::string text =
       fmt::format("{} {} {} {:.3g}\n", static_cast<int>(report.conclusion()),
                   report.baseline_is_deterministic, report.devices_agree, report.largest_share);
+  if (!report.rewrite_is_deterministic) text += "B is not deterministic\n";
   for (const OutputCheck& output : report.outputs)
     text += fmt::format("{} {} {} {} {}\n", output.rank, output.name, name_of(output.verdict),
                         describe(output.difference), output.bound ? describe_all(*output.bound) : "");
@@ -201,6 +202,60 @@ TEST_CASE("values are compared on a device as in host memory") {
         wild.part(0).ideal->data<double>()[0] = kInfinity;
         check_alike(wild);
       }
+}
+
+// The tested device, whose `aten.add.Tensor` gives twice the sum in one of its runs.
+class FaultyInOneRun : public Device {
+ public:
+  explicit FaultyInOneRun(int faulty) : kernels_(tested_device().kernels()), faulty_(faulty) {
+    static const KernelRow rows[] = {{"aten.add.Tensor", add}};
+    kernels_.add(rows);
+    is_faulty_ = false;
+  }
+  DeviceFactList list_facts() const override { return tested_device().list_facts(); }
+  std::string describe() const override { return tested_device().describe(); }
+  const KernelTable& kernels() const override { return kernels_; }
+  std::size_t memory_bytes() const override { return tested_device().memory_bytes(); }
+  std::size_t free_bytes() const override { return tested_device().free_bytes(); }
+  Math math() const override { return tested_device().math(); }
+  std::string_view find_host_wait(const Graph& graph, const Node& node) const override {
+    return tested_device().find_host_wait(graph, node);
+  }
+  void enter() override { tested_device().enter(); }
+  std::unique_ptr<DeviceRun> start(const DeviceSetup& setup) override {
+    is_faulty_ = ++runs_ == faulty_;
+    return tested_device().start(setup);
+  }
+
+ private:
+  static Value run(const char* target, std::vector<Value> args, Memory& memory) {
+    const OpInfo* op = find_op(target);
+    KernelCall call(*op, std::move(args), 3, memory);
+    return tested_device().kernels().find(*op)(call);
+  }
+  static Value add(KernelCall& call) {
+    const Value sum = tested_device().kernels().find(call.op())(call);
+    if (!is_faulty_ || sum.tensor().dtype == DType::kFloat64 || sum.tensor().numel() < 16) return sum;
+    return run("aten.mul.Tensor", {sum, 2.0}, call.memory());
+  }
+
+  static inline bool is_faulty_ = false;
+  KernelTable kernels_;
+  int runs_ = 0, faulty_;
+};
+
+// Runs of a check: A, B, A with bounds, B with bounds. A adds nothing up.
+TEST_CASE("a run of B that gives other bits than the other is found where bounds are the device's") {
+  for (const int faulty : {0, 2, 4}) {
+    FaultyInOneRun device(faulty);
+    CheckSetup setup{table(), 2, 3, {}};
+    setup.device_a = setup.device_b = &device;
+    setup.bounds = Bounds::kDevice;
+    const CheckReport report = check_graphs(parse(kWhole), parse(kParts), setup);
+    INFO("run " << faulty);
+    CHECK(report.is_same() == (faulty == 0));
+    CHECK(report.rewrite_is_deterministic == (faulty == 0));
+  }
 }
 
 }  // namespace epweave::replay

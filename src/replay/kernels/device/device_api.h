@@ -88,7 +88,7 @@ class DeviceApi {
 
   // What the calling thread queues on the stream from here on is not run but becomes a graph.
   // Between the two calls the thread may launch, fill and call on the stream; anything else fails,
-  // and end_capture() then fails too.
+  // and end_capture() then fails too, or, of a copy, may not.
   virtual Error begin_capture(Stream stream) = 0;
   // `*graph`: null, or a graph of before: it is changed where the device can do that, else
   // replaced. Null after a failure; the stream does not capture any more in either case.

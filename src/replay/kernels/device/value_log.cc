@@ -85,6 +85,7 @@ std::size_t ValueLog::add_elements(const Tensor& tensor) {
 
 std::vector<std::uint64_t> ValueLog::take() {
   read();
+  words_ = {};  // the next ones begin with zeros
   return std::exchange(log_, {});
 }
 

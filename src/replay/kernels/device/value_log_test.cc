@@ -119,9 +119,11 @@ TEST_CASE("hashes of a device tell one element apart") {
   std::set<std::uint64_t> hashes{hash_tensor(host)};
   for (const std::int64_t at : {0, 1, 63, 64, 1023, 1024, 4999}) {
     host.data<std::int32_t>()[at] ^= 1;
-    const std::size_t place = device.rank().log_hash(device.place(host).tensor());
+    const std::size_t place = device.rank().log_hash(device.rank().memory().place(host));
     const std::vector<std::uint64_t> log = device.rank().take_log();
-    CHECK(hashes.insert(finish_hash(host.dtype, host.sizes, log.at(place))).second);
+    const std::uint64_t hash = finish_hash(host.dtype, host.sizes, log.at(place));
+    CHECK(hash == hash_tensor(host));
+    CHECK(hashes.insert(hash).second);
     host.data<std::int32_t>()[at] ^= 1;
   }
 }

@@ -17,17 +17,22 @@ inline constexpr std::int64_t kWordBytes = 8, kBlockChains = 32, kChainWords = 1
 inline constexpr std::int64_t kBlockWords = kBlockChains * kChainWords,
                               kBlockBytes = kBlockWords * kWordBytes;
 
+// A round as xxHash64's. The rotation brings what differs in the highest bits, such as signs, to
+// where the multiplication spreads it: no later word of the chain cancels it.
 EPWEAVE_HD std::uint64_t mix_hash(std::uint64_t hash, std::uint64_t word) {
-  hash = (hash ^ word) * kHashPrime;
-  return hash ^ hash >> 32;
+  hash += word * kHashStep;
+  return (hash << 31 | hash >> 33) * kHashPrime;
 }
 
 // A chain: start_chain() of its number, mix_hash() of each word, finish_chain().
 EPWEAVE_HD std::uint64_t start_chain(std::int64_t number) {
   return kHashStart + static_cast<std::uint64_t>(number) * kHashStep;
 }
+// Every bit changes about half of the bits, so that chains may be added up.
 EPWEAVE_HD std::uint64_t finish_chain(std::uint64_t hash) {
-  return mix_hash(hash, 0);
+  hash = (hash ^ hash >> 32) * kHashStep;
+  hash = (hash ^ hash >> 29) * kHashPrime;
+  return hash ^ hash >> 32;
 }
 
 EPWEAVE_HD std::int64_t count_words(std::int64_t bytes) {

@@ -47,7 +47,7 @@ struct RowOfPairs {
 
 // visitor.take(key, held, whether the pair counts) for the lane's keys of all blocks that the row
 // looks at, ascending; `held` is visitor.load(key), several of them loaded at a time. Keys are
-// fewer than 2^31 (kScoreBytes). Whether it counts is known of most pairs: those that no mask and
+// at most 2^30 (kScoreBytes). Whether it counts is known of most pairs: those that no mask and
 // no end of the row concerns.
 template <class Visitor>
 EPWEAVE_HD void visit_lane(const PairRules& rules, std::int64_t row, int lane, Visitor& visitor) {

@@ -176,7 +176,7 @@ struct CoveredMatmulTask {
   EPWEAVE_HD void fetch_a(const Part& part, int step, int steps, int thread,
                           typename LoadsA::Element (&to)[Tile::kHeld]) const {
     const MatrixPlace& a = problem.a;
-    const std::int64_t row = LoadsA::other(thread), column = step + LoadsA::depth(thread);
+    const std::int64_t row = LoadsA::other(thread), column = std::int64_t{step} + LoadsA::depth(thread);
     const std::int64_t at =
         part.a + (kA == Along::kDepth ? row * a.row_stride + column : row + column * a.column_stride);
     LoadsA::fetch(a.data, at, Tile::limit(part.row_end - part.row) - LoadsA::other(thread),
@@ -185,7 +185,7 @@ struct CoveredMatmulTask {
   EPWEAVE_HD void fetch_b(const Part& part, int step, int steps, int thread,
                           typename LoadsB::Element (&to)[Tile::kHeld]) const {
     const MatrixPlace& b = problem.b;
-    const std::int64_t row = step + LoadsB::depth(thread), column = LoadsB::other(thread);
+    const std::int64_t row = std::int64_t{step} + LoadsB::depth(thread), column = LoadsB::other(thread);
     const std::int64_t at =
         part.b + (kB == Along::kDepth ? row + column * b.column_stride : row * b.row_stride + column);
     LoadsB::fetch(b.data, at, Tile::limit(part.column_end - part.column) - LoadsB::other(thread),
