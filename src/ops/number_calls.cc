@@ -2,14 +2,18 @@
 
 #include <utility>
 
+#include "ops/number_ops.h"
+
 namespace epweave {
 
 NumberUse number_use_of(const OpInfo& op) {
-  static constexpr std::pair<std::string_view, NumberUse> kPackets[] = {
-      {"aten.sub.", NumberUse::kSubtracted}, {"aten.add.", NumberUse::kAdded},
-      {"aten.ge.", NumberUse::kAtLeast},     {"aten.gt.", NumberUse::kAbove},
-      {"aten.lt.", NumberUse::kBelow},       {"aten.le.", NumberUse::kAtMost}};
+  static constexpr std::pair<std::string_view, NumberUse> kPackets[] = {{"aten.add.", NumberUse::kAdded},
+                                                                        {"aten.ge.", NumberUse::kAtLeast},
+                                                                        {"aten.gt.", NumberUse::kAbove},
+                                                                        {"aten.lt.", NumberUse::kBelow},
+                                                                        {"aten.le.", NumberUse::kAtMost}};
   if (op.family != OpFamily::kElementwise) return NumberUse::kNone;
+  if (subtracted_operand(op) == 1 && !op.writes) return NumberUse::kSubtracted;
   for (const auto& [packet, use] : kPackets)
     if (op.target.starts_with(packet)) return use;
   return NumberUse::kNone;
