@@ -172,7 +172,7 @@ void Fit::add_device() {
   memories_.push_back(std::move(memory));
 }
 
-// How often the outputs of a graph lie on the host, those of runs with bounds aside. check keeps
+// How often the outputs of a graph lie on the host. check keeps
 // B's where they differ, and all where they are compared with a reference's.
 double Fit::count_kept(const GraphNeed& entry) const {
   const bool is_b = needs_.size() > 1 && &entry == &needs_[1];
@@ -194,7 +194,7 @@ void Fit::add_host() {
       repeats = true;
     }
     const bool has_bounds = entry.run->bounded != 0 && entry.run->bounded_place.is_cpu();
-    outputs += number(entry.need.outputs) * (count_kept(entry) + (has_bounds ? 1 : 0));
+    outputs += number(entry.need.outputs) * count_kept(entry);
     if (entry.run->place.is_cpu()) certain = std::max(certain, certain_values(entry));
     for (const RankNeed* need : {&entry.need, &entry.bounded}) {
       if (need == &entry.need ? !entry.run->place.is_cpu() : !has_bounds) continue;

@@ -37,7 +37,7 @@ std::size_t bytes_of_part(DType dtype) {
 
 // A device is not waited for.
 bool has_negative(const Tensor& bound) {
-  if (!is_on_host(bound) || !bound.is_contiguous()) return false;
+  if (!bound.storage->is_on_host() || !bound.is_contiguous()) return false;
   return std::any_of(bound.data<float>(), bound.data<float>() + bound.numel(), [](float x) { return x < 0; });
 }
 

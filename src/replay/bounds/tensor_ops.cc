@@ -5,24 +5,24 @@
 
 namespace epweave::replay {
 
-bool is_on_host(const Tensor& tensor) {
-  return tensor.storage->queue() == nullptr;
+Value TensorOps::call(const OpInfo& op, std::vector<Value> args, std::size_t given) const {
+  const auto bits = static_cast<std::uint32_t>((std::uint64_t{1} << given) - 1);
+  KernelCall kernel_call(op, std::move(args), bits, memory_);
+  return kernels_.find(op)(kernel_call);
 }
 
 Value TensorOps::run(const OpInfo& op, std::vector<Value> args) const {
-  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
-  KernelCall call(op, std::move(args), given, memory_);
-  return kernels_.find(op)(call);
+  const std::size_t given = args.size();
+  return call(op, std::move(args), given);
 }
 
 Tensor TensorOps::apply(std::string_view target, std::vector<Value> args) const {
   const OpInfo* op = find_op(target);
   EPWEAVE_CHECK(op != nullptr && has(*op));
-  const auto given = static_cast<std::uint32_t>((std::uint64_t{1} << args.size()) - 1);
-  for (std::size_t i = args.size(); i < op->params.size(); ++i)
+  const std::size_t given = args.size();
+  for (std::size_t i = given; i < op->params.size(); ++i)
     args.push_back(op->params[i].has_default ? parse_default(op->params[i].default_value) : Value());
-  KernelCall call(*op, std::move(args), given, memory_);
-  return kernels_.find(*op)(call).tensor();
+  return call(*op, std::move(args), given).tensor();
 }
 
 Tensor TensorOps::filled(DType dtype, const Extents& sizes, double number) const {
@@ -50,15 +50,12 @@ void TensorOps::fill(const Tensor& to, double number) const {
 }
 
 void TensorOps::copy(const Tensor& from, const Tensor& to) const {
-  const bool is_plain =
-      is_on_host(from) && is_on_host(to) && from.dtype == to.dtype && from.sizes == to.sizes;
-  if (is_plain &&
-      to.is_contiguous())  // by squares that stay in the cache, whichever of the two is transposed
-    gather_elements(from, to.bytes());
-  else if (is_plain && from.is_contiguous())
-    scatter_elements(from.bytes(), to);
-  else
-    apply(named::kCopyInto, {to, from});
+  const bool is_plain = from.storage->is_on_host() && to.storage->is_on_host() && from.dtype == to.dtype &&
+                        from.sizes == to.sizes;
+  // By squares that stay in the cache, whichever of the two is transposed.
+  if (is_plain && to.is_contiguous()) return gather_elements(from, to.bytes());
+  if (is_plain && from.is_contiguous()) return scatter_elements(from.bytes(), to);
+  apply(named::kCopyInto, {to, from});
 }
 
 bool TensorOps::any(const Tensor& tensor) const {

@@ -72,14 +72,13 @@ class TensorOps {
   Tensor borrow(const Tensor& tensor) const { return memory_.borrow(tensor); }
 
   Memory& memory() const { return memory_; }
-  const KernelTable& kernels() const { return kernels_; }
 
  private:
+  // `given`: how many of the arguments are, the others being defaults.
+  Value call(const OpInfo& op, std::vector<Value> args, std::size_t given) const;
+
   const KernelTable& kernels_;
   Memory& memory_;
 };
-
-// Whether the host may read the elements.
-bool is_on_host(const Tensor& tensor);
 
 }  // namespace epweave::replay

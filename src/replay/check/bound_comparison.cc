@@ -102,18 +102,6 @@ BoundedValue take_bounded(const Tensor& value, const ErrorBounds& bounds, Kept k
   return taken;
 }
 
-namespace {
-
-// The same of value, bound and ideal.
-template <class Make>
-BoundedValue map_tensors(const BoundedValue& value, const Make& make) {
-  BoundedValue made{make(value.value), make(value.bound), std::nullopt};
-  if (value.ideal) made.ideal = make(*value.ideal);
-  return made;
-}
-
-}  // namespace
-
 BoundedValue borrow(const BoundedValue& value, const TensorOps& ops) {
   return map_tensors(value, [&](const Tensor& tensor) { return ops.borrow(tensor); });
 }

@@ -31,6 +31,13 @@ struct BoundedValue {
   Tensor bound;                      // float32
   std::optional<Tensor> ideal = {};  // float64; none: not known
 };
+// make(tensor) of each of the three.
+template <class Make>
+BoundedValue map_tensors(const BoundedValue& value, const Make& make) {
+  BoundedValue made{make(value.value), make(value.bound), std::nullopt};
+  if (value.ideal) made.ideal = make(*value.ideal);
+  return made;
+}
 // For how long a copy of a value is kept: for the run that made it, or for later ones too.
 enum class Kept : std::uint8_t { kForRun, kBeyond };
 BoundedValue take_bounded(const Tensor& value, const ErrorBounds& bounds, Kept kept);  // copies

@@ -157,11 +157,8 @@ class Checker {
       watcher.see(rank, node, value, device);
     };
   }
-  // On a device results are shown; they are compared where they lie (BoundedNodes::at_end).
   RunOptions with_bounds(const BoundedNodes& bounded, ShowResults shown) const {
-    RunOptions options = setup_.options;
-    options.device = bounds_device();
-    if (options.device != nullptr) options.shown = std::move(shown);
+    RunOptions options = on_device(bounds_device(), {}, std::move(shown));
     options.bounded = &bounded;
     return options;
   }
@@ -228,34 +225,16 @@ class Checker {
     for (const BoundPlan::Lot& lot : plan_.lots) {
       start_lot(lot);
       bounded_a_ = bounded_b_ = Run();
-      const bool is_first = &lot == &plan_.lots.front();
-      if (bounds_device() != nullptr) {
-        bounded_a_ =
-            run_a(with_bounds(plan_.a, is_first ? outputs_->show_a_again() : outputs_->show_a_once_more()));
-        bounded_b_ = run_b(with_bounds(plan_.b, outputs_->show_b_again()));
-      } else {
-        bounded_a_ = run_a(with_bounds(plan_.a, {}));
-        bounded_b_ = run_b(with_bounds(plan_.b, {}));
-        for_each_rank([&](Rank rank) { see_on_host(rank, is_first); });
-      }
+      bounded_a_ = run_a(with_bounds(plan_.a, show_bounded_a(&lot == &plan_.lots.front())));
+      bounded_b_ =
+          run_b(with_bounds(plan_.b, setup_.device_b == bounds_device() ? outputs_->show_b_again()
+                                                                        : outputs_->show_b_elsewhere()));
     }
     start_lot({});
   }
-
-  // Results of the runs with bounds on the CPU.
-  void see_on_host(Rank rank, bool is_first) {
-    const RankOutputs &of_a = bounded_a_.outputs[rank], &of_b = bounded_b_.outputs[rank];
-    bool& agree = report_of(rank).devices_agree;
-    if (setup_.device_a != nullptr)
-      agree = agree && outputs_->has_bits_of_a(rank, of_a);
-    else if (is_first)
-      outputs_->see_again(rank, of_a);
-    else
-      outputs_->see_a_once_more(rank, of_a);
-    if (setup_.device_b != nullptr)
-      agree = agree && outputs_->has_bits_of_b(rank, of_b);
-    else
-      outputs_->see_b_again(rank, of_b);
+  ShowResults show_bounded_a(bool is_first) {
+    if (setup_.device_a != bounds_device()) return outputs_->show_a_elsewhere();
+    return is_first ? outputs_->show_a_again() : outputs_->show_a_once_more();
   }
 
   // On each rank those of the outputs that differ there.
@@ -282,6 +261,7 @@ class Checker {
     report.run_b = describe_run(first_b_, rank);
     report.baseline_is_deterministic = outputs_->is_repeated(rank);
     report.rewrite_is_deterministic = outputs_->is_b_repeated(rank);
+    report.devices_agree = outputs_->devices_agree(rank);
     outputs_->add_differences(rank, report.outputs);
     count_nodes(rank);
     outputs_->count_not_finite(rank, first_a_.outputs[rank], report);

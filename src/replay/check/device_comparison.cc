@@ -19,13 +19,10 @@ constexpr std::int64_t kBlockElements = std::int64_t{1} << 22;
 
 // Row-major, of one dimension.
 BoundedValue flatten(const BoundedValue& value, const TensorOps& ops) {
-  const auto flat = [&](const Tensor& tensor) {
+  return map_tensors(value, [&](const Tensor& tensor) {
     const Tensor dense = ops.dense(tensor);
     return dense.view({dense.numel()}, {1}, dense.offset);
-  };
-  BoundedValue made{flat(value.value), flat(value.bound), std::nullopt};
-  if (value.ideal) made.ideal = flat(*value.ideal);
-  return made;
+  });
 }
 
 // Some lots, as [lots, length].
@@ -244,12 +241,12 @@ BoundComparison compare_by_ops(const BoundedValue& a, const std::vector<BoundedV
 
 BoundComparison compare_where_they_lie(const BoundedValue& a, const std::vector<BoundedValue>& b,
                                        const TensorOps& ops) {
-  return is_on_host(a.value) ? compare_bounded(a, b) : compare_by_ops(a, b, ops);
+  return a.value.storage->is_on_host() ? compare_bounded(a, b) : compare_by_ops(a, b, ops);
 }
 
 BoundComparison match_rows_where_they_lie(const BoundedValue& whole, const std::vector<BoundedValue>& parts,
                                           std::size_t dim, const TensorOps& ops) {
-  if (is_on_host(whole.value)) return match_rows(whole, parts, dim);
+  if (whole.value.storage->is_on_host()) return match_rows(whole, parts, dim);
   const BoundComparison in_order =
       Comparison(order_rows(whole, dim, ops), {order_rows(join(parts, dim, ops), dim, ops)}, Limit::kOfBounds,
                  ops)

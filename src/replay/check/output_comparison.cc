@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "replay/values/hash.h"
-
 namespace epweave::replay {
 
 OutputComparison::OutputComparison(const std::vector<bool>& inputs, RankRange ranks, Keep keep)
@@ -28,49 +26,24 @@ ShowResults OutputComparison::show_b() {
 
 ShowResults OutputComparison::show_a_again() {
   return {inputs_, [this](Rank rank, std::size_t number, const ShownResult& shown) {
-            see_again(at(rank), number, shown.hash, shown.fetch);
-          }};
-}
-
-ShowResults OutputComparison::show_a_once_more() {
-  return {inputs_, [this](Rank rank, std::size_t number, const ShownResult& shown) {
             OfRank& of_rank = at(rank);
-            if (number < of_rank.a.size() && of_rank.a[number].hash != shown.hash)
-              of_rank.is_repeated = false;
+            if (number >= of_rank.a.size()) return;
+            of_rank.differences.resize(of_rank.a.size());
+            if (of_rank.a[number].hash != shown.hash) of_rank.is_repeated = false;
+            if (number >= of_rank.b.size() || !differs(of_rank, number)) return;
+            TensorDifference& difference = of_rank.differences[number];
+            difference = compare_tensors(shown.fetch(), of_rank.kept_b[number]);
+            if (difference.is_equal()) difference.problem = "A gave other bits, and B's the second time";
+            if (keep_ == Keep::kWhatDiffers) of_rank.kept_b[number] = {};
           }};
 }
 
-ShowResults OutputComparison::show_b_again() {
-  return {inputs_, [this](Rank rank, std::size_t number, const ShownResult& shown) {
+ShowResults OutputComparison::expect(std::vector<Bits> OfRank::*first, bool OfRank::*holds) {
+  return {inputs_, [this, first, holds](Rank rank, std::size_t number, const ShownResult& shown) {
             OfRank& of_rank = at(rank);
-            if (number < of_rank.b.size() && of_rank.b[number].hash != shown.hash)
-              of_rank.is_b_repeated = false;
+            const std::vector<Bits>& bits = of_rank.*first;
+            if (number < bits.size() && bits[number].hash != shown.hash) of_rank.*holds = false;
           }};
-}
-
-void OutputComparison::see_a_once_more(Rank rank, const RankOutputs& outputs) {
-  if (!has_bits_of_a(rank, outputs)) at(rank).is_repeated = false;
-}
-
-void OutputComparison::see_b_again(Rank rank, const RankOutputs& outputs) {
-  if (!has_bits_of_b(rank, outputs)) at(rank).is_b_repeated = false;
-}
-
-void OutputComparison::see_again(Rank rank, const RankOutputs& outputs) {
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    see_again(at(rank), i, hash_tensor(outputs[i].tensor), [&] { return outputs[i].tensor; });
-}
-
-void OutputComparison::see_again(OfRank& rank, std::size_t number, std::uint64_t hash,
-                                 const std::function<Tensor()>& fetch) {
-  if (number >= rank.a.size()) return;
-  rank.differences.resize(rank.a.size());
-  if (rank.a[number].hash != hash) rank.is_repeated = false;
-  if (number >= rank.b.size() || !differs(rank, number)) return;
-  TensorDifference& difference = rank.differences[number];
-  difference = compare_tensors(fetch(), rank.kept_b[number]);
-  if (difference.is_equal()) difference.problem = "A gave other bits, and B's the second time";
-  if (keep_ == Keep::kWhatDiffers) rank.kept_b[number] = {};
 }
 
 std::vector<OutputCheck> OutputComparison::list_checks(Rank rank, const OutputPair& names) const {
@@ -110,12 +83,6 @@ void OutputComparison::count_not_finite(Rank rank, const RankOutputs& names, Che
 RankOutputs OutputComparison::join(RankOutputs names, const std::vector<Tensor>& tensors) {
   for (std::size_t i = 0; i < names.size(); ++i) names[i].tensor = tensors[i];
   return names;
-}
-
-bool OutputComparison::has_bits(const std::vector<Bits>& bits, const RankOutputs& outputs) {
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (bits[i].hash != hash_tensor(outputs[i].tensor)) return false;
-  return true;
 }
 
 bool OutputComparison::differs(const OfRank& rank, std::size_t number) {

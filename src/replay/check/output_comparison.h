@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "replay/check/output_check.h"
@@ -18,23 +17,20 @@ class OutputComparison {
   // `inputs`: those that A or B writes. Must outlive the runs.
   OutputComparison(const std::vector<bool>& inputs, RankRange ranks, Keep keep);
 
-  // For RunOptions::shown of the three runs, in this order.
+  // For RunOptions::shown of the first runs, and of A's second, which says how far B's are off.
   ShowResults show_a();
   ShowResults show_b();
   ShowResults show_a_again();
-  // For any later run: only whether it gives the same bits.
-  ShowResults show_a_once_more();
-  ShowResults show_b_again();
+  // Of any other run: whether it gives the bits of the first, where that was, or elsewhere.
+  ShowResults show_a_once_more() { return expect(&OfRank::a, &OfRank::is_repeated); }
+  ShowResults show_b_again() { return expect(&OfRank::b, &OfRank::is_b_repeated); }
+  ShowResults show_a_elsewhere() { return expect(&OfRank::a, &OfRank::devices_agree); }
+  ShowResults show_b_elsewhere() { return expect(&OfRank::b, &OfRank::devices_agree); }
 
-  // The same of runs that left their results on the host: the second of A; any later one.
-  void see_again(Rank rank, const RankOutputs& outputs);
-  void see_a_once_more(Rank rank, const RankOutputs& outputs);
-  void see_b_again(Rank rank, const RankOutputs& outputs);
   // Whether all runs gave the same bits.
   bool is_repeated(Rank rank) const { return at(rank).is_repeated; }
   bool is_b_repeated(Rank rank) const { return at(rank).is_b_repeated; }
-  bool has_bits_of_a(Rank rank, const RankOutputs& outputs) const { return has_bits(at(rank).a, outputs); }
-  bool has_bits_of_b(Rank rank, const RankOutputs& outputs) const { return has_bits(at(rank).b, outputs); }
+  bool devices_agree(Rank rank) const { return at(rank).devices_agree; }
 
   // Once A and B have run: which differ. `names`: of what was shown, with dtypes and sizes. Throws
   // InputError if A's and B's are not as many.
@@ -56,14 +52,14 @@ class OutputComparison {
     std::vector<Bits> a, b;
     std::vector<Tensor> kept_a, kept_b;  // without memory: not kept
     std::vector<TensorDifference> differences;
-    bool is_repeated = true, is_b_repeated = true;
+    bool is_repeated = true, is_b_repeated = true, devices_agree = true;
   };
   OfRank& at(Rank rank) { return ranks_[rank - first_]; }
   const OfRank& at(Rank rank) const { return ranks_[rank - first_]; }
   static RankOutputs join(RankOutputs names, const std::vector<Tensor>& tensors);
-  static bool has_bits(const std::vector<Bits>& bits, const RankOutputs& outputs);
   static bool differs(const OfRank& rank, std::size_t number);
-  void see_again(OfRank& rank, std::size_t number, std::uint64_t hash, const std::function<Tensor()>& fetch);
+  // `holds` becomes false where a result has not the bits of `first`.
+  ShowResults expect(std::vector<Bits> OfRank::*first, bool OfRank::*holds);
 
   const std::vector<bool>& inputs_;
   Rank first_;

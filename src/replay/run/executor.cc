@@ -204,16 +204,7 @@ class RankRunner {
   // Tensors in host memory; on a device the host waits.
   Value on_host(const Value& value) const {
     if (device_ == nullptr) return value;
-    if (value.is_tensor()) return device_->download(value.tensor());
-    if (value.is<Dict>()) {
-      Dict dict = value.as<Dict>();
-      for (auto& [key, item] : dict.items) item = on_host(item);
-      return dict;
-    }
-    if (!value.is<List>()) return value;
-    List list = value.as<List>();
-    for (Value& item : list.items) item = on_host(item);
-    return list;
+    return replace_tensors(value, [&](const Tensor& tensor) { return device_->download(tensor); });
   }
 
   // What the run returns and what it left in the inputs that it writes; after the device's work.

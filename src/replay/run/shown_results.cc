@@ -42,29 +42,19 @@ void for_each_result(const Value& value, const std::string& name,
 }
 
 Value without_memory(const Value& value) {
-  if (value.is_tensor()) {
-    Tensor tensor = value.tensor();
+  return replace_tensors(value, [](Tensor tensor) {
     tensor.storage = nullptr;
     return tensor;
-  }
-  if (value.is<Dict>()) {
-    Dict dict = value.as<Dict>();
-    for (auto& [key, item] : dict.items) item = without_memory(item);
-    return dict;
-  }
-  if (!value.is<List>()) return value;
-  List list = value.as<List>();
-  for (Value& item : list.items) item = without_memory(item);
-  return list;
+  });
 }
 
 void ResultHashes::add(const Tensor& tensor) {
-  results_.push_back({tensor, is_on_device(tensor) ? device_->log_hash(tensor) : 0});
+  results_.push_back({tensor, tensor.storage->is_on_host() ? 0 : device_->log_hash(tensor)});
 }
 
 ShownResult ResultHashes::at(std::size_t i, const std::vector<std::uint64_t>& log) const {
   const auto& [tensor, place] = results_[i];
-  if (!is_on_device(tensor))
+  if (tensor.storage->is_on_host())
     return {hash_tensor(tensor), has_nan(tensor), has_not_finite(tensor),
             [&tensor = tensor] { return tensor; }};
   const std::uint64_t found = log.at(place + 1);

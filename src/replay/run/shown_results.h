@@ -42,8 +42,6 @@ class ResultHashes {
     Tensor tensor;
     std::size_t place = 0;  // in the log, of one on the device
   };
-  static bool is_on_device(const Tensor& tensor) { return tensor.storage->queue() != nullptr; }
-
   RankDevice* device_;
   std::vector<Result> results_;
 };

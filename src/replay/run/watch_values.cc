@@ -129,7 +129,7 @@ void Watcher::see(Rank rank, NodeId node, const Value& value, RankDevice* device
   if (value.is_number()) {
     seen.kind = Seen::Kind::kNumber;
     seen.number = value.real();
-  } else if (value.is_tensor() && (device == nullptr || value.tensor().storage->queue() == nullptr)) {
+  } else if (value.is_tensor() && (device == nullptr || value.tensor().storage->is_on_host())) {
     see_tensor(seen, value.tensor(), sliced_[node.index()]);
   } else if (value.is_tensor()) {
     log_tensor(rank, node, value.tensor(), *device);

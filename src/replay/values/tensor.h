@@ -42,6 +42,7 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   // The device's queue on which it is used (queue.h); null: host memory.
   Queue* queue() const { return queue_; }
+  bool is_on_host() const { return queue_ == nullptr; }
 
  private:
   std::byte* data_;

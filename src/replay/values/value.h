@@ -90,4 +90,19 @@ class Value {
   Variant data_;
 };
 
+// The same value, each tensor in it, in lists and dicts, replaced by replace(tensor).
+template <class Replace>
+Value replace_tensors(const Value& value, const Replace& replace) {
+  if (value.is_tensor()) return replace(value.tensor());
+  if (value.is<Dict>()) {
+    Dict dict = value.as<Dict>();
+    for (auto& [key, item] : dict.items) item = replace_tensors(item, replace);
+    return dict;
+  }
+  if (!value.is<List>()) return value;
+  List list = value.as<List>();
+  for (Value& item : list.items) item = replace_tensors(item, replace);
+  return list;
+}
+
 }  // namespace epweave::replay

@@ -177,7 +177,7 @@ void Launcher::note_use(std::initializer_list<const Tensor*> tensors) {
 }
 
 Tensor Launcher::place(const Tensor& host) {
-  EPWEAVE_CHECK(host.storage->queue() == nullptr);
+  EPWEAVE_CHECK(host.storage->is_on_host());
   Tensor placed = host;
   placed.storage = allocate(host.storage->bytes());
   check(api_.copy_in(stream_, placed.storage->data(), host.storage->data(), host.storage->bytes()),
@@ -202,7 +202,7 @@ Tensor Launcher::borrow(const Tensor& tensor) {
 }
 
 Tensor Launcher::download(const Tensor& tensor) {
-  if (tensor.storage->queue() == nullptr) return tensor;
+  if (tensor.storage->is_on_host()) return tensor;
   if (is_deferred(tensor)) queue_deferred();
   // The part of the storage that it covers.
   std::int64_t first = tensor.offset, last = tensor.offset;
