@@ -5,11 +5,6 @@ set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
-torch_version=2.15.0
-torchtitan_version=0.3.0
-onnx_version=1.23.2
-transformers_version=5.23.0
-
 with_torch=
 case ${1:-} in
 '') ;;
@@ -21,20 +16,16 @@ case ${1:-} in
 esac
 
 scripts/install_packages.sh --tests
+# The wheels are large: they come while the compiler runs.
+if [ -n "$with_torch" ]; then
+  scripts/dev/torch_venv.sh &
+  torch=$!
+fi
 scripts/build.sh release
 if [ -n "$with_torch" ]; then
-  venv=build/venv
-  # The wheels are large: installed once, and again only for other versions.
-  versions="torch==$torch_version torchtitan==$torchtitan_version onnx==$onnx_version transformers==$transformers_version"
-  if [ "$(cat $venv/versions 2>/dev/null)" != "$versions" ]; then
-    echo "Installing $versions into $venv ..." >&2
-    python3 -m venv $venv
-    # shellcheck disable=SC2086  # a list of words
-    $venv/bin/pip install --quiet $versions
-    echo "$versions" >$venv/versions
-  fi
+  wait $torch
   # Each mostly has one thread: two run at the same time.
-  xargs -P 2 -L 1 scripts/dev/print_whole.sh $venv/bin/python <<END
+  xargs -P 2 -L 1 scripts/dev/print_whole.sh build/venv/bin/python <<END
 scripts/dev/torchtitan_torch_test.py
 scripts/dev/train_entry_on_cpu.py --steps 2
 scripts/dev/epweave_fx_torch_test.py
