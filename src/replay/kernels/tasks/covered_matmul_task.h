@@ -79,9 +79,9 @@ struct CoveredMatmulTask {
     typename LoadsB::Element held_b[Tile::kHeld];
     fetch_b(part, first, part.steps, thread, held_b);
     LoadsB::put(thread, held_b, shared.b[0]);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int i = 0; i < kEach; ++i) {
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int j = 0; j < kEach; ++j) r.c[i][j] = 0.0f;
     }
     if (!problem.accumulates) return;
@@ -104,12 +104,12 @@ struct CoveredMatmulTask {
     if (thread == 0) shared.at[buffer] = chunk_after(part, next);
     typename LoadsA::Element held_a[Tile::kHeld];
     fetch_a(part, next, left - kDepth, thread, held_a);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int step = 0; step < kDepth / 2; ++step) Tile::multiply(thread, a[step], b[step], r.c);
     LoadsA::put(thread, held_a, shared.a[1 - buffer]);
     typename LoadsB::Element held_b[Tile::kHeld];
     fetch_b(part, next, left - kDepth, thread, held_b);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int step = kDepth / 2; step < kDepth; ++step) Tile::multiply(thread, a[step], b[step], r.c);
     LoadsB::put(thread, held_b, shared.b[1 - buffer]);
   }
@@ -127,11 +127,11 @@ struct CoveredMatmulTask {
   EPWEAVE_HD void divide(const Part& part, int thread, Registers& r) const {
     const std::int64_t row = part.row + Tile::first_row(thread);
     const float* const divisors = problem.divisors + part.batch * problem.rows + row;
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int i = 0; i < kEach; ++i) {
       if (row + Tile::row_of(i) >= part.row_end) return;
       const float divisor = divisors[Tile::row_of(i)];
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int j = 0; j < kEach; ++j) r.c[i][j] = r.c[i][j] / divisor;
     }
   }

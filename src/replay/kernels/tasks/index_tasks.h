@@ -164,7 +164,7 @@ struct AddDenseBlocksTask {
     indexed.load(offset, j, length, sum);
     for (std::int64_t at = s;; ++at) {
       rows.load(sorted.positions[at], j, length, x);
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int q = 0; q < 4; ++q) sum[q] = sum[q] + x[q];
       if (sorted.is_last(at)) break;
     }

@@ -12,18 +12,12 @@
 #include "replay/kernels/math/sum_order.h"
 #include "replay/kernels/tasks/fault.h"
 
-// Arrays of a thread stay in registers only if the loops over them are unrolled.
+// Arrays of a GPU's thread stay in registers only if the loops over them are unrolled.
 #if defined(__CUDA_ARCH__)
 #define EPWEAVE_UNROLL _Pragma("unroll")
-#define EPWEAVE_UNROLL_ON_GPU _Pragma("unroll")
 #define EPWEAVE_NO_UNROLL _Pragma("unroll 1")
-#elif defined(__CUDACC__)
-#define EPWEAVE_UNROLL
-#define EPWEAVE_UNROLL_ON_GPU
-#define EPWEAVE_NO_UNROLL
 #else
-#define EPWEAVE_UNROLL _Pragma("GCC unroll 8")
-#define EPWEAVE_UNROLL_ON_GPU  // the host compiler would need minutes
+#define EPWEAVE_UNROLL
 #define EPWEAVE_NO_UNROLL
 #endif
 

@@ -65,9 +65,9 @@ struct TileShape {
     const std::int64_t row = part.row + first_row(thread), column = part.column + first_column(thread);
     const int rows = limit(part.row_end - row), columns = limit(part.column_end - column);
     const std::int64_t first = c.at(part.batch, row, column);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int i = 0; i < kEach; ++i) {
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int j = 0; j < kEach; ++j)
         use(i, j, first + row_of(i) * c.row_stride + column_of(j) * c.column_stride,
             row_of(i) < rows && column_of(j) < columns);
@@ -85,20 +85,20 @@ struct TileShape {
     const int rows = limit(part.row_end - row), columns = limit(part.column_end - column);
     Element* const first = static_cast<Element*>(c.data) + c.at(part.batch, row, column);
     const bool has_vectors = c.column_stride == 1 && c.row_stride % kUnit == 0 && is_aligned<V>(first);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int i = 0; i < kEach; ++i) {
       if (row_of(i) >= rows) return;
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int j = 0; j < kEach; j += kUnit) {
         Element* const to = first + row_of(i) * c.row_stride + column_of(j) * c.column_stride;
         V held;
-        EPWEAVE_UNROLL_ON_GPU
+        EPWEAVE_UNROLL
         for (int q = 0; q < kUnit; ++q) math::store_element(&held.at[q], kStored, 0, chains[i][j + q]);
         if (has_vectors && column_of(j) + kUnit <= columns) {
           store_vector(reinterpret_cast<V*>(to), held);
           continue;
         }
-        EPWEAVE_UNROLL_ON_GPU
+        EPWEAVE_UNROLL
         for (int q = 0; q < kUnit; ++q)
           if (column_of(j) + q < columns) to[q * c.column_stride] = held.at[q];
       }
@@ -107,19 +107,19 @@ struct TileShape {
 
   EPWEAVE_HD static void multiply(int thread, const Unit* a, const Unit* b, Real (&c)[kSide][kSide]) {
     Real x[kSide], y[kSide];
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int i = 0; i < kEach; i += kUnit) {
       const Unit rows = a[quotient(first_row(thread), kUnit) + row_of(i) / kUnit],
                  columns = b[quotient(first_column(thread), kUnit) + column_of(i) / kUnit];
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int q = 0; q < kUnit; ++q) {
         x[i + q] = rows.at[q];
         y[i + q] = columns.at[q];
       }
     }
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int i = 0; i < kEach; ++i) {
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int j = 0; j < kEach; ++j) c[i][j] = math::fma(x[i], y[j], c[i][j]);
     }
   }
@@ -155,29 +155,29 @@ struct TileLoads : TileShape<kEach, typename StoredElement<kStored>::Computed> {
     const bool has_line = (kByDepth ? others : depths) > 0;
     const auto* from = static_cast<const Element*>(data) + (has_line ? at : 0);
     if (has_line && left >= kLoads && is_aligned<Loaded>(from)) {
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int p = 0; p < kLoads; p += kInVector) {
         const Loaded loaded = *reinterpret_cast<const Loaded*>(from + p);
-        EPWEAVE_UNROLL_ON_GPU
+        EPWEAVE_UNROLL
         for (int q = 0; q < kInVector; ++q) to[p + q] = loaded.at[q];
       }
       return;
     }
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int p = 0; p < kLoads; ++p) to[p] = has_line && p < left ? from[p] : Element(0);
   }
   EPWEAVE_HD static void put(int thread, const Element (&from)[kHeld], Rows& to) {
     const int row = depth(thread), column = other(thread);
     if constexpr (kByDepth) {
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int p = 0; p < kLoads; ++p)
         to[row + p][quotient(column, kUnit)].at[remainder(column, kUnit)] =
             math::load_element<Real>(&from[p], kStored, 0);
     } else {
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int p = 0; p < kLoads; p += kUnit) {
         Unit unit;
-        EPWEAVE_UNROLL_ON_GPU
+        EPWEAVE_UNROLL
         for (int q = 0; q < kUnit; ++q) unit.at[q] = math::load_element<Real>(&from[p + q], kStored, 0);
         to[row][quotient(column, kUnit) + p / kUnit] = unit;
       }
@@ -233,9 +233,9 @@ struct TiledMatmulTask {
     LoadsA::put(thread, first, shared.a[0]);
     fetch_b(r.depth, thread, r, first);
     LoadsB::put(thread, first, shared.b[0]);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int i = 0; i < kEach; ++i) {
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int j = 0; j < kEach; ++j) r.c[i][j] = Real(0);
     }
   }
@@ -254,11 +254,11 @@ struct TiledMatmulTask {
     // chunk these are zeros that no one reads.
     Element next[kHeld];
     fetch_a(r.depth, thread, r, next);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int step = 0; step < kDepth / 2; ++step) Tile::multiply(thread, a[step], b[step], r.c);
     LoadsA::put(thread, next, shared.a[1 - buffer]);
     fetch_b(r.depth, thread, r, next);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int step = kDepth / 2; step < kDepth; ++step) Tile::multiply(thread, a[step], b[step], r.c);
     LoadsB::put(thread, next, shared.b[1 - buffer]);
   }

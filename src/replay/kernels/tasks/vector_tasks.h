@@ -100,20 +100,20 @@ struct VectorMapTask : VectorMap<N> {
   EPWEAVE_HD void run(std::int64_t index) const {
     Held<In> held[kEach][kIns] = {};
     VectorRows::Place places[kEach] = {};
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t at = VectorRows::number_of(index, kVectors, v);
       if (at >= this->rows.all) continue;
       places[v] = this->rows.place(at);
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int k = 0; k < N; ++k) load(k, places[v], held[v][k]);
     }
     const C given = this->number.template as<C>();
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       if (VectorRows::number_of(index, kVectors, v) >= this->rows.all) return;
       Held<Out> results;
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int p = 0; p < kLength; ++p) {
         C result = computed(held[v][0], p);
         if constexpr (N == 1)
@@ -138,7 +138,7 @@ struct VectorMapTask : VectorMap<N> {
     const In* from = static_cast<const In*>(this->in[k].data) + this->in[k].row_at(place);
     if (this->in[k].is_one) {
       const In one = *from;
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int p = 0; p < kLength; ++p) to.at[p] = one;
       return;
     }
@@ -147,7 +147,7 @@ struct VectorMapTask : VectorMap<N> {
       to = *reinterpret_cast<const Held<In>*>(from);
       return;
     }
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int p = 0; p < kLength; ++p) to.at[p] = first + p < this->length ? from[p] : In(0);
   }
   EPWEAVE_HD void store(const VectorRows::Place& place, const Held<Out>& from) const {
@@ -157,7 +157,7 @@ struct VectorMapTask : VectorMap<N> {
       store_vector(reinterpret_cast<Held<Out>*>(to), from);
       return;
     }
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int p = 0; p < kLength; ++p)
       if (first + p < this->length) to[p] = from.at[p];
   }
@@ -198,14 +198,14 @@ struct UnitCopyTask : UnitCopy {
   EPWEAVE_HD void run(std::int64_t index) const {
     Unit held[kEach] = {};
     VectorRows::Place places[kEach] = {};
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t number = VectorRows::number_of(index, kVectors, v);
       if (number >= rows.all) continue;
       places[v] = rows.place(number);
       held[v] = static_cast<const Unit*>(from.data)[from.row_at(places[v]) + places[v].vector];
     }
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       if (VectorRows::number_of(index, kVectors, v) >= rows.all) return;
       static_cast<Unit*>(to.data)[to.row_at(places[v]) + places[v].vector] = held[v];
@@ -221,7 +221,7 @@ struct UnitFillTask {
   static constexpr int kVectors = 4;
 
   EPWEAVE_HD void run(std::int64_t index) const {
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t number = VectorRows::number_of(index, kVectors, v);
       if (number >= rows.all) return;

@@ -57,14 +57,14 @@ struct RowPlace {
     const Word* from = static_cast<const Word*>(data) + row * row_stride + j;
     const bool has_vectors = is_aligned<V>(from);
     const std::int64_t left = length - j;
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (std::size_t k = 0; k < kCount; ++k) {
       const int at = static_cast<int>(k) * step;
       V held{};
       if (has_vectors && at + 4 <= left) {
         held = *reinterpret_cast<const V*>(from + at);
       } else {
-        EPWEAVE_UNROLL_ON_GPU
+        EPWEAVE_UNROLL
         for (int q = 0; q < 4; ++q)
           if (at + q < left) held.at[q] = from[at + q];
       }
@@ -75,7 +75,7 @@ struct RowPlace {
   EPWEAVE_HD static void decode_as(const Four& from, float (&to)[4]) {
     Vector<typename StoredElement<kStored>::Type, 4> held;
     std::memcpy(&held, &from, sizeof held);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int q = 0; q < 4; ++q) to[q] = math::load_element<float>(&held.at[q], kStored, 0);
   }
   template <Stored kStored>
@@ -85,13 +85,13 @@ struct RowPlace {
     using V = Vector<Element, 4>;
     Element* to = static_cast<Element*>(data) + row * row_stride + j;
     V held;
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int q = 0; q < 4; ++q) math::store_element(&held.at[q], kStored, 0, from[q]);
     if (j + 4 <= length && is_aligned<V>(to)) {
       store_vector(reinterpret_cast<V*>(to), held);
       return;
     }
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int q = 0; q < 4; ++q)
       if (j + q < length) to[q] = held.at[q];
   }
@@ -295,18 +295,18 @@ struct WholeRowTask {
 
   template <int kCount>
   EPWEAVE_HD void fetch(std::int64_t row, std::int64_t tile_number, int t, Fours& fours) const {
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int i = 0; i < kCount; ++i)
       in[i].fetch(row, tile_number * tile() + place(t, 0), 4 << thread_bits, op.length, fours.of[i]);
   }
   // Of the thread's four k: the inputs of element q are to[q].
   template <int kCount>
   EPWEAVE_HD void decode(const Fours& fours, int k, float (&to)[4][kIns]) const {
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int i = 0; i < kCount; ++i) {
       float x[4];
       in[i].decode(fours.of[i][k], x);
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int q = 0; q < 4; ++q) to[q][i] = x[q];
     }
   }
@@ -319,11 +319,11 @@ struct WholeRowTask {
       Fours fours;
       fetch<1>(row, number, t, fours);
       const int end = count_of(number);
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int k = 0; k < kFours; ++k) {
         float x[4][kIns];
         decode<1>(fours, k, x);
-        EPWEAVE_UNROLL_ON_GPU
+        EPWEAVE_UNROLL
         for (int q = 0; q < 4; ++q)
           if (place(t, k) + q < end && x[q][0] > best) best = x[q][0];
       }
@@ -349,12 +349,12 @@ struct WholeRowTask {
     Fours fours;
     fetch<Op::kTermInputs>(row, tile_number, t, fours);
     const int end = count_of(tile_number);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int k = 0; k < kFours; ++k) {
       float x[4][kIns];
       decode<Op::kTermInputs>(fours, k, x);
       RowPlace::Floats terms;
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int q = 0; q < 4; ++q) terms.at[q] = place(t, k) + q < end ? Op::term(x[q], facts) : 0.0f;
       to[four_of(t, k)] = terms;
     }
@@ -365,7 +365,7 @@ struct WholeRowTask {
     constexpr int kTaken = 8, kStep = kTaken * kLanes;
     const int count = count_of(tile_number);
     const auto read = [&](int j, float(&to)[static_cast<std::size_t>(kTaken)]) {
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int k = 0; k < kTaken; ++k) to[k] = terms[j + k * kLanes];
     };
     float sum = tile_number == 0 ? 0.0f : sum_of_lane;
@@ -375,9 +375,9 @@ struct WholeRowTask {
     for (int left = count / kStep; left > 0; --left) {
       float next[static_cast<std::size_t>(kTaken)] = {};
       if (left > 1) read(j + kStep, next);
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int k = 0; k < kTaken; ++k) sum = sum + taken[k];
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int k = 0; k < kTaken; ++k) taken[k] = next[k];
       j += kStep;
     }
@@ -386,7 +386,7 @@ struct WholeRowTask {
   }
   EPWEAVE_HD static float total_of(const float (&of_lanes)[static_cast<std::size_t>(kLanes)]) {
     float lanes[static_cast<std::size_t>(kLanes)];
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int l = 0; l < kLanes; ++l) lanes[l] = of_lanes[l];
     return math::add_lanes(lanes);
   }
@@ -397,7 +397,7 @@ struct WholeRowTask {
     for (int k = 0; k < kFours; ++k) {
       const RowPlace::Floats four = terms[four_of(t, k)];
       float results[4];
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int q = 0; q < 4; ++q) {
         const float of_element[kIns] = {four.at[q]};
         results[q] = Op::result(of_element, facts);
@@ -409,11 +409,11 @@ struct WholeRowTask {
                                  const RowFacts& facts) const {
     Fours fours;
     fetch<Op::kInputs>(row, tile_number, t, fours);
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int k = 0; k < kFours; ++k) {
       float x[4][kIns], results[4];
       decode<Op::kInputs>(fours, k, x);
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int q = 0; q < 4; ++q) {
         if constexpr (Op::kIsOfTerm) x[q][0] = Op::term(x[q], facts);
         results[q] = Op::result(x[q], facts);
@@ -461,9 +461,9 @@ struct ColumnLanesTask {
     std::int64_t row = lane;
     for (; row + (kTaken - 1) * math::kLanes < rows; row += kTaken * math::kLanes) {
       float taken[static_cast<std::size_t>(kTaken)][kIns];
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int k = 0; k < kTaken; ++k) load<kStored>(row + k * math::kLanes, column, taken[k]);
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int k = 0; k < kTaken; ++k) sum = sum + op.term(taken[k], row + k * math::kLanes);
     }
     for (; row < rows; row += math::kLanes) {
@@ -476,7 +476,7 @@ struct ColumnLanesTask {
   template <Stored kStored>
   EPWEAVE_HD void load(std::int64_t row, std::int64_t column, float (&to)[kIns]) const {
     using Element = typename StoredElement<kStored>::Type;
-    EPWEAVE_UNROLL_ON_GPU
+    EPWEAVE_UNROLL
     for (int k = 0; k < Op::kInputs; ++k) {
       const Element element = static_cast<const Element*>(in[k].data)[row * in[k].row_stride + column];
       to[k] = math::load_element<float>(&element, kStored, 0);
