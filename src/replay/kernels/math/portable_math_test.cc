@@ -168,8 +168,8 @@ TEST_CASE("bfloat16 and float16 round to the nearest, ties to even") {
   CHECK(bf16_from_float(std::numeric_limits<float>::max()) == 0x7f80);
 }
 
-// All of them were tried once: any reciprocal that is off by a unit does, but for the e next but
-// one below 1 and n = 1, which take that of a division alone.
+// All of them were tried once: any reciprocal that is off by a unit does, but for 1 / (2 - 2^-23),
+// which takes the nearest one alone.
 TEST_CASE("a quotient by a reciprocal that is off by a unit is that of a division") {
   const std::uint32_t least = bits_of(0x1p-26F), one = bits_of(1.0F);
   for (std::uint32_t i = least; i < one - 2; i += 997) {
