@@ -162,10 +162,28 @@ class FitTest(unittest.TestCase):
 
     def test_check_counts_both_graphs(self):
         report = self.report("check", DEBUG, DEBUG, "--dry-run", "--memory", "64")
-        self.assertEqual([(graph["runs"], graph["runs_with_bounds"]) for graph in report["graphs"]], [(1, 1), (1, 1)])
+        # No sum is regrouped: A runs again instead of both with bounds.
+        self.assertEqual([(graph["runs"], graph["runs_with_bounds"]) for graph in report["graphs"]], [(2, 0), (1, 0)])
         host = report["memory"]["host"]["parts"]
         self.assertGreater(host["outputs"], 0)
-        self.assertNotIn("kept", host)  # no sum is regrouped
+        self.assertNotIn("kept", host)
+
+    def test_check_lists_two_devices(self):
+        """What each graph takes is counted where it runs."""
+        part = self.extract("dsv3_debug_ep2.1b_remat", "layers.1.moe")
+        said = {}
+        for devices in (("cuda:98", "cuda:99"), ("cuda:98", "emulated"), ("cpu", "cuda:99"), ("cuda", "cuda:0")):
+            arguments = ("check", part, part, "--dry-run", "--device-a", devices[0], "--device-b", devices[1])
+            text = self.run_tool(*arguments).stdout
+            lines = re.findall(r"(?m)^memory of (.*?) +[\d.]+ [KMG]iB at most(.*)$", text)
+            said[devices] = sorted(self.report(*arguments)["memory"]), lines
+        absent = "; no such device is here: --memory GIB says how much there is"
+        self.assertEqual(said["cuda:98", "cuda:99"],
+                         (["device", "device_b", "host"], [("A's device", absent), ("B's device", absent), ("the host", "")]))
+        self.assertEqual(said["cuda:98", "emulated"],
+                         (["device", "device_b", "host"], [("A's device", absent), ("B's device", ", of the host's"), ("the host", "")]))
+        self.assertEqual(said["cpu", "cuda:99"], (["device", "host"], [("the device", absent), ("the host", "")]))
+        self.assertEqual(said["cuda", "cuda:0"][0], ["device", "host"])
 
     def test_check_counts_bounds_where_they_are_made(self):
         part = self.extract("dsv3_debug_ep2.1b_remat", "layers.1.moe")

@@ -52,6 +52,7 @@ def strip(report):
         rank.pop("environment", None)
     # Not known where collectives go between processes (docs/replay.md).
     report.pop("by_bounds_alone", None)
+    report.pop("bounds", None)  # processes make them on the CPU
     for output in report.get("outputs_not_equal", []):
         output.pop("share_before_rounding", None)
     return report

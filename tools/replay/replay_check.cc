@@ -203,12 +203,16 @@ struct Ranks {
   std::uint32_t processes = 1;
 };
 
-// Both graphs are run once; A once more, or both with bounds. The run that locates a difference
-// takes no more.
+// Both graphs are run once; A once more, or both with bounds where a sum may be regrouped. The run
+// that locates a difference takes no more.
 FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& graphs, const Ranks& ranks) {
-  const bool has_bounds = options.replay.math != "native" && options.bounds != "none";
+  replay::FollowedNodes followed;
+  if (options.replay.math != "native" && options.bounds != "none")
+    followed = replay::find_followed(graphs.a, graphs.b);
+  const bool has_bounds = followed.is_any;
   const auto place_of = [&](const replay::Device* device, const std::string& name) {
-    return FitPlace{device, ranks.devices.is_absent && device == nullptr && name != "cpu"};
+    return FitPlace{device, ranks.devices.is_absent && device == nullptr && name != "cpu",
+                    name == "cuda" ? "cuda:0" : name};
   };
   FitCommand command{.graphs = {},
                      .options = options.replay,
@@ -224,8 +228,6 @@ FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& gr
         FitGraph{graph, input, place, runs, has_bounds ? 1U : 0U, on_device ? place : FitPlace{}, {}});
   };
   FitGraph& a = add(graphs.a, options.a, place_of(ranks.devices.a, options.name_of_a()), again ? 2U : 1U);
-  replay::FollowedNodes followed;
-  if (has_bounds) followed = replay::find_followed(graphs.a, graphs.b);
   a.followed = std::move(followed.a);
   add(graphs.b, options.b, place_of(ranks.devices.b, options.name_of_b()), 1).followed =
       std::move(followed.b);
@@ -257,14 +259,13 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   if (fitting.is_done) return kFine;
   const InputSource source(options.replay);
   source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
-  // Both graphs, and both with bounds of their sums, or A again.
-  const std::size_t runs = options.bounds == "none" ? 3 : 4;
-  ReplayProgress progress(console, runs + (reference ? 1 : 0));
+  ReplayProgress progress(console, 3 + (reference ? 1 : 0));  // A, B, and A again, at least
   replay::CheckSetup setup{
       kernels,  options.replay.ranks, source.data, make_options(options.replay), graphs.reference, devices.a,
       devices.b};
   setup.bounds = find_bounds(options);
   setup.kept_bytes = fitting.kept_bytes;
+  setup.expect_runs = [&](std::size_t count) { progress.expect(count); };
   if (!is_process || place.rank == 0) setup.options.progress = progress.function();
   const Prepared prepared{graphs, devices, setup};
   return is_process ? check_process(options, prepared, place, console)

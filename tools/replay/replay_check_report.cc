@@ -23,6 +23,11 @@ Json describe_difference(const replay::TensorDifference& difference) {
           {"relative_error", number_or_text(difference.relative_error)}};
 }
 
+Json describe_bounds(replay::Bounds made) {
+  if (made == replay::Bounds::kNone) return nullptr;
+  return made == replay::Bounds::kCpu ? "cpu" : "device";
+}
+
 Json describe_rank(const replay::RankCheck& rank) {
   Json nodes = Json::object();
   for (std::size_t i = 0; i < replay::kVerdicts; ++i)
@@ -206,6 +211,7 @@ Json describe_check(const replay::CheckReport& report, const Graph& b) {
                  {"same", report.is_same()},
                  {"baseline_is_deterministic", report.baseline_is_deterministic},
                  {"rewrite_is_deterministic", report.rewrite_is_deterministic},
+                 {"bounds", describe_bounds(report.bounds)},
                  {"devices_agree", report.devices_agree},
                  {"step_is_finite", report.step_is_finite},
                  {"outputs_not_finite", report.outputs_not_finite},

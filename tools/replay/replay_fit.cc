@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <thread>
 
@@ -34,8 +35,7 @@ constexpr double kLeastKept = 1.0 * (1 << 30);  // of a device, however little i
 replay::Rates rates_of(const FitPlace& place, const FitCommand& command) {
   const double cores = std::max(1U, std::thread::hardware_concurrency());
   if (place.is_cpu()) return {100e9 * cores, 5e9 * cores, 5e9 * cores, 5e-6};
-  const bool is_emulated = place.device != nullptr && place.device->memory_bytes() == 0;
-  if (is_emulated) return {5e9, 1e9, 1e9, 20e-6};
+  if (place.is_emulated()) return {5e9, 1e9, 1e9, 20e-6};
   const double collectives = command.has_own_device ? 50e9 : 1e12;  // virtual ranks copy
   return {command.options.math == "native" ? 400e12 : 35e12, 1.5e12, collectives, 5e-6};
 }
@@ -71,8 +71,9 @@ double Fit::Memory::least() const {
 
 Fit::Fit(const FitCommand& command) : command_(command) {
   find_needs();
-  add_device();
+  add_devices();
   add_host();
+  if (command_.options.dry_run) count_lots();
 }
 
 void Fit::find_needs() {
@@ -92,8 +93,7 @@ void Fit::find_needs() {
     if (!command_.options.dry_run) continue;
     const replay::StepWork work =
         replay::find_step_work(run.graph, rates_of(run.place, command_), costs ? &*costs : nullptr);
-    const double runs = run.runs + run.bounded;
-    entry.flops = static_cast<double>(work.flops) * ranks * runs;
+    entry.flops = static_cast<double>(work.flops) * ranks * run.runs;
     entry.kernels = work.kernels;
     entry.measured = work.measured;
     entry.seconds = work.seconds * ranks * run.runs;
@@ -109,12 +109,23 @@ void Fit::find_needs() {
         entry.seconds += number(entry.need.made) * ranks / rates_of(run.place, command_).bytes;
       }
     }
+  }
+}
+
+// The runs with bounds: once for each lot of A's values that may be kept at a time. At most: which
+// values differ is not known.
+void Fit::count_lots() {
+  const double kept = command_.ranks * number(needs_[0].bounded.bounded);
+  for (GraphNeed& entry : needs_) {
+    if (entry.run->bounded == 0) continue;
+    entry.bounded_runs =
+        entry.run->bounded * static_cast<std::uint32_t>(std::max(1.0, std::ceil(kept / kept_)));
     // With bounds and in float64 everything is computed about three times.
     constexpr double kBoundedWork = 3;
-    if (run.bounded != 0)
-      entry.seconds +=
-          kBoundedWork * run.bounded * ranks *
-          replay::find_step_work(run.graph, rates_of(run.bounded_place, command_), nullptr).seconds;
+    const replay::StepWork work =
+        replay::find_step_work(entry.run->graph, rates_of(entry.run->bounded_place, command_), nullptr);
+    entry.flops += static_cast<double>(work.flops) * command_.ranks * entry.bounded_runs;
+    entry.seconds += kBoundedWork * entry.bounded_runs * command_.ranks * work.seconds;
   }
 }
 
@@ -129,23 +140,38 @@ double Fit::certain_values(const GraphNeed& entry) const {
   return number(command_.ranks > 1 ? entry.need.together : entry.need.values);
 }
 
-// What a device holds at a time: one graph runs after the other.
-void Fit::add_device() {
+// A device, or one of A and one of B.
+void Fit::add_devices() {
+  std::vector<const FitPlace*> places;
+  for (const GraphNeed& entry : needs_) {
+    const FitPlace& place = entry.run->place;
+    const bool is_known =
+        std::ranges::any_of(places, [&](const FitPlace* other) { return other->name == place.name; });
+    if (!place.is_cpu() && !is_known) places.push_back(&place);
+  }
+  for (const FitPlace* place : places) add_device(*place);
+  if (places.size() < 2) return;
+  memories_[0].name = "A's device";
+  memories_[1].name = "B's device";
+  memories_[1].of = "device_b";
+}
+
+// What it holds at a time: one graph runs after the other.
+void Fit::add_device(const FitPlace& place) {
   const GraphNeed* most = nullptr;
   const auto bytes_of = [](const GraphNeed& entry) { return entry.most().inputs + entry.most().at_peak(); };
   double bounded = 0;  // of all values that have bounds
   for (const GraphNeed& entry : needs_) {
-    if (entry.run->place.is_cpu()) continue;
+    if (entry.run->place.is_cpu() || entry.run->place.name != place.name) continue;
     if (most == nullptr || bytes_of(entry) > bytes_of(*most)) most = &entry;
     if (entry.is_bounded_there()) bounded = std::max(bounded, command_.ranks * number(entry.bounded.bounded));
   }
-  if (most == nullptr) return;
   const double ranks = command_.ranks;
-  const replay::Device* device = most->run->place.device;
-  const bool is_gpu = device == nullptr || device->memory_bytes() != 0;
+  const replay::Device* device = place.device;
   const RankNeed& need = most->most();
   constexpr double kOfRank = 512;  // where kernels report what they refuse
   Memory memory{"device",
+                "the device",
                 {{"inputs", ranks * number(need.inputs), ranks * number(most->need.inputs)},
                  {"values", ranks * number(need.values), certain_values(*most)},
                  {"scratch", ranks * number(need.scratch)},
@@ -153,14 +179,16 @@ void Fit::add_device() {
                  {"gaps", ranks * kGaps * number(need.at_peak())}},
                 {},
                 false};
+  memory.is_absent = place.is_absent;
+  memory.is_emulated = place.is_emulated();
   if (command_.compares) memory.lines.push_back({"log", ranks * number(replay::device::kLogBytes)});
   if (command_.options.math == "native")
     memory.lines.push_back({"workspace", ranks * static_cast<double>(replay::cublas::kWorkspaceBytes)});
-  if (command_.has_own_device && is_gpu)
+  if (command_.has_own_device && !place.is_emulated())
     memory.lines.push_back({"nccl", kNcclBytesOfGroup * number(most->run->graph.groups.size() + 1)});
   // A context that is there is no longer among what is free.
   if (device == nullptr) memory.lines.push_back({"context", kContextBytes});
-  if (device != nullptr && device->memory_bytes() != 0) memory.there = number(device->free_bytes());
+  if (device != nullptr && !place.is_emulated()) memory.there = number(device->free_bytes());
   if (command_.options.memory != 0) {
     memory.there = command_.options.memory * (1 << 30);
     memory.is_allowed = true;
@@ -205,7 +233,7 @@ void Fit::add_host() {
     if (has_bounds) kept = std::max(kept, std::min(kKept, ranks * number(entry.bounded.bounded)));
   }
   if (kept_ == 0) kept_ = kKept;
-  Memory memory{"host", {{"inputs", ranks * inputs, ranks * inputs}}, {}, false};
+  Memory memory{"host", "the host", {{"inputs", ranks * inputs, ranks * inputs}}, {}, false};
   if (copies != 0) memory.lines.push_back({"copies", ranks * copies});
   memory.lines.push_back({"program", kProgramBytes});
   if (most != nullptr) {
@@ -218,12 +246,8 @@ void Fit::add_host() {
   if (kept != 0) memory.lines.push_back({"kept", kept});
   bool is_elsewhere = false;
   for (const GraphNeed& entry : needs_) is_elsewhere = is_elsewhere || entry.run->place.is_absent;
-  for (const Memory& device : memories_) {
-    const bool is_emulated = std::any_of(needs_.begin(), needs_.end(), [](const GraphNeed& entry) {
-      return entry.run->place.device != nullptr && entry.run->place.device->memory_bytes() == 0;
-    });
-    if (is_emulated) memory.lines.push_back({"device", device.sum(), device.least()});
-  }
+  for (const Memory& device : memories_)
+    if (device.is_emulated) memory.lines.push_back({"device", device.sum(), device.least()});
   for (Line& line : memory.lines) line.bytes *= processes, line.least *= processes;
   if (command_.options.memory == 0) {
     if (!is_elsewhere) memory.there = find_host_memory();

@@ -19,7 +19,9 @@ namespace epweave::cli {
 struct FitPlace {
   const replay::Device* device = nullptr;  // null: the CPU, or no GPU is here
   bool is_absent = false;                  // the GPU
+  std::string name = {};                   // as --device has it, where a command may have two
   bool is_cpu() const { return device == nullptr && !is_absent; }
+  bool is_emulated() const { return device != nullptr && device->memory_bytes() == 0; }
 };
 
 struct OpenedDevice {
@@ -80,10 +82,12 @@ class Fit {
     double least = 0;  // of them, what is certain
   };
   struct Memory {
-    std::string of;  // "host", "device"
+    std::string of;    // in JSON: "host", "device"; of two devices B's is "device_b"
+    std::string name;  // "the device", "A's device"
     std::vector<Line> lines;
-    std::optional<double> there;  // none: not known
-    bool is_allowed = false;      // --memory says so
+    std::optional<double> there;                  // none: not known
+    bool is_allowed = false;                      // --memory says so
+    bool is_absent = false, is_emulated = false;  // a device
     double sum() const;
     double least() const;
     bool fits() const { return !there || sum() <= *there; }
@@ -96,13 +100,16 @@ class Fit {
     bool is_bounded_there() const { return run->bounded != 0 && !run->bounded_place.is_cpu(); }
     // Where it runs, of its runs the one that takes most.
     const replay::RankNeed& most() const { return is_bounded_there() ? bounded : need; }
+    std::uint32_t bounded_runs = 0;             // of a dry run
     double flops = 0, copied = 0, seconds = 0;  // of all runs and ranks here
     std::size_t kernels = 0, measured = 0;
   };
 
   void find_needs();
   void add_host();
-  void add_device();
+  void add_devices();
+  void add_device(const FitPlace& place);
+  void count_lots();
   const GraphNeed& largest() const;
   double count_kept(const GraphNeed& entry) const;
   double certain_values(const GraphNeed& entry) const;

@@ -64,10 +64,10 @@ void Fit::refuse(const Memory& memory) const {
       most.need.peak ? site_of(most.run->graph, most.run->graph.step().nodes[most.need.peak]) : Site{};
   throw PassError(
       "replay.memory",
-      fmt::format("{}: {} rank{} need{} {} of the {}'s memory ({}), {} are {}; each rank needs most at {}; "
+      fmt::format("{}: {} rank{} need{} {} of {}'s memory ({}), {} are {}; each rank needs most at {}; "
                   "the largest values there: {}",
                   display_name(most.run->input), command_.ranks, command_.ranks == 1 ? "" : "s",
-                  command_.ranks == 1 ? "s" : "", memory_text(memory.least()), memory.of,
+                  command_.ranks == 1 ? "s" : "", memory_text(memory.least()), memory.name,
                   fmt::join(parts, ", "), memory_text(memory.there.value_or(0)),
                   memory.is_allowed ? "allowed" : "free", describe_peak(most), fmt::join(live, ", ")),
       site, find_remedy(memory));
@@ -82,10 +82,10 @@ void Fit::warn(Console& console) const {
   for (const Memory& memory : memories_)
     if (!memory.fits())
       console.warn(
-          fmt::format("this may need up to {} of the {}'s memory, of which {} are {}: {} for inputs and "
+          fmt::format("this may need up to {} of {}'s memory, of which {} are {}: {} for inputs and "
                       "values, the rest at "
                       "most; --dry-run lists it{}",
-                      memory_text(memory.sum()), memory.of, memory_text(*memory.there),
+                      memory_text(memory.sum()), memory.name, memory_text(*memory.there),
                       memory.is_allowed ? "allowed" : "free", memory_text(memory.least()),
                       std::any_of(needs_.begin(), needs_.end(),
                                   [](const GraphNeed& entry) { return entry.run->bounded != 0; })
@@ -96,16 +96,14 @@ void Fit::warn(Console& console) const {
 std::string Fit::text() const {
   std::string text;
   for (const Memory& memory : memories_) {
-    text += fmt::format("memory of the {:<7} {:>12}", memory.of, memory_text(memory.sum()));
+    text += fmt::format("memory of {:<11} {:>12}", memory.name, memory_text(memory.sum()));
     if (memory.there)
       text += fmt::format(" at most, of {} {}: it {}", memory_text(*memory.there),
                           memory.is_allowed ? "allowed" : "free", memory.fits() ? "fits" : "may not fit");
-    else if (memory.of == "device")
-      text += command_.graphs[0].place.is_absent
-                  ? " at most; no such device is here: --memory GIB says how much there is"
-                  : " at most, of the host's";
+    else if (memory.is_absent)
+      text += " at most; no such device is here: --memory GIB says how much there is";
     else
-      text += " at most";
+      text += memory.is_emulated ? " at most, of the host's" : " at most";
     text += '\n';
     for (const Line& line : memory.lines)
       text += fmt::format("  {:<17} {:>12}\n", line.name, memory_text(line.bytes));
@@ -153,7 +151,7 @@ Json Fit::json() const {
       add_site(peak, site_of(entry.run->graph, entry.run->graph.step().nodes[entry.need.peak]));
     graphs.push_back({{"file", entry.run->input.path},
                       {"runs", entry.run->runs},
-                      {"runs_with_bounds", entry.run->bounded},
+                      {"runs_with_bounds", entry.bounded_runs},
                       {"rank",
                        {{"inputs", entry.need.inputs},
                         {"outputs", entry.need.outputs},

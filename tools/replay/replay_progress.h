@@ -19,6 +19,8 @@ class ReplayProgress {
   // `runs`: how many are expected; one bar is for all of them. A run has a name where there are
   // several.
   explicit ReplayProgress(Console& console, std::size_t runs = 1) : console_(console), runs_(runs) {}
+  // Between two runs: how many there are in all.
+  void expect(std::size_t runs) { runs_ = runs; }
   // Must not outlive this.
   replay::Progress function();
 

@@ -74,6 +74,13 @@ Tensor view_part(const Tensor& pairs, std::int64_t i) {
   return part;
 }
 
+std::size_t bytes_of_bounds(DType dtype) {
+  const std::size_t parts = is_complex(dtype) ? 2 : 1;
+  const DType part =
+      is_complex(dtype) ? (dtype == DType::kComplex64 ? DType::kFloat32 : DType::kFloat64) : dtype;
+  return parts * (sizeof(float) + (has_ideals(part) ? sizeof(double) : 0));
+}
+
 double unit_roundoff(DType dtype) {
   switch (dtype) {
     case DType::kBfloat16:
@@ -100,7 +107,7 @@ std::optional<Tensor> ErrorBounds::find(const Tensor& value) const {
   const Shadow* shadow = find_shadow(value);
   if (shadow == nullptr) return std::nullopt;
   if (shadow->element_bytes != bytes_of_part(value.dtype))  // seen as another type: which bound is whose?
-    return ops_.filled(DType::kFloat32, value.sizes, kUnbounded);
+    return unbounded(value.sizes);
   const Tensor bounds = view_bounds(value, shadow->bounds);
   return is_complex(value.dtype) ? add(view_part(bounds, 0), view_part(bounds, 1)) : bounds;
 }
@@ -114,6 +121,10 @@ bool ErrorBounds::has_any(const Value& value) const {
 Tensor ErrorBounds::find_or_zero(const Tensor& value) const {
   const auto found = find(value);
   return found ? ops_.copied(*found) : zeros(value.sizes);
+}
+
+Tensor ErrorBounds::unbounded(const Extents& sizes) const {
+  return ops_.filled(DType::kFloat32, sizes, kUnbounded);
 }
 
 void ErrorBounds::forget_dead() {
@@ -167,9 +178,22 @@ void ErrorBounds::follow(const BoundedCall& call) {
     ideals_.follow(call);
     for_each_tensor(call.result, [&](const Tensor& tensor) { keep_exact(tensor); });
   } catch (const NoBound&) {
-    without_bound_.emplace(call.op.target);
-    set_unknown(call.result);
+    leave_unbounded(call.op, call.result);
   }
+}
+
+void ErrorBounds::leave_unbounded(const OpInfo& op, const Value& result) {
+  without_bound_.emplace(op.target);
+  set_unknown(result);
+}
+
+bool ErrorBounds::is_off(const Value& value) const {
+  bool any = false;
+  for_each_tensor(value, [&](const Tensor& tensor) {
+    const auto bound = any ? std::nullopt : find(tensor);
+    any = any || (bound && ops_.any(*bound));
+  });
+  return any;
 }
 
 // What has a bound of 0 is exact: a number filled in is that of its type, not of float64.

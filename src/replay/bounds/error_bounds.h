@@ -19,7 +19,9 @@
 // Bounds lie where the values do and are made by the kernels of that device (tensor_ops.h): the
 // host reads none, but where one decides what it does next.
 //
-// A value without a bound is taken to be exact: the same bits in both graphs. Bounds belong to
+// A value without a bound is taken to be exact: the same bits in both graphs. Numbers of the host
+// have no bounds: what is computed from one that was read of a value with a bound has none either,
+// unless both graphs were seen to have the same number. Bounds belong to
 // storage, as values do: what is written through a view has its bound seen through all.
 #pragma once
 
@@ -42,6 +44,10 @@ inline constexpr double kBoundSlack = 0x1p-10;
 Tensor view_parts(const Tensor& pairs);
 // Part i of [.., 2].
 Tensor view_part(const Tensor& pairs, std::int64_t i);
+
+// What lies beside an element whose bound is followed: float32, and float64 where its rounding is;
+// of a complex number for each of its parts.
+std::size_t bytes_of_bounds(DType dtype);
 
 // Half a unit of the last place of 1; 0 for types that do not round.
 double unit_roundoff(DType dtype);
@@ -71,6 +77,11 @@ class ErrorBounds {
 
   // Sets the bounds of a call's results. Views need none.
   void follow(const BoundedCall& call);
+  // Nothing is known of a call's results, for want of a rule.
+  void leave_unbounded(const OpInfo& op, const Value& result);
+  // Whether an element of the value, or of a tensor in its list, may be off. The host waits for a
+  // device.
+  bool is_off(const Value& value) const;
   // The targets of calls that could not be bounded.
   const std::set<std::string>& without_bound() const { return without_bound_; }
 
@@ -94,6 +105,7 @@ class ErrorBounds {
   Tensor add(const Tensor& a, const Tensor& b) const;  // broadcast
   Tensor scale(const Tensor& a, double factor) const;
   Tensor zeros(const Extents& sizes) const { return ops_.filled(DType::kFloat32, sizes, 0); }
+  Tensor unbounded(const Extents& sizes) const;  // infinite
   const TensorOps& ops() const { return ops_; }
 
  private:

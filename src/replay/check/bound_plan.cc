@@ -11,8 +11,7 @@ namespace {
 
 // Value, bound, ideal.
 std::int64_t kept_bytes_of(const Extents& sizes, DType dtype) {
-  return count_elements(sizes) *
-         static_cast<std::int64_t>(info(dtype).bytes + sizeof(float) + sizeof(double));
+  return count_elements(sizes) * static_cast<std::int64_t>(info(dtype).bytes + bytes_of_bounds(dtype));
 }
 std::int64_t kept_bytes_of(const Seen& value) {
   return value.kind == Seen::Kind::kTensor ? kept_bytes_of(value.sizes, value.dtype) : 0;
@@ -20,7 +19,7 @@ std::int64_t kept_bytes_of(const Seen& value) {
 
 BoundedNodes find_bounded(const Graph& graph, const IdSet<NodeId>& roots) {
   RegroupedSums found = find_regrouped(graph, roots);
-  return {std::move(found.sums), std::move(found.reached), {}, {}};
+  return {std::move(found.sums), std::move(found.reached), {}, {}, {}};
 }
 
 // Sums that the rewrite itself adds up, as of the gradients that several calls give for a part's
@@ -151,11 +150,12 @@ FollowedNodes find_followed(const Graph& a, const Graph& b) {
   AddedSums roots = find_added_sums(graphs);
   for (const Group& group : graphs.groups) {
     if (!group.is_parts || !has_size_of_whole(graphs, group)) continue;
+    roots.is_any = true;
     roots.a.insert(group.whole);
     for (const NodeId value : group.values)
       if (value) roots.b.insert(value);
   }
-  return {find_regrouped(a, roots.a).reached, find_regrouped(b, roots.b).reached};
+  return {find_regrouped(a, roots.a).reached, find_regrouped(b, roots.b).reached, roots.is_any};
 }
 
 bool is_reached(const BoundPlan& plan, const Group& group) {

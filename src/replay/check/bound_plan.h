@@ -43,6 +43,7 @@ BoundPlan plan_bounds(const PairedGraphs& graphs, const SumsFound& found, std::s
 // All that may be followed, as recorded sizes tell, before anything is run.
 struct FollowedNodes {
   IdSet<NodeId> a, b;
+  bool is_any = false;
 };
 FollowedNodes find_followed(const Graph& a, const Graph& b);
 

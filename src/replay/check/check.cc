@@ -90,10 +90,12 @@ class Checker {
 
   CheckedRanks check() {
     compare_values();
+    expect_runs(count_runs());
     make_bounds();
     for_each_rank([&](Rank rank) { report_rank(rank); });
     Judged all = find_judged();
     agree(all);
+    expect_runs(count_runs() + (all.difference ? 2 : 0) + (all.change ? 2 : 0));
     if (all.difference) locate(*all.difference, &CheckReport::first);
     if (all.change) locate(*all.change, &CheckReport::first_change);
     if (setup_.reference != nullptr) check_reference();
@@ -183,7 +185,22 @@ class Checker {
     found.count_bytes(graphs_, seen_a, here_);
     agree(found);
     plan_ = plan_bounds(graphs_, found, setup_.kept_bytes);
-    if (has_sums() && !makes_bounds()) behind_sums_ = find_reached(graphs_.b, plan_.b.sums);
+    if (!has_sums()) return;
+    behind_sums_ = find_reached(graphs_.b, plan_.b.sums);
+    find_same_values();
+  }
+
+  void find_same_values() {
+    for (std::size_t i = 0; i < graphs_.groups.size(); ++i) {
+      bool is_same = true;
+      for_each_rank([&](Rank rank) {
+        const GroupJudgement& found = judgements_of(rank)[i];
+        is_same = is_same && found.skipped.empty() && found.judgement.verdict == Verdict::kEqual;
+      });
+      if (!is_same) continue;
+      plan_.a.same.insert(graphs_.groups[i].whole);
+      for (const NodeId value : graphs_.groups[i].values) plan_.b.same.insert(value);
+    }
   }
 
   void find_library_changes() {
@@ -202,10 +219,19 @@ class Checker {
   // Null: the CPU.
   Device* bounds_device() const { return setup_.bounds == Bounds::kDevice ? setup_.device_a : nullptr; }
 
+  bool runs_a_again() const { return !makes_bounds() || setup_.device_a != bounds_device(); }
+  // But for those that locate what differs.
+  std::size_t count_runs() const {
+    const std::size_t of_lots = makes_bounds() ? 2 * plan_.lots.size() : 0;
+    return 2 + (runs_a_again() ? 1 : 0) + of_lots + (setup_.reference != nullptr ? 1 : 0);
+  }
+  void expect_runs(std::size_t runs) const {
+    if (setup_.expect_runs) setup_.expect_runs(runs);
+  }
+
   // The second run of A also tells whether A gives the same bits twice, and how far B's are off.
   void make_bounds() {
-    if (!makes_bounds() || setup_.device_a != bounds_device())
-      run_a(on_device(setup_.device_a, {}, outputs_->show_a_again()));
+    if (runs_a_again()) run_a(on_device(setup_.device_a, {}, outputs_->show_a_again()));
     if (!makes_bounds()) return;
     plan_.a.observer = [this](Rank rank, NodeId node, const Value& value, const ErrorBounds& bounds) {
       if (value.is_tensor()) sums_.see_whole(rank, node, value.tensor(), bounds);
@@ -262,6 +288,7 @@ class Checker {
     report.baseline_is_deterministic = outputs_->is_repeated(rank);
     report.rewrite_is_deterministic = outputs_->is_b_repeated(rank);
     report.devices_agree = outputs_->devices_agree(rank);
+    if (makes_bounds()) report.bounds = bounds_device() == nullptr ? Bounds::kCpu : Bounds::kDevice;
     outputs_->add_differences(rank, report.outputs);
     count_nodes(rank);
     outputs_->count_not_finite(rank, first_a_.outputs[rank], report);
@@ -269,7 +296,7 @@ class Checker {
     if (makes_bounds())
       judge_sums(report, rank);
     else if (has_sums())
-      leave_unverified(first_b_.run.ranks[rank], report.outputs);
+      leave_unverified(rank, report.outputs, [](std::size_t) { return true; });
     if (is_native(setup_))
       changes_.explain_outputs(first_b_.run.ranks[rank], written_inputs_, report.outputs);
     if (!report.kernel_changes.empty()) report.first_change = describe_first_change(report);
@@ -284,14 +311,18 @@ class Checker {
       report.ops_without_bound.insert(ops.begin(), ops.end());
     }
     bounded_outputs_[rank].judge(report.outputs);
+    leave_unverified(rank, report.outputs,
+                     [&](std::size_t i) { return first_b_.outputs[rank][i].is_number; });
   }
 
-  // Outputs behind a regrouped sum, where no bounds are made.
-  void leave_unverified(const RankResult& result_b, std::vector<OutputCheck>& outputs) const {
-    const std::vector<bool> sums = find_reached_results(behind_sums_, result_b, written_inputs_);
+  // Of the outputs behind a regrouped sum those that nothing bounds: numbers, and all where no
+  // bounds are made.
+  template <class Has>
+  void leave_unverified(Rank rank, std::vector<OutputCheck>& outputs, const Has& has_no_bound) const {
+    const std::vector<bool> sums =
+        find_reached_results(behind_sums_, first_b_.run.ranks[rank], written_inputs_);
     for (std::size_t i = 0; i < outputs.size() && i < sums.size(); ++i)
-      if (sums[i] && outputs[i].verdict == Verdict::kDiffers && outputs[i].difference.problem.empty())
-        outputs[i].verdict = Verdict::kUnverified;
+      if (sums[i] && needs_bound(outputs[i]) && has_no_bound(i)) outputs[i].verdict = Verdict::kUnverified;
   }
 
   // The verdict in the end: where a regrouped sum is behind it, that of its bound.
@@ -401,7 +432,7 @@ class Checker {
   Run bounded_a_, bounded_b_;
   std::vector<Judgements> judgements_;  // by rank here
   BoundPlan plan_;                      // in portable math
-  Reached behind_sums_;                 // of B, where no bounds are made
+  Reached behind_sums_;                 // of B
   SumChecker sums_;
   std::vector<BoundedOutputs> bounded_outputs_;  // by rank
   LibraryChanges changes_;                       // in native math

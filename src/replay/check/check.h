@@ -16,8 +16,8 @@
 //               op to op (error_bounds.h); and, computed in float64 from the same summands, it is
 //               the same sum (ideal_values.h)
 //   library-kernel  in native math: a product for which the library took another algorithm than in
-//                   A, as it may for
-//               another number of rows, or what is computed from one (library_kernels.h)
+//               A, as it may for another number of rows, or what is computed from one
+//               (library_kernels.h)
 //   unverified  nothing above can tell: integers (an index counts the rows of its part), other
 //               shapes, memory that is not written yet, what an op without a bound makes of a
 //               regrouped sum
@@ -31,9 +31,9 @@
 // The verdict on B:
 //
 //   different      a node or an output differs
-//   not verified   else, if an output is unverified or library-kernel, A does not give the same bits twice, or a device does not
-//                  give the CPU's: nothing shows a
-//                  difference, and nothing shows that there is none
+//   not verified   else, if an output is unverified or library-kernel, A does not give the same
+//                  bits twice, or a device does not give the CPU's: nothing shows a difference, and
+//                  nothing shows that there is none
 //   same           else: every output is equal or sum-order
 //
 // Without bounds (--bounds none) the second run is of A alone, on its device.
@@ -48,10 +48,11 @@
 // Each graph is run on its device. Bounds are made there where both graphs run on one device, or on
 // the CPU, whose outputs must be the same bits then.
 //
-//   run A, run B        hashes of all values, made where they lie: verdicts but those on regrouped sums; of the results of
-//                       B those are kept that differ from A's
-//   run A, run B again  with bounds, where a sum was regrouped (without: A alone). A's values are kept until B's are made;
-//                       where that is more than `kept_bytes`, once for each lot of values that fits
+//   run A, run B        hashes of all values, made where they lie: verdicts but those on regrouped
+//                       sums; of the results of B those are kept that differ from A's
+//   run A, run B again  with bounds, where a sum was regrouped (without: A alone). A's values are
+//                       kept until B's are made; where that is more than `kept_bytes`, once for each
+//                       lot of values that fits
 //   run A, run B again  for the one node that differs first, if one does: its index, bits and distance
 //
 // Where ranks are processes of their own (executor.h), each compares its own rank. What the runs
@@ -59,6 +60,7 @@
 // all ranks differs first, and the verdict.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "ir/graph.h"
@@ -68,10 +70,6 @@
 #include "replay/run/executor.h"
 
 namespace epweave::replay {
-
-// Where bounds of regrouped sums are made: on the CPU, or on the one device of both graphs, which
-// may be the CPU. kNone makes none, and what comes from a regrouped sum and differs is unverified.
-enum class Bounds : std::uint8_t { kCpu, kDevice, kNone };
 
 // What both graphs are run on.
 struct CheckSetup {
@@ -84,6 +82,8 @@ struct CheckSetup {
   Device* device_b = nullptr;
   Bounds bounds = Bounds::kCpu;                   // kDevice: all ranks are in this process
   std::size_t kept_bytes = std::size_t{4} << 30;  // in each process, where bounds are made
+  // How many runs there are in all, each time that is known better; for progress.
+  std::function<void(std::size_t runs)> expect_runs = {};
 };
 
 // Throws UsageError if these graphs cannot be compared so. A check does this first.

@@ -40,7 +40,8 @@ auto fields(FirstRun& r) {
 auto fields(CheckReport& r) {
   return std::tie(r.baseline_is_deterministic, r.rewrite_is_deterministic, r.outputs, r.ranks, r.first,
                   r.kernel_changes, r.first_change, r.largest_share, r.ops_without_bound, r.added_roundings,
-                  r.reference, r.devices_agree, r.outputs_not_finite, r.step_is_finite, r.run_a, r.run_b);
+                  r.reference, r.bounds, r.devices_agree, r.outputs_not_finite, r.step_is_finite, r.run_a,
+                  r.run_b);
 }
 
 template <class T>

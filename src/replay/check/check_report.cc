@@ -40,6 +40,7 @@ void add(CheckReport& all, const CheckReport& of_rank) {
   all.ops_without_bound.insert(of_rank.ops_without_bound.begin(), of_rank.ops_without_bound.end());
   all.added_roundings.insert(of_rank.added_roundings.begin(), of_rank.added_roundings.end());
   add(all.reference, of_rank.reference);
+  if (of_rank.bounds != Bounds::kNone) all.bounds = of_rank.bounds;
   all.devices_agree = all.devices_agree && of_rank.devices_agree;
   all.outputs_not_finite += of_rank.outputs_not_finite;
   all.step_is_finite = all.step_is_finite && of_rank.step_is_finite;

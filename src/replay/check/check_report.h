@@ -18,6 +18,10 @@
 
 namespace epweave::replay {
 
+// Where bounds of regrouped sums are made: on the CPU, or on the one device of both graphs, which
+// may be the CPU. kNone makes none, and what comes from a regrouped sum and differs is unverified.
+enum class Bounds : std::uint8_t { kCpu, kDevice, kNone };
+
 struct OutputCheck {
   Rank rank = 0;
   std::string name;  // "loss", "grad layers.0.w", "buffer layers.0.count"
@@ -68,7 +72,8 @@ struct CheckReport {
   std::set<std::string> ops_without_bound;   // targets that regrouped sums went through
   std::set<std::string> added_roundings;     // casts by which B alone loses precision, in words
   std::optional<ReferenceCheck> reference;
-  bool devices_agree = true;  // with the CPU, where bounds were made there
+  Bounds bounds = Bounds::kNone;  // where they were made: not kDevice if that is the CPU; kNone: none were
+  bool devices_agree = true;      // with the CPU, where bounds were made there
   // Outputs of A that hold NaN or infinity, behind which a fault can hide, and whether loss or
   // gradients do.
   std::uint64_t outputs_not_finite = 0;

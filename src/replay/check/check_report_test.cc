@@ -37,6 +37,7 @@ CheckReport full_report(Rank rank) {
   report.ops_without_bound = {"aten.sort.default"};
   report.reference = ReferenceCheck{2, 1, 0, 0.125, 0.5, rank == 1 ? "rank 1: loss" : ""};
   report.outputs_not_finite = 1;
+  report.bounds = Bounds::kDevice;
   report.run_a = {1.5 + rank, 2, "rank 0: %mm"};
   return report;
 }
@@ -50,6 +51,7 @@ TEST_CASE("a report reaches another process as it is") {
   REQUIRE(read.outputs.size() == 2);
   CHECK(read.outputs[1].difference.value_b == std::numeric_limits<double>::infinity());
   CHECK(read.outputs[1].bound->is_bounded == false);
+  CHECK(read.bounds == Bounds::kDevice);
   CHECK_FALSE(read.outputs[0].bound);
   CHECK(read.ranks[0].skipped.at("") == 2);
   CHECK(read.first->position == 42);
@@ -69,6 +71,7 @@ TEST_CASE("reports of ranks make one") {
   ranks[2].baseline_is_deterministic = false;
   ranks[2].largest_share = 0.75;
   ranks[1].step_is_finite = false;
+  ranks[2].bounds = Bounds::kNone;
   const CheckReport all = merge(ranks);
   CHECK(all.first->rank == 1);
   CHECK(all.first_change->rank == 1);
@@ -77,6 +80,7 @@ TEST_CASE("reports of ranks make one") {
   CHECK(all.ranks.size() == 3);
   CHECK_FALSE(all.baseline_is_deterministic);
   CHECK(all.devices_agree);
+  CHECK(all.bounds == Bounds::kDevice);
   CHECK_FALSE(all.step_is_finite);
   CHECK(all.outputs_not_finite == 3);
   CHECK(all.largest_share == 0.75);

@@ -1,7 +1,9 @@
 #include "replay/check/device_comparison.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -31,19 +33,38 @@ struct Block {
   Tensor of(const Tensor& flat) const { return flat.view({lots, length}, {length, 1}, flat.offset + first); }
 };
 
-// How far elements may be off before rounding: by what their lots show (find_seen_errors), or by a
-// share of their bounds alone.
+// Elements that are judged together, and how far they may be off before rounding: by what their lot
+// shows (find_seen_errors), or by a share of their bounds alone.
 enum class Limit : std::uint8_t { kOfLots, kOfBounds };
+struct Lots {
+  std::int64_t length = 1;
+  Limit limit = Limit::kOfLots;
+};
+
+// What is found of each lot.
+enum Column : std::int64_t { kOpen, kUnknownIdeal, kShare, kUnrounded, kOutside, kColumns };
+
+// Of one lot; of all: the most.
+BoundComparison read_columns(const double* found, std::int64_t step) {
+  BoundComparison result;
+  result.is_within = found[kOutside * step] == 0;
+  result.is_bounded = found[kOpen * step] == 0;
+  result.has_ideals = found[kUnknownIdeal * step] == 0;
+  result.largest_share = found[kShare * step];
+  result.largest_unrounded = found[kUnrounded * step];
+  return result;
+}
 
 class Comparison {
  public:
-  Comparison(const BoundedValue& a, const std::vector<BoundedValue>& b, Limit limit, const TensorOps& ops)
+  Comparison(const BoundedValue& a, const std::vector<BoundedValue>& b, const Lots& lots,
+             const TensorOps& ops)
       : ops_(ops),
         a_(flatten(a, ops)),
         roundoff_(unit_roundoff(a.value.dtype)),
         count_(a.value.numel()),
-        length_(length_of_lot(a.value.sizes)),
-        limit_(limit) {
+        length_(lots.length),
+        limit_(lots.limit) {
     for (const BoundedValue& part : b) {
       EPWEAVE_CHECK(part.value.sizes == a.value.sizes);
       b_.push_back(flatten(part, ops));
@@ -51,26 +72,33 @@ class Comparison {
   }
 
   BoundComparison find() {
-    BoundComparison result;
-    if (count_ == 0) return result;
+    if (count_ == 0) return {};
+    find_columns();
+    const Tensor all = ops_.on_host(ops_.apply(named::kAmax, {found_, Value::list({std::int64_t{1}})}));
+    const BoundComparison all_lots = read_columns(all.data<double>(), 1);
+    if (all_lots.is_within) return all_lots;
+    BoundComparison found = locate();
+    merge(found, all_lots);
+    return found;
+  }
+  // Of each lot by itself, without the place of what is outside.
+  std::vector<BoundComparison> find_lots() {
+    find_columns();
+    const Tensor all = ops_.on_host(found_);
+    std::vector<BoundComparison> lots;
+    for (std::int64_t lot = 0; lot < all.sizes[1]; ++lot)
+      lots.push_back(read_columns(all.data<double>() + lot, all.sizes[1]));
+    return lots;
+  }
+
+ private:
+  void find_columns() {
     const std::int64_t lots = (count_ + length_ - 1) / length_;
     seen_ = ops_.filled(DType::kFloat64, {lots}, kNoLimit);
     if (limit_ == Limit::kOfLots) find_seen();
     found_ = make_tensor(ops_.memory(), DType::kFloat64, {kColumns, lots});
     for_each_block([&](const Block& block) { compare(block); });
-    const Tensor all = ops_.on_host(ops_.apply(named::kAmax, {found_, Value::list({std::int64_t{1}})}));
-    const double* most = all.data<double>();
-    result.is_bounded = most[kOpen] == 0;
-    result.has_ideals = most[kUnknownIdeal] == 0;
-    result.largest_share = most[kShare];
-    result.largest_unrounded = most[kUnrounded];
-    if (most[kOutside] != 0) locate(result);
-    return result;
   }
-
- private:
-  // What is found of each lot.
-  enum Column : std::int64_t { kOpen, kUnknownIdeal, kShare, kUnrounded, kOutside, kColumns };
 
   template <class F>
   void for_each_block(const F& f) const {
@@ -177,7 +205,7 @@ class Comparison {
   }
 
   // The first element outside, in the first lot that has one.
-  void locate(BoundComparison& result) const {
+  BoundComparison locate() const {
     const Tensor outside = found_.view({found_.sizes[1]}, {1}, found_.offset + kOutside * found_.sizes[1]);
     const std::int64_t lot = *ops_.on_host(apply(named::kArgmax, outside)).data<std::int64_t>();
     const std::int64_t first = lot * length_, count = std::min(length_, count_ - first);
@@ -189,7 +217,7 @@ class Comparison {
     const double seen = *ops_.on_host(cut_range(seen_, 0, lot, 1)).data<double>();
     BoundComparison found;
     add_lot(found, cut(a_), parts, first, seen);
-    merge(result, found);
+    return found;
   }
 
   const TensorOps& ops_;
@@ -202,27 +230,59 @@ class Comparison {
   Tensor found_;  // [kColumns, lots]
 };
 
-// The rows of a dimension in the order of their sums.
-BoundedValue order_rows(const BoundedValue& value, std::size_t dim, const TensorOps& ops) {
-  std::vector<Value> others;
-  for (std::size_t d = 0; d < value.value.rank(); ++d)
-    if (d != dim) others.emplace_back(static_cast<std::int64_t>(d));
-  Tensor sums = ops.cast(value.value, DType::kFloat64);
-  if (!others.empty()) sums = ops.apply(named::kSum, {sums, Value::list(std::move(others))});
-  const Tensor order = ops.apply(named::kArgsort, {sums});
-  const auto take = [&](const Tensor& tensor) {
-    return ops.apply(named::kIndexSelect, {tensor, static_cast<std::int64_t>(dim), order});
-  };
-  BoundedValue made{take(value.value), take(value.bound), std::nullopt};
-  if (value.ideal) made.ideal = take(*value.ideal);
-  return made;
+// The rows of a dimension as [rows, elements of each], row-major.
+Tensor list_rows(const Tensor& tensor, std::size_t dim, const TensorOps& ops) {
+  Tensor front = tensor;
+  std::rotate(front.sizes.begin(), front.sizes.begin() + static_cast<std::ptrdiff_t>(dim),
+              front.sizes.begin() + static_cast<std::ptrdiff_t>(dim) + 1);
+  std::rotate(front.strides.begin(), front.strides.begin() + static_cast<std::ptrdiff_t>(dim),
+              front.strides.begin() + static_cast<std::ptrdiff_t>(dim) + 1);
+  const Tensor dense = ops.dense(front);
+  const std::int64_t rows = tensor.sizes[dim], length = tensor.numel() / std::max<std::int64_t>(rows, 1);
+  return dense.view({rows, length}, {length, 1}, dense.offset);
 }
 
-BoundedValue join(const std::vector<BoundedValue>& parts, std::size_t dim, const TensorOps& ops) {
+// Calls f(first, count) for rows of `length` elements, as many as are held at a time.
+template <class F>
+void for_each_stretch(std::int64_t rows, std::int64_t length, const F& f) {
+  const std::int64_t step = std::max<std::int64_t>(kBlockElements / std::max<std::int64_t>(length, 1), 1);
+  for (std::int64_t first = 0; first < rows; first += step) f(first, std::min(step, rows - first));
+}
+
+// Of [rows, elements of each] in float64, what `make` gives of the elements.
+template <class Make>
+Tensor sum_each(const Tensor& rows, const TensorOps& ops, const Make& make) {
+  const Tensor sums = make_tensor(ops.memory(), DType::kFloat64, {rows.sizes[0]});
+  for_each_stretch(rows.sizes[0], rows.sizes[1], [&](std::int64_t first, std::int64_t count) {
+    const Tensor elements = ops.cast(cut_range(rows, 0, first, count), DType::kFloat64);
+    ops.copy(ops.apply(named::kSum, {make(elements), Value::list({std::int64_t{1}})}),
+             cut_range(sums, 0, first, count));
+  });
+  return sums;
+}
+Tensor sum_each(const Tensor& rows, const TensorOps& ops) {
+  return sum_each(rows, ops, [](const Tensor& elements) { return elements; });
+}
+
+std::vector<double> read(const Tensor& numbers, const TensorOps& ops) {
+  const Tensor host = ops.on_host(numbers);
+  return {host.data<double>(), host.data<double>() + host.numel()};
+}
+
+// [rows, elements of each], in the order of their sums.
+BoundedValue order_rows(const BoundedValue& rows, const TensorOps& ops) {
+  const Tensor order = ops.apply(named::kArgsort, {sum_each(rows.value, ops)});
+  return map_tensors(rows, [&](const Tensor& tensor) {
+    return ops.apply(named::kIndexSelect, {tensor, std::int64_t{0}, order});
+  });
+}
+
+// The rows of all parts.
+BoundedValue join_rows(const std::vector<BoundedValue>& parts, std::size_t dim, const TensorOps& ops) {
   const auto all = [&](const auto& take) {
     std::vector<Value> tensors;
-    for (const BoundedValue& part : parts) tensors.emplace_back(take(part));
-    return ops.apply(named::kCat, {Value::list(std::move(tensors)), static_cast<std::int64_t>(dim)});
+    for (const BoundedValue& part : parts) tensors.emplace_back(list_rows(take(part), dim, ops));
+    return ops.apply(named::kCat, {Value::list(std::move(tensors)), std::int64_t{0}});
   };
   BoundedValue made{all([](const BoundedValue& part) { return part.value; }),
                     all([](const BoundedValue& part) { return part.bound; }), std::nullopt};
@@ -232,11 +292,93 @@ BoundedValue join(const std::vector<BoundedValue>& parts, std::size_t dim, const
   return made;
 }
 
+// Rows of a whole and of parts, [rows, elements of each], matched where they lie. In the order of
+// their sums each row of the parts is near its own of the whole: all rows are compared with those
+// in their place, then with those one further on, and so on; a row that none of these is takes a
+// comparison of its own, with all rows of the whole.
+class RowsOnDevice {
+ public:
+  RowsOnDevice(const BoundedValue& whole, const BoundedValue& rows, const TensorOps& ops)
+      : ops_(ops),
+        whole_(order_rows(whole, ops)),
+        rows_(order_rows(rows, ops)),
+        count_(whole.value.sizes[0]) {}
+
+  BoundComparison match() {
+    Matching matching(static_cast<std::size_t>(count_), [&](std::size_t row, const Matching::Visit& visit) {
+      try_places(static_cast<std::int64_t>(row), visit);
+    });
+    std::vector<std::size_t> others;
+    for (std::size_t row = 0; row < static_cast<std::size_t>(count_); ++row) {
+      if (shifted(0)[row].is_within)
+        matching.put(row, row);
+      else
+        others.push_back(row);
+    }
+    BoundComparison all;
+    all.is_within = std::ranges::all_of(others, [&](std::size_t row) { return matching.add(row); });
+    for (std::size_t row = 0; row < static_cast<std::size_t>(count_) && all.is_within; ++row)
+      merge(all, at(static_cast<std::int64_t>(row), static_cast<std::int64_t>(matching.place_of(row))));
+    return all;
+  }
+
+ private:
+  static constexpr std::int64_t kNear = 4;
+  using Compared = std::vector<BoundComparison>;  // row by row
+
+  Compared compare(const BoundedValue& whole, const BoundedValue& rows) const {
+    return Comparison(whole, {rows}, {whole.value.sizes[1], Limit::kOfBounds}, ops_).find_lots();
+  }
+
+  // Each row with the one that lies so many further on in the whole, from the first that has one.
+  const Compared& shifted(std::int64_t by) {
+    const auto [known, is_new] = shifted_.try_emplace(by);
+    const std::int64_t count = count_ - std::abs(by);
+    if (is_new && count > 0)
+      known->second = compare(cut_range(whole_, 0, std::max<std::int64_t>(by, 0), count),
+                              cut_range(rows_, 0, std::max<std::int64_t>(-by, 0), count));
+    return known->second;
+  }
+  // A row with all of the whole.
+  const Compared& with_all(std::int64_t row) {
+    const auto [known, is_new] = with_all_.try_emplace(row);
+    if (is_new)
+      known->second = compare(whole_, map_tensors(rows_, [&](const Tensor& rows) {
+                                Tensor repeated = cut_range(rows, 0, row, 1);
+                                repeated.sizes[0] = count_;
+                                repeated.strides[0] = 0;
+                                return repeated;
+                              }));
+    return known->second;
+  }
+  const BoundComparison& at(std::int64_t row, std::int64_t place) {
+    const std::int64_t by = place - row;
+    if (std::abs(by) > kNear) return with_all(row)[static_cast<std::size_t>(place)];
+    return shifted(by)[static_cast<std::size_t>(by < 0 ? row + by : row)];
+  }
+
+  void try_places(std::int64_t row, const Matching::Visit& visit) {
+    const auto takes = [&](std::int64_t place) {
+      return place >= 0 && place < count_ && at(row, place).is_within &&
+             visit(static_cast<std::size_t>(place));
+    };
+    for (std::int64_t by = 0; by <= kNear; ++by)
+      if (takes(row - by) || (by != 0 && takes(row + by))) return;
+    for (std::int64_t by = kNear + 1; by < count_; ++by)
+      if (takes(row - by) || takes(row + by)) return;
+  }
+
+  const TensorOps& ops_;
+  BoundedValue whole_, rows_;  // each by sum
+  std::int64_t count_;
+  std::map<std::int64_t, Compared> shifted_, with_all_;
+};
+
 }  // namespace
 
 BoundComparison compare_by_ops(const BoundedValue& a, const std::vector<BoundedValue>& b,
                                const TensorOps& ops) {
-  return Comparison(a, b, Limit::kOfLots, ops).find();
+  return Comparison(a, b, {length_of_lot(a.value.sizes), Limit::kOfLots}, ops).find();
 }
 
 BoundComparison compare_where_they_lie(const BoundedValue& a, const std::vector<BoundedValue>& b,
@@ -244,17 +386,29 @@ BoundComparison compare_where_they_lie(const BoundedValue& a, const std::vector<
   return a.value.storage->is_on_host() ? compare_bounded(a, b) : compare_by_ops(a, b, ops);
 }
 
+BoundComparison match_rows_by_ops(const BoundedValue& whole, const std::vector<BoundedValue>& parts,
+                                  std::size_t dim, const TensorOps& ops) {
+  if (whole.value.numel() == 0) return {};
+  const auto rows_of = [&](const Tensor& tensor) { return list_rows(tensor, dim, ops); };
+  return RowsOnDevice(map_tensors(whole, rows_of), join_rows(parts, dim, ops), ops).match();
+}
+
 BoundComparison match_rows_where_they_lie(const BoundedValue& whole, const std::vector<BoundedValue>& parts,
                                           std::size_t dim, const TensorOps& ops) {
-  if (whole.value.storage->is_on_host()) return match_rows(whole, parts, dim);
-  const BoundComparison in_order =
-      Comparison(order_rows(whole, dim, ops), {order_rows(join(parts, dim, ops), dim, ops)}, Limit::kOfBounds,
-                 ops)
-          .find();
-  if (in_order.is_within) return in_order;
-  std::vector<BoundedValue> copies;
-  for (const BoundedValue& part : parts) copies.push_back(on_host(part, ops));
-  return match_rows(on_host(whole, ops), copies, dim);
+  return whole.value.storage->is_on_host() ? match_rows(whole, parts, dim)
+                                           : match_rows_by_ops(whole, parts, dim, ops);
+}
+
+RowSums sum_rows(const BoundedValue& value, std::size_t dim, const TensorOps& ops) {
+  const Tensor rows = list_rows(value.value, dim, ops);
+  const auto magnitude = [&](const Tensor& elements) { return ops.apply(named::kAbs, {elements}); };
+  RowSums found{read(sum_each(rows, ops), ops), read(sum_each(rows, ops, magnitude), ops)};
+  const std::vector<double> bounds = read(sum_each(list_rows(value.bound, dim, ops), ops), ops);
+  // Adding up in float64 rounds with each term.
+  const double rounding = static_cast<double>(rows.sizes[1] + 4) * kSummingError;
+  for (std::size_t i = 0; i < bounds.size(); ++i)
+    found.reach[i] = found.reach[i] * rounding + bounds[i] * (1 + kBoundSlack);
+  return found;
 }
 
 }  // namespace epweave::replay

@@ -17,8 +17,20 @@ BoundComparison compare_by_ops(const BoundedValue& a, const std::vector<BoundedV
                                const TensorOps& ops);
 
 // match_rows() of values where they lie. On a device rows are matched in the order of their sums
-// first; only where that does not do are they copied to the host.
+// first; each that is not within the bounds of one near it so is compared with all rows of the
+// whole there.
 BoundComparison match_rows_where_they_lie(const BoundedValue& whole, const std::vector<BoundedValue>& parts,
                                           std::size_t dim, const TensorOps& ops);
+
+// The same by ops, of values in host memory too.
+BoundComparison match_rows_by_ops(const BoundedValue& whole, const std::vector<BoundedValue>& parts,
+                                  std::size_t dim, const TensorOps& ops);
+
+// In host memory, of the rows of a dimension: the sums of their elements, and how far such a sum
+// may be off where each element is within its bound.
+struct RowSums {
+  std::vector<double> sums, reach;
+};
+RowSums sum_rows(const BoundedValue& value, std::size_t dim, const TensorOps& ops);
 
 }  // namespace epweave::replay

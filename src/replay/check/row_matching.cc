@@ -46,40 +46,18 @@ BoundComparison compare(const Row& a, const Row& b) {
   return result;
 }
 
-// A matching of two sets of rows that is grown by a row at a time, along the shortest chain of rows
-// that give way to each other (Kuhn). A row tries those first whose elements' sum is nearest to its
-// own: errors are far smaller than their bounds, so that this is nearly always the right one.
-class Matching {
+// Rows of the whole that a row of the parts may be. Those whose elements' sum is nearest to its own
+// are tried first: errors are far smaller than their bounds, so that this is nearly always the
+// right one.
+class Candidates {
  public:
-  Matching(std::vector<Row> whole, std::vector<Row> rows)
-      : whole_(std::move(whole)),
-        rows_(std::move(rows)),
-        owner_(whole_.size(), kNone),
-        place_of_(rows_.size(), kNone),
-        reached_from_(whole_.size(), kNone) {
+  explicit Candidates(std::vector<Row> whole) : whole_(std::move(whole)) {
     std::stable_sort(whole_.begin(), whole_.end(), [](const Row& x, const Row& y) { return x.sum < y.sum; });
     for (const Row& row : whole_) most_bound_ = std::max(most_bound_, row.bound);
   }
+  const Row& operator[](std::size_t place) const { return whole_[place]; }
 
-  BoundComparison compare_all() {
-    BoundComparison all;
-    for (std::size_t row = 0; row < rows_.size(); ++row)
-      if (!add(row)) {
-        all.is_within = false;
-        return all;
-      }
-    for (std::size_t i = 0; i < whole_.size(); ++i)
-      if (owner_[i] != kNone) merge(all, compare(whole_[i], rows_[owner_[i]]));
-    return all;
-  }
-
- private:
-  static constexpr std::size_t kNone = ~std::size_t{0};
-
-  // Calls visit(place) for the rows of the whole whose sums are near enough, the nearest first,
-  // until it says true.
-  template <class Visit>
-  bool try_near(const Row& row, const Visit& visit) const {
+  void try_places(const Row& row, const Matching::Visit& visit) const {
     const double reach = (most_bound_ + row.bound) * (1 + kBoundSlack);
     const auto from = std::lower_bound(whole_.begin(), whole_.end(), row.sum,
                                        [](const Row& r, double sum) { return r.sum < sum; });
@@ -89,55 +67,64 @@ class Matching {
     while (above < whole_.size() || below > 0) {
       const double up = above < whole_.size() ? whole_[above].sum - row.sum : kNever;
       const double down = below > 0 ? row.sum - whole_[below - 1].sum : kNever;
-      if (!(std::min(up, down) <= reach)) return false;  // a NaN is near nothing
-      if (visit(up <= down ? above++ : --below)) return true;
-    }
-    return false;
-  }
-
-  // Whether the row, and all that were added before, have a row of the whole each.
-  bool add(std::size_t row) {
-    std::vector<std::size_t> pending = {row};
-    std::vector<std::size_t> reached;
-    std::size_t free = kNone;
-    for (std::size_t next = 0; next < pending.size() && free == kNone; ++next) {
-      const std::size_t from = pending[next];
-      try_near(rows_[from], [&](std::size_t place) {
-        if (reached_from_[place] != kNone || !compare(whole_[place], rows_[from]).is_within) return false;
-        reached_from_[place] = from;
-        reached.push_back(place);
-        if (owner_[place] == kNone) {
-          free = place;
-        } else {
-          pending.push_back(owner_[place]);
-        }
-        return free != kNone;
-      });
-    }
-    if (free != kNone) give_way(row, free);
-    for (std::size_t place : reached) reached_from_[place] = kNone;
-    return free != kNone;
-  }
-
-  // The last row of the chain takes the free place, the one before it the place that this one had,
-  // up to `row`.
-  void give_way(std::size_t row, std::size_t free) {
-    std::size_t taker = kNone;
-    for (std::size_t place = free; taker != row;) {
-      taker = reached_from_[place];
-      owner_[place] = taker;
-      place = std::exchange(place_of_[taker], place);
+      if (!(std::min(up, down) <= reach)) return;  // a NaN is near nothing
+      const std::size_t place = up <= down ? above++ : --below;
+      if (compare(whole_[place], row).is_within && visit(place)) return;
     }
   }
 
-  std::vector<Row> whole_, rows_;
-  std::vector<std::size_t> owner_;         // of a row of the whole: the row that it is matched with
-  std::vector<std::size_t> place_of_;      // of a row: that row of the whole
-  std::vector<std::size_t> reached_from_;  // of a row of the whole, in add(): the row that tried it
+ private:
+  std::vector<Row> whole_;  // by sum
   double most_bound_ = 0;
 };
 
 }  // namespace
+
+Matching::Matching(std::size_t rows, TryPlaces try_places)
+    : try_places_(std::move(try_places)),
+      place_of_(rows, kNone),
+      owner_(rows, kNone),
+      reached_from_(rows, kNone) {}
+
+void Matching::put(std::size_t row, std::size_t place) {
+  EPWEAVE_DCHECK(owner_[place] == kNone && place_of_[row] == kNone);
+  owner_[place] = row;
+  place_of_[row] = place;
+}
+
+bool Matching::add(std::size_t row) {
+  std::vector<std::size_t> pending = {row};
+  std::vector<std::size_t> reached;
+  std::size_t free = kNone;
+  for (std::size_t next = 0; next < pending.size() && free == kNone; ++next) {
+    const std::size_t from = pending[next];
+    try_places_(from, [&](std::size_t place) {
+      if (reached_from_[place] != kNone) return false;
+      reached_from_[place] = from;
+      reached.push_back(place);
+      if (owner_[place] == kNone) {
+        free = place;
+      } else {
+        pending.push_back(owner_[place]);
+      }
+      return free != kNone;
+    });
+  }
+  if (free != kNone) give_way(row, free);
+  for (std::size_t place : reached) reached_from_[place] = kNone;
+  return free != kNone;
+}
+
+// The last row of the chain takes the free place, the one before it the place that this one had, up
+// to `row`.
+void Matching::give_way(std::size_t row, std::size_t free) {
+  std::size_t taker = kNone;
+  for (std::size_t place = free; taker != row;) {
+    taker = reached_from_[place];
+    owner_[place] = taker;
+    place = std::exchange(place_of_[taker], place);
+  }
+}
 
 BoundComparison match_rows(const BoundedValue& whole, const std::vector<BoundedValue>& parts,
                            std::size_t dim) {
@@ -146,7 +133,15 @@ BoundComparison match_rows(const BoundedValue& whole, const std::vector<BoundedV
     std::vector<Row> of_part = list_rows(part, dim);
     std::move(of_part.begin(), of_part.end(), std::back_inserter(rows));
   }
-  return Matching(list_rows(whole, dim), std::move(rows)).compare_all();
+  const Candidates candidates(list_rows(whole, dim));
+  Matching matching(rows.size(), [&](std::size_t row, const Matching::Visit& visit) {
+    candidates.try_places(rows[row], visit);
+  });
+  BoundComparison all;
+  for (std::size_t row = 0; row < rows.size() && all.is_within; ++row) all.is_within = matching.add(row);
+  for (std::size_t row = 0; row < rows.size() && all.is_within; ++row)
+    merge(all, compare(candidates[matching.place_of(row)], rows[row]));
+  return all;
 }
 
 }  // namespace epweave::replay

@@ -1,6 +1,7 @@
 #include "replay/check/sum_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "analysis/effects.h"
@@ -12,27 +13,71 @@
 namespace epweave::replay {
 namespace {
 
-// Parts against their rows of the whole, whose dimension is divided in each of `blocks` equal
-// blocks.
+// Parts are rows of the whole, whose dimension is divided in each of `blocks` equal blocks.
 struct Cut {
   std::size_t dim = 0;
   std::int64_t blocks = 1;
 };
+
+// Of each block the rows [first, first + count); the same storages.
+Tensor cut_blocks(const Tensor& tensor, const Cut& cut, std::int64_t first, std::int64_t count) {
+  const auto dim = static_cast<std::ptrdiff_t>(cut.dim);
+  const std::int64_t rows = tensor.sizes[cut.dim] / cut.blocks, stride = tensor.strides[cut.dim];
+  Tensor blocks = tensor;
+  blocks.offset += first * stride;
+  blocks.sizes[cut.dim] = count;
+  blocks.sizes.insert(blocks.sizes.begin() + dim, cut.blocks);
+  blocks.strides.insert(blocks.strides.begin() + dim, rows * stride);
+  return blocks;
+}
+BoundedValue cut_blocks(const BoundedValue& value, const Cut& cut, std::int64_t first, std::int64_t count) {
+  return map_tensors(value, [&](const Tensor& tensor) { return cut_blocks(tensor, cut, first, count); });
+}
+
 BoundComparison compare_rows(const BoundedValue& a, const std::vector<BoundedValue>& parts, const Cut& cut,
                              const TensorOps& ops) {
-  const auto& [dim, blocks] = cut;
   BoundComparison all;
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    std::int64_t first = block * (a.value.sizes[dim] / blocks);
-    for (const BoundedValue& part : parts) {
-      const std::int64_t count = part.value.sizes[dim] / blocks;
-      merge(all, compare_where_they_lie(cut_range(a, dim, first, count),
-                                        {cut_range(part, dim, block * count, count)}, ops));
-      first += count;
-    }
+  std::int64_t first = 0;
+  for (const BoundedValue& part : parts) {
+    const std::int64_t count = part.value.sizes[cut.dim] / cut.blocks;
+    merge(all,
+          compare_where_they_lie(cut_blocks(a, cut, first, count), {cut_blocks(part, cut, 0, count)}, ops));
+    first += count;
   }
   return all;
 }
+
+// Which cuts the sums of rows allow: where each element is within its bound, a row's sum is, too.
+class CutFinder {
+ public:
+  CutFinder(const BoundedValue& a, const std::vector<BoundedValue>& parts, std::size_t dim,
+            const TensorOps& ops)
+      : whole_(sum_rows(a, dim, ops)) {
+    for (const BoundedValue& part : parts) parts_.push_back(sum_rows(part, dim, ops));
+  }
+
+  bool allows(std::size_t blocks) const {
+    const std::size_t of_block = whole_.sums.size() / blocks;
+    std::size_t first = 0;
+    for (const RowSums& part : parts_) {
+      const std::size_t count = part.sums.size() / blocks;
+      for (std::size_t row = 0; row < part.sums.size(); ++row)
+        if (!is_near(part, row, row / count * of_block + first + row % count)) return false;
+      first += count;
+    }
+    return true;
+  }
+
+ private:
+  // What has no number says nothing.
+  bool is_near(const RowSums& part, std::size_t row, std::size_t of_whole) const {
+    const double apart = std::abs(part.sums[row] - whole_.sums[of_whole]);
+    return !(apart > part.reach[row] + whole_.reach[of_whole]);
+  }
+
+  RowSums whole_;
+  std::vector<RowSums> parts_;
+};
 
 // As one block, or as few as they agree for: [4 * s, w] of a grid [4, s] is cut in 4.
 BoundComparison compare_cut(const BoundedValue& a, const std::vector<BoundedValue>& parts, std::size_t dim,
@@ -40,8 +85,10 @@ BoundComparison compare_cut(const BoundedValue& a, const std::vector<BoundedValu
   BoundComparison one_block = compare_rows(a, parts, {dim, 1}, ops);
   std::int64_t common = 0;
   for (const BoundedValue& part : parts) common = std::gcd(common, part.value.sizes[dim]);
-  for (std::int64_t blocks = 2; blocks <= common && !one_block.is_within; ++blocks) {
-    if (common % blocks != 0) continue;
+  if (one_block.is_within || common < 2) return one_block;
+  const CutFinder cuts(a, parts, dim, ops);
+  for (std::int64_t blocks = 2; blocks <= common; ++blocks) {
+    if (common % blocks != 0 || !cuts.allows(static_cast<std::size_t>(blocks))) continue;
     const BoundComparison found = compare_rows(a, parts, {dim, blocks}, ops);
     if (found.is_within) return found;
   }

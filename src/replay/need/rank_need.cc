@@ -7,6 +7,7 @@
 #include "cost/extents.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "replay/bounds/error_bounds.h"
 #include "replay/kernels/device/pool.h"
 #include "replay/run/call_values.h"
 #include "replay/run/written_inputs.h"
@@ -80,6 +81,7 @@ class Walk {
     certain_.clear();
     launched_.assign(body_.nodes.size(), 0);
     windows_.clear();
+    has_bounds_ = {};
     std::size_t peak = 0;
     for (std::size_t i = 0; i < count; ++i) {
       if (add(steps_.list[i])) peak = i;
@@ -200,6 +202,7 @@ class Walk {
       if (made != 0) make(id, bytes_of(result, is_bounded(id)));
     }
     if (is_alias) share_operand(id);
+    if (is_bounded(id) && node.op->writes) add_written_bounds(id);
     const std::uint64_t scratch = is_on_device() ? memory.scratch : host_scratch(node, results);
     return note(id, is_bounded(id) ? bounded_scratch(node, results, scratch) : scratch);
   }
@@ -209,7 +212,8 @@ class Walk {
     constexpr std::uint64_t kKernels = 4, kNumbers = 4 * sizeof(float) + 2 * sizeof(double);
     std::int64_t elements = 0;
     const auto add = [&](const ResultType& type) {
-      if (type.is_tensor && is_floating(type.dtype)) elements += count_elements(type.sizes);
+      if (!type.is_tensor || !(is_floating(type.dtype) || is_complex(type.dtype))) return;
+      elements += count_elements(type.sizes) * (is_complex(type.dtype) ? 2 : 1);
     };
     std::for_each(results.begin(), results.end(), add);
     for_each_input(*graph_.context, node, [&](NodeId input) {
@@ -260,7 +264,7 @@ class Walk {
     }
     const std::int64_t elements = type.strides.empty() ? count_elements(type.sizes) : last + 1;
     std::uint64_t width = info(type.dtype).bytes;
-    if (is_bounded && is_floating(type.dtype)) width += sizeof(float) + sizeof(double);
+    if (is_bounded) width += bytes_of_bounds(type.dtype);
     return static_cast<std::uint64_t>(elements) * width;
   }
   std::uint64_t count_bytes(NodeId id) const {
@@ -268,6 +272,36 @@ class Walk {
     for (const ResultType& type : evaluate_results(graph_, symbols_, body_.nodes[id].type))
       if (type.is_tensor) bytes += bytes_of(type, is_bounded(id));
     return bytes;
+  }
+
+  // A bounded op writes memory that was made without bounds, which has them from here on: of all
+  // that lies there. An input's stay to the end.
+  void add_written_bounds(NodeId id) {
+    for (const StorageAccess& access : effects_.accesses_of(id)) {
+      if (!access.writes || is_bounded(access.storage) || !has_bounds_.insert(access.storage)) continue;
+      std::uint64_t bytes = 0;
+      for (const ResultType& type : evaluate_results(graph_, symbols_, body_.nodes[access.storage].type))
+        if (type.is_tensor) bytes += bytes_of(type, true) - bytes_of(type, false);
+      grow(access.storage, id, bytes);
+    }
+  }
+  void grow(NodeId maker, NodeId writer, std::uint64_t bytes) {
+    made_ += bytes;
+    bounded_made_ += bytes;
+    held_ += bytes;
+    blocks_ += block_of(bytes);
+    const auto beside = [&](NodeId holder) {
+      for (const std::uint32_t storage : held_by_[holder.index()]) {
+        if (storage == kNoStorage || storages_[storage].maker != maker) continue;
+        storages_[storage].bytes += bytes;
+        storages_[storage].block += block_of(bytes);
+        return true;
+      }
+      return false;
+    };
+    bool is_found = beside(writer);
+    for_each_input(*graph_.context, body_.nodes[writer],
+                   [&](NodeId input) { is_found = is_found || beside(input); });
   }
 
   void hold(NodeId id, std::uint32_t storage) { held_by_[id.index()].push_back(storage); }
@@ -348,7 +382,8 @@ class Walk {
   std::vector<std::uint64_t> certain_;  // held behind each step, but for copies
   std::vector<std::size_t> launched_;   // by a collective's storage: the step, of those of all ranks
   std::vector<Window> windows_;
-  NodeId waited_;  // the storage of the last collective that was waited for
+  IdSet<NodeId> has_bounds_;  // storages that a bounded op has written
+  NodeId waited_;             // the storage of the last collective that was waited for
   std::vector<LiveValue> inputs_;
   std::uint64_t held_ = 0, blocks_ = 0, made_ = 0, bounded_made_ = 0, input_blocks_ = 0;
 };

@@ -13,6 +13,7 @@
 //               (kernels/device/call_memory.h); on the CPU, whose kernels take less, its results and, but for attention,
 //               its operands once more in the type it computes in. Where bounds are followed, assumed: four times the
 //               kernel's, and four numbers of float32 and two of float64 for each element of operands and results
+//   bounds      beside the values that have them (`bytes_of_bounds`), and beside all of the memory that such a value is written into
 //   rounding    blocks of memory are larger than what lies in them; on a device those of inputs, too
 #pragma once
 

@@ -4,6 +4,7 @@
 
 #include "analysis/fused_products.h"
 #include "io/file.h"
+#include "ir/text/text.h"
 #include "replay/inputs/inputs.h"
 #include "replay/kernels/host/kernels.h"
 #include "replay/run/executor.h"
@@ -46,6 +47,57 @@ TEST_CASE("the memory of a run on the CPU is bounded", "[slow]") {
   const RankNeed need = NeedFinder(graph).find(NeedOf::kHost);
   const Measured measured = measure(graph);
   require_bound(measured.ranks * need.at_peak(), measured.bytes);
+}
+
+TEST_CASE("bounds are counted beside what has them, and beside what such values are written into") {
+  const auto need_of = [](const char* text, std::initializer_list<std::uint32_t> bounded) {
+    const Graph graph = parse_text(text, "test");
+    IdSet<NodeId> followed;
+    for (const NodeId id : graph.step().order)
+      for (const std::uint32_t place : bounded)
+        if (id == graph.step().order[place]) followed.insert(id);
+    NeedFinder finder(graph);
+    const RankNeed without = finder.find(NeedOf::kHost), with = finder.find(NeedOf::kHost, &followed);
+    CHECK(with.values >= without.values);
+    return std::vector<std::uint64_t>{with.bounded, with.values - without.values};
+  };
+  constexpr std::uint64_t kOfFloat = 4 + 8;  // a bound, and the number without rounding
+  // A value made so; rows of a larger one that are written, whose bounds are of all its rows; an
+  // input's.
+  CHECK(need_of(R"(epweave text 1
+graph
+  %x = placeholder : f32[16, 8] role=user which=x
+  %y = aten.neg.default(%x) : f32[16, 8]
+  output([%y])
+)",
+                {1}) == std::vector<std::uint64_t>{16 * 8 * (4 + kOfFloat), 16 * 8 * kOfFloat});
+  CHECK(need_of(R"(epweave text 1
+graph
+  %x = placeholder : f32[16, 8] role=user which=x
+  %z = aten.zeros.default([64, 8]) : f32[64, 8]
+  %s = aten.slice.Tensor(%z, 0, 0, 16) : f32[16, 8]
+  %c = aten.copy_.default(%s, %x) : f32[16, 8]
+  output([%z])
+)",
+                {3}) == std::vector<std::uint64_t>{64 * 8 * kOfFloat, 64 * 8 * kOfFloat});
+  CHECK(need_of(R"(epweave text 1
+graph
+  %x = placeholder : bf16[16, 8] role=user which=x
+  %b = placeholder : bf16[16, 8] role=buffer which=b
+  %c = aten.add_.Tensor(%b, %x) : bf16[16, 8]
+  output([%c])
+)",
+                {2}) == std::vector<std::uint64_t>{16 * 8 * kOfFloat, 16 * 8 * kOfFloat});
+  // Of a complex number each part has a bound; whole numbers are not rounded.
+  CHECK(need_of(R"(epweave text 1
+graph
+  %x = placeholder : c64[16, 8] role=user which=x
+  %y = aten.mul.Tensor(%x, %x) : c64[16, 8]
+  %f = placeholder : f32[16, 8] role=user which=f
+  %i = aten.gt.Tensor(%f, %f) : b8[16, 8]
+  output([%y, %i])
+)",
+                {1, 3})[0] == 16 * 8 * (8 + 2 * kOfFloat) + 16 * 8 * (1 + 4));
 }
 
 }  // namespace

@@ -315,9 +315,28 @@ class RankRunner {
 
   void follow_bounds(NodeId id, const KernelCall& kernel, const Value& result) {
     const std::span<const Value> args = kernel.args();
+    if (result.is_number()) return follow_number(id);
+    if (takes_number_in_doubt(body_.nodes[id])) return bounds_->set_unknown(result);
     const auto has_bound = [&](const Value& arg) { return bounds_->has_any(arg); };
     if (!options_.bounded->sums.contains(id) && std::none_of(args.begin(), args.end(), has_bound)) return;
     bounds_->follow({kernel.op(), args, result});
+  }
+
+  // Numbers have no bounds: what is computed from one that the other graph may not have is not
+  // bounded.
+  void follow_number(NodeId id) {
+    if (options_.bounded->same.contains(id)) return;
+    const Node& node = body_.nodes[id];
+    bool is_read = false;  // where it lies: the kernel has a copy of the host's
+    for_each_input(context_, node,
+                   [&](NodeId input) { is_read = is_read || bounds_->is_off(values_[input.index()]); });
+    if (is_read) bounds_->leave_unbounded(*node.op, Value());
+    if (is_read || takes_number_in_doubt(node)) numbers_in_doubt_.insert(id);
+  }
+  bool takes_number_in_doubt(const Node& node) const {
+    bool takes = false;
+    for_each_input(context_, node, [&](NodeId input) { takes = takes || numbers_in_doubt_.contains(input); });
+    return takes;
   }
 
   void end_bounds() {
@@ -332,7 +351,8 @@ class RankRunner {
     for (const Value& arg : bound.args) collectives_.require_complete(arg);
     if (device_ != nullptr) forget_written(*node.op, bound.args);
     if (clock_.takes_spans()) result_.measured[step.node] = collectives_.describe(*node.op, bound);
-    define(step.node, collectives_.launch(step, node, bound));
+    const Known numbers = takes_number_in_doubt(node) ? Known::kNo : Known::kYes;
+    define(step.node, collectives_.launch(step, node, bound, numbers));
   }
 
   Value wait(const Node& node) {
@@ -392,6 +412,7 @@ class RankRunner {
   const RunOptions& options_;
   std::vector<Value>* placed_;
   const std::unique_ptr<ErrorBounds> bounds_;  // or null
+  IdSet<NodeId> numbers_in_doubt_;             // read where there is a bound, and computed from those
   RankClock clock_;
   RankCollectives collectives_;
   std::vector<Value> kept_;  // inputs, where they are computed with

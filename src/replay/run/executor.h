@@ -75,6 +75,7 @@ using RankInputs = std::vector<Value>;
 struct BoundedNodes {
   IdSet<NodeId> sums;   // whose bounds start here: a sum's order is not the other graph's
   IdSet<NodeId> nodes;  // these, and all that is computed from them
+  IdSet<NodeId> same;   // values that both graphs were seen to have: the host computes with those numbers
   std::function<void(Rank rank, NodeId node, const Value& value, const ErrorBounds& bounds)> observer;
   std::function<void(Rank rank, const std::vector<Value>& outputs, const RankInputs& inputs,
                      const ErrorBounds& bounds)>

@@ -11,12 +11,13 @@
 
 namespace epweave::replay {
 
-Value RankCollectives::launch(const Step& step, const Node& node, const BoundCall& bound) {
+Value RankCollectives::launch(const Step& step, const Node& node, const BoundCall& bound, Known numbers) {
   const std::vector<Tensor> operands = list_operands(bound);
   auto pending = std::make_shared<Pending>();
   pending->node = step.node;
   pending->stream = step.stream;
   pending->is_bounded = is_bounded(options_, step.node);
+  pending->numbers = numbers;
   List results;
   for (const Tensor& operand : operands) {
     Pending::Part& part = pending->parts.emplace_back();
@@ -72,7 +73,10 @@ void RankCollectives::launch_part(const Node& node, const BoundCall& bound, Pend
 
 void RankCollectives::hand_over_bounds(const Tensor& operand, std::size_t members, Pending& pending,
                                        Contribution& part) {
-  part.bound = hand_over(bounds_->bound_operand(operand, pending.is_sum ? members : 0), pending.stream);
+  const Tensor bound = pending.numbers == Known::kYes
+                           ? bounds_->bound_operand(operand, pending.is_sum ? members : 0)
+                           : bounds_->unbounded(operand.sizes);
+  part.bound = hand_over(bound, pending.stream);
   if (setup_.local == nullptr) return;
   Pending::Part& launched = pending.parts.back();
   launched.bound = make_tensor(setup_.memory, DType::kFloat32, launched.result.sizes);

@@ -17,6 +17,8 @@ namespace epweave::replay {
 
 // Whether the step before made the compute stream wait for the collective's.
 enum class Joined : std::uint8_t { kNo, kYes };
+// Where bounds are made: whether the other graph has the same numbers as arguments of a call.
+enum class Known : std::uint8_t { kNo, kYes };
 
 class RankCollectives {
  public:
@@ -27,7 +29,7 @@ class RankCollectives {
 
   // The result, or of a coalesced call the list of them, to be read only once it is complete.
   // Throws KernelError where the call is not legal, CollectiveError where the ranks disagree.
-  Value launch(const Step& step, const Node& node, const BoundCall& bound);
+  Value launch(const Step& step, const Node& node, const BoundCall& bound, Known numbers);
   // What a launch sends.
   MeasuredNode describe(const OpInfo& op, const BoundCall& bound) const;
 
@@ -53,6 +55,7 @@ class RankCollectives {
     NodeId node;
     std::uint32_t stream = 0;
     bool is_bounded = false;
+    Known numbers = Known::kYes;
     bool is_sum = false;
   };
 

@@ -1,14 +1,18 @@
 // The check of a rewritten graph with bounds that a device makes: what the CPU's check says.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "replay/check/check.h"
 #include "replay/check/device_comparison.h"
+#include "replay/check/row_matching.h"
+#include "replay/check/sum_check.h"
 #include "replay/kernels/device/both_devices.h"
 #include "replay/kernels/host/check_graphs_test.h"
 
@@ -204,6 +208,133 @@ TEST_CASE("values are compared on a device as in host memory") {
       }
 }
 
+// --- parts that are cut, or in orders of their own ---
+
+namespace {
+
+// Rows of a whole, and of parts that are cut off each of `blocks` blocks of it; a kernel that each
+// comparison of two values calls once is counted.
+class CutRows {
+ public:
+  CutRows(std::int64_t rows, std::int64_t blocks, const std::vector<std::int64_t>& parts)
+      : kernels_(tested_device().kernels()), whole_(make(Random().tensor({rows, kWidth}))) {
+    static const KernelRow counted[] = {{"aten.isnan.default", count}};
+    kernels_.add(counted);
+    compared = 0;
+    std::int64_t first = 0;
+    for (const std::int64_t count : parts) {
+      Tensor part = make_tensor(memory_, DType::kFloat32, {count, kWidth});
+      for (std::int64_t row = 0; row < count; ++row) {
+        const std::int64_t of_block = count / blocks;
+        const std::int64_t from = row / of_block * (rows / blocks) + first + row % of_block;
+        std::copy_n(whole_.value.data<float>() + from * kWidth, kWidth, part.data<float>() + row * kWidth);
+      }
+      first += count / blocks;
+      parts_.push_back(make(part));
+    }
+  }
+  float& element(std::size_t part, std::int64_t i) { return parts_[part].value.data<float>()[i]; }
+  void swap_rows(std::size_t part, std::int64_t i, std::int64_t j) {
+    float* numbers = parts_[part].value.data<float>();
+    std::swap_ranges(numbers + i * kWidth, numbers + (i + 1) * kWidth, numbers + j * kWidth);
+  }
+
+  // As a check does.
+  BoundComparison check() {
+    OnDevice on_device;
+    ErrorBounds bounds(kernels_, on_device.rank().memory());
+    const auto place = [&](const BoundedValue& value) {
+      const Tensor placed = on_device.place(value.value).tensor();
+      bounds.set(placed, on_device.place(value.bound).tensor());
+      return placed;
+    };
+    std::vector<Group> groups(1);
+    groups[0].whole = NodeId(0U);
+    for (std::uint32_t i = 0; i < parts_.size(); ++i) groups[0].values.emplace_back(i);
+    groups[0].is_parts = true;
+    SumChecker checker(groups, 1);
+    checker.start({0});
+    checker.see_whole(0, NodeId(0U), place(whole_), bounds);
+    for (std::uint32_t i = 0; i < parts_.size(); ++i)
+      checker.see_value(0, NodeId(i), place(parts_[i]), bounds);
+    return checker.result(0, 0).value();
+  }
+  int compared_times() const { return compared; }
+
+ private:
+  static constexpr std::int64_t kWidth = 64;
+  BoundedValue make(Tensor numbers) {
+    const TensorOps ops(table(), memory_);
+    return {ops.copied(numbers), ops.filled(DType::kFloat32, numbers.sizes, 0x1p-20), {}};
+  }
+  static Value count(KernelCall& call) {
+    ++compared;
+    return tested_device().kernels().find(call.op())(call);
+  }
+
+  static inline int compared = 0;
+  HostMemory memory_;
+  KernelTable kernels_;
+  BoundedValue whole_;
+  std::vector<BoundedValue> parts_;
+};
+
+}  // namespace
+
+TEST_CASE("parts that are cut off blocks of a whole are compared as they are cut alone") {
+  CutRows right(5040, 12, {2520, 1260, 1260});  // 36 numbers divide all parts
+  CHECK(right.check().is_within);
+  CHECK(right.compared_times() == 2 * 3);  // as one block, and as 12
+  CutRows wrong(5040, 12, {2520, 1260, 1260});
+  wrong.element(1, 77) += 1;
+  CHECK_FALSE(wrong.check().is_within);
+  // By their sums, with 9 places near them, and the wrong one with all rows of the whole.
+  CHECK(wrong.compared_times() == 3 + 9 + 1);
+}
+
+TEST_CASE("rows in another order are matched on a device, and one that is no row of the whole is found") {
+  CutRows swapped(64, 1, {32, 32});
+  for (std::int64_t row = 0; row < 16; ++row) swapped.swap_rows(0, row, 31 - row);
+  const BoundComparison found = swapped.check();
+  CHECK(found.is_within);
+  CHECK(found.largest_share == 0);
+  // Elements of two rows exchanged: their sums stay as near as their bounds allow.
+  CutRows wrong(64, 1, {32, 32});
+  for (std::int64_t row = 0; row < 16; ++row) wrong.swap_rows(0, row, 31 - row);
+  std::swap(wrong.element(1, 80), wrong.element(1, 81));
+  const BoundComparison other = wrong.check();
+  CHECK_FALSE(other.is_within);
+  CHECK(other.index == 0);  // of the parts laid end to end
+}
+
+TEST_CASE("rows are matched by ops exactly if they are matched on the host") {
+  std::mt19937 random(11);
+  std::uniform_int_distribution<int> number(0, 4), bound(0, 2);
+  HostMemory memory;
+  const TensorOps ops(table(), memory);
+  int matched = 0;
+  constexpr int kTrials = 600;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const auto make = [&](Extents sizes, auto& numbers) {
+      const Tensor made = make_tensor(memory, DType::kFloat32, std::move(sizes));
+      for (std::int64_t i = 0; i < made.numel(); ++i)
+        made.data<float>()[i] = static_cast<float>(numbers(random));
+      return made;
+    };
+    const Extents part = {2, 3};  // of two parts along the second dimension
+    const BoundedValue whole{make({2, 6}, number), ops.filled(DType::kFloat32, {2, 6}, 0), {}};
+    const std::vector<BoundedValue> parts{{make(part, number), make(part, bound), {}},
+                                          {make(part, number), make(part, bound), {}}};
+    const BoundComparison by_host = match_rows(whole, parts, 1),
+                          by_ops = match_rows_by_ops(whole, parts, 1, ops);
+    CAPTURE(trial);
+    CHECK(by_ops.is_within == by_host.is_within);
+    matched += by_host.is_within ? 1 : 0;
+  }
+  CHECK(matched > kTrials / 100);
+  CHECK(matched < kTrials / 2);
+}
+
 // The tested device, whose `aten.add.Tensor` gives twice the sum in one of its runs.
 class FaultyInOneRun : public Device {
  public:
@@ -256,6 +387,27 @@ TEST_CASE("a run of B that gives other bits than the other is found where bounds
     CHECK(report.is_same() == (faulty == 0));
     CHECK(report.rewrite_is_deterministic == (faulty == 0));
   }
+}
+
+// Runs: A, B, A again. A's first gives other bits than all others.
+TEST_CASE("where A gives other bits, and B's when it runs again, its outputs say so") {
+  FaultyInOneRun device(1);
+  CheckSetup setup{table(), 2, 3, {}};
+  setup.device_a = setup.device_b = &device;
+  setup.bounds = Bounds::kDevice;
+  const Graph graph = parse(R"(output grad
+graph
+  %x = placeholder : f32[8, 8]
+  %y = aten.add.Tensor(%x, %x) : f32[8, 8]
+  output([%y])
+)");
+  const CheckReport report = check_graphs(graph, graph, setup);
+  CHECK_FALSE(report.baseline_is_deterministic);
+  CHECK(report.rewrite_is_deterministic);
+  CHECK(report.conclusion() == CheckReport::Conclusion::kDifferent);
+  REQUIRE(report.outputs.size() == 2);
+  for (const OutputCheck& output : report.outputs)
+    CHECK(output.difference.problem == "A gave other bits, and B's the second time");
 }
 
 }  // namespace epweave::replay

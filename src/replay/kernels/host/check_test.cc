@@ -106,6 +106,62 @@ TEST_CASE("without bounds what comes from a regrouped sum is unverified") {
   CHECK(check_graphs(parse(kWhole), parse(wrong), setup).conclusion() != CheckReport::Conclusion::kSame);
 }
 
+// Behind the gradient, a regrouped sum: a number that the host reads, and what it computes from it.
+std::string reading(const std::string& graph, bool is_parts) {
+  std::string text = replace(graph, "  output([%g])\n", "");
+  const auto add = [&](const std::string& line, const std::string& name) {
+    text += line + (is_parts ? " from(chunk kept " + name + ")\n" : "\n");
+  };
+  if (is_parts)
+    text =
+        replace(text, "%g = aten._to_copy.default\n",
+                "%g = aten._to_copy.default, %s = aten.sum.default, %n = aten._local_scalar_dense.default, "
+                "%h = operator.mul, %z = aten.mul.Tensor\n");
+  add("  %s = aten.sum.default(%g) : f32[]", "%s");
+  add("  %n = aten._local_scalar_dense.default(%s)", "%n");
+  add("  %h = operator.mul(%n, 0.5)", "%h");
+  add("  %z = aten.mul.Tensor(%x, %h) : bf16[64, 32]", "%z");
+  return text + "  output([%g, %z, %n])\n";
+}
+
+TEST_CASE("a number that is read of a regrouped sum is exact only if both graphs have it") {
+  const Graph whole = parse(reading(kTokens, false)), parts = parse(reading(parts_of_tokens(), true));
+  const CheckReport report = check_graphs(whole, parts, {table(), 1, 3, {}});
+  CHECK(report.conclusion() == CheckReport::Conclusion::kNotVerified);
+  CHECK_FALSE(report.first);
+  CHECK(report.ops_without_bound == std::set<std::string>{"aten._local_scalar_dense.default"});
+  REQUIRE(report.outputs.size() == 3);
+  CHECK(report.outputs[0].verdict == Verdict::kSumOrder);
+  CHECK(report.outputs[1].verdict == Verdict::kUnverified);
+  CHECK(report.outputs[2].verdict == Verdict::kUnverified);
+  const CheckReport same =
+      check_graphs(whole, parts, {table(), 1, {3, DataKind::kInteger}, {}});  // the sums are exact
+  CHECK(same.is_same());
+  CHECK(same.ops_without_bound.empty());
+}
+
+TEST_CASE("a check says how many runs there are as soon as it knows") {
+  const std::string wrong = replace(kParts, "[%y0, %y1]", "[%y1, %y0]");
+  for (const auto& [b, kept_bytes, bounds, expected] :
+       {std::tuple{std::string(kWhole), std::size_t{1} << 30, Bounds::kCpu, 3},  // no sum is regrouped
+        {std::string(kParts), std::size_t{1} << 30, Bounds::kCpu, 4},
+        {std::string(kParts), std::size_t{1}, Bounds::kCpu, 8},  // lots
+        {std::string(kParts), std::size_t{1} << 30, Bounds::kNone, 3},
+        {wrong, std::size_t{1} << 30, Bounds::kCpu, 6}}) {
+    INFO(b);
+    CheckSetup setup{table(), 2, 3, {}};
+    setup.bounds = bounds;
+    setup.kept_bytes = kept_bytes;
+    std::size_t said = 0;
+    std::set<std::string> runs;
+    setup.expect_runs = [&](std::size_t count) { said = count; };
+    setup.options.progress = [&](std::string_view run, std::size_t, std::size_t) { runs.emplace(run); };
+    check_graphs(parse(kWhole), parse(b), setup);
+    CHECK(said == static_cast<std::size_t>(expected));
+    CHECK(runs.size() == said);
+  }
+}
+
 TEST_CASE("values that cannot be kept together are compared in lots") {
   CheckSetup setup{table(), 2, 3, {}};
   setup.kept_bytes = 1;  // each group by itself

@@ -96,11 +96,20 @@ EPWEAVE_HD float float_from_bf16(std::uint16_t h) {
   return float_of(static_cast<std::uint32_t>(h) << 16);
 }
 
+#ifdef __CUDA_ARCH__
+// One instruction for the number; the NaN that it makes is another one.
+EPWEAVE_HD std::uint16_t bf16_from_float(float x) {
+  std::uint16_t h;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x));
+  return x != x ? std::uint16_t{0x7fc0u} : h;
+}
+#else
 EPWEAVE_HD std::uint16_t bf16_from_float(float x) {
   const std::uint32_t u = bits_of(x);
   const std::uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   return static_cast<std::uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }
+#endif
 
 EPWEAVE_HD float float_from_fp16(std::uint16_t h) {
   const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000u) << 16;
@@ -391,10 +400,33 @@ EPWEAVE_HD float rsqrt(float x) {
   return static_cast<float>(1.0 / sqrt(static_cast<double>(x)));
 }
 
+// n / d by a reciprocal of d that is off by 1 unit at most, for d in [1, 2] and n that is 1 or what
+// was added to 1 for d: where d is 1 the reciprocal becomes 1, so that small n are themselves; all
+// others were tried (portable_math_test.cc tries some). One Newton step, and one of the quotient,
+// as a compiler's division does; without its branch for quotients that are very small.
+EPWEAVE_HD float divide_by_reciprocal(float n, float d, float reciprocal) {
+  const float r = fma(reciprocal, fma(-d, reciprocal, 1.0f), reciprocal);
+  const float q = n * r;
+  return fma(r, fma(-d, q, n), q);
+}
+// Correctly rounded, as n / d is.
+EPWEAVE_HD float divide_by_one_to_two(float n, float d) {
+#ifdef __CUDA_ARCH__
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(d));
+  return divide_by_reciprocal(n, d, reciprocal);
+#else
+  return n / d;
+#endif
+}
+EPWEAVE_HD double divide_by_one_to_two(double n, double d) {
+  return n / d;
+}
+
 template <class T>
 EPWEAVE_HD T sigmoid(T x) {
   const T e = exp(-abs(x));
-  return (x < T(0) ? e : T(1)) / (T(1) + e);
+  return divide_by_one_to_two(x < T(0) ? e : T(1), T(1) + e);
 }
 // x * sigmoid(x), with sigmoid rounded first.
 template <class T>

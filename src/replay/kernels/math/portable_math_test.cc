@@ -168,4 +168,20 @@ TEST_CASE("bfloat16 and float16 round to the nearest, ties to even") {
   CHECK(bf16_from_float(std::numeric_limits<float>::max()) == 0x7f80);
 }
 
+// All of them were tried once: any reciprocal that is off by a unit does, but for 1 / (2 - 2^-23),
+// which takes the nearest one alone.
+TEST_CASE("a quotient by a reciprocal that is off by a unit is that of a division") {
+  const std::uint32_t least = bits_of(0x1p-26F), one = bits_of(1.0F);
+  for (std::uint32_t i = least; i < one - 2; i += 997) {
+    const float e = float_of(i), d = 1.0F + e;
+    for (const std::uint32_t off : {~std::uint32_t{0}, 0U, 1U})
+      for (const float n : {e, 1.0F}) {
+        const float found = divide_by_reciprocal(n, d, float_of(bits_of(1.0F / d) + off));
+        if (found != n / d) FAIL(i << " " << off << ": " << n << " / " << d << " is not " << found);
+      }
+  }
+  CHECK(divide_by_reciprocal(0x1p-149F, 1.0F, 1.0F) == 0x1p-149F);
+  CHECK(divide_by_reciprocal(0.0F, 1.0F, 1.0F) == 0.0F);
+}
+
 }  // namespace epweave::math

@@ -289,12 +289,12 @@ void Scratch::scan_rows(const Tensor& x, ScanOp op) {
       return launch(tasks::CumulativeTask<C>{data, length, op}, count, {&x});
     if constexpr (math::is_int<C>) {
       const std::int64_t tiles = (length + tasks::kScanTile - 1) / tasks::kScanTile;
-      launch(tasks::ScanTilesTask{data, length, tiles, op}, count * tiles, {&x});
+      const Tensor of_tiles = make(DType::kInt64, {count, tiles});
+      auto* totals = of_tiles.data<std::int64_t>();
+      launch(tasks::ScanTilesTask{data, length, tiles, totals, op}, count * tiles, {&x, &of_tiles});
       if (tiles == 1) return;
-      const Tensor carries = make(DType::kInt64, {count, tiles});
-      auto* before = carries.data<std::int64_t>();
-      launch(tasks::CarryTask{data, length, tiles, before, op}, count, {&x, &carries});
-      launch(tasks::AddCarryTask{data, length, tiles, before, op}, count * length, {&x, &carries});
+      scan_rows(of_tiles, op);
+      launch(tasks::AddCarryTask{data, length, tiles, totals, op}, count * length, {&x, &of_tiles});
     }
   });
 }

@@ -221,44 +221,47 @@ struct CumulativeTask {
     for (std::int64_t j = 1; j < length; ++j) x[j] = scan_step(op, x[j - 1], x[j]);
   }
 };
-// The same of integers, which have no order, in tiles: each tile on its own; what comes before each
-// tile; both together.
-inline constexpr std::int64_t kScanTile = 256;
+// The same of integers, which have no order, in tiles: each tile on its own, with what all of it
+// gives; partial sums of those, in tiles again; and what comes before each tile with it. Loads do
+// not wait for each other within a batch.
+inline constexpr std::int64_t kScanTile = 64;
 struct ScanTilesTask {  // index: row * tiles + tile
   std::int64_t* data;
   std::int64_t length, tiles;
+  std::int64_t* of_tiles;
   ScanOp op;
+  static constexpr int kBatch = 8;
+  static constexpr std::size_t kHeld = kBatch;
 
   EPWEAVE_HD void run(std::int64_t i) const {
     std::int64_t* x = data + i / tiles * length;
     const std::int64_t first = i % tiles * kScanTile;
-    for (std::int64_t j = first + 1; j < length && j < first + kScanTile; ++j)
-      x[j] = scan_step(op, x[j - 1], x[j]);
-  }
-};
-struct CarryTask {  // index: the row
-  const std::int64_t* data;
-  std::int64_t length, tiles;
-  std::int64_t* carries;
-  ScanOp op;
-
-  EPWEAVE_HD void run(std::int64_t row) const {
-    std::int64_t carry = op == ScanOp::kSum ? 0 : 1;
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      carries[row * tiles + t] = carry;
-      if (t + 1 < tiles) carry = scan_step(op, carry, data[row * length + (t + 1) * kScanTile - 1]);
+    const std::int64_t end = first + kScanTile < length ? first + kScanTile : length;
+    std::int64_t all = op == ScanOp::kSum ? 0 : 1;
+    for (std::int64_t j = first; j < end; j += kBatch) {
+      std::int64_t held[kHeld] = {};
+      EPWEAVE_UNROLL_ON_GPU
+      for (int k = 0; k < kBatch; ++k)
+        if (j + k < end) held[k] = x[j + k];
+      EPWEAVE_UNROLL_ON_GPU
+      for (int k = 0; k < kBatch; ++k) {
+        if (j + k >= end) break;
+        all = scan_step(op, all, held[k]);
+        x[j + k] = all;
+      }
     }
+    of_tiles[i] = all;
   }
 };
 struct AddCarryTask {  // index: the element
   std::int64_t* data;
   std::int64_t length, tiles;
-  const std::int64_t* carries;
+  const std::int64_t* up_to_tiles;
   ScanOp op;
 
   EPWEAVE_HD void run(std::int64_t i) const {
     const std::int64_t row = i / length, tile = i % length / kScanTile;
-    data[i] = scan_step(op, carries[row * tiles + tile], data[i]);
+    if (tile != 0) data[i] = scan_step(op, up_to_tiles[row * tiles + tile - 1], data[i]);
   }
 };
 

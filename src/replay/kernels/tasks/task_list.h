@@ -56,7 +56,6 @@ namespace epweave::replay::tasks {
   X(SolveFloat, SolveTask<float>) \
   X(SolveDouble, SolveTask<double>) \
   X(ScanTiles, ScanTilesTask) \
-  X(Carry, CarryTask) \
   X(AddCarry, AddCarryTask) \
   X(MergeFloat, MergeTask<float>) \
   X(MergeDouble, MergeTask<double>) \
