@@ -240,10 +240,10 @@ struct ScanTilesTask {  // index: row * tiles + tile
     std::int64_t all = op == ScanOp::kSum ? 0 : 1;
     for (std::int64_t j = first; j < end; j += kBatch) {
       std::int64_t held[kHeld] = {};
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int k = 0; k < kBatch; ++k)
         if (j + k < end) held[k] = x[j + k];
-      EPWEAVE_UNROLL_ON_GPU
+      EPWEAVE_UNROLL
       for (int k = 0; k < kBatch; ++k) {
         if (j + k >= end) break;
         all = scan_step(op, all, held[k]);
