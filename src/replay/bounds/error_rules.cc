@@ -292,7 +292,8 @@ void bound_product(ErrorBounds& bounds, const BoundedCall& call) {
     return run_op(bounds, call.op, std::move(args)).tensor();
   };
   const Tensor abs_a = bounds.magnitude(a), abs_b = bounds.magnitude(b);
-  Tensor bound = bounds.scale(product(abs_a, abs_b), sum_error(a.sizes.back(), result.dtype));
+  // Of narrower operands it is added up as they are, whatever it is stored as.
+  Tensor bound = bounds.scale(product(abs_a, abs_b), sum_error(a.sizes.back(), a.dtype));
   const auto bound_a = bounds.find(a), bound_b = bounds.find(b);
   if (bound_a) bound = bounds.add(bound, product(bounds.find_or_zero(a), abs_b));
   if (bound_b) {

@@ -414,6 +414,17 @@ TEST_CASE("a quotient is bounded where the divisor is known not to be 0") {
   CHECK(bounds.floor_of(roots) == std::nullopt);
 }
 
+TEST_CASE("a product that is stored in float64 is added up as its operands are") {
+  Calls calls;
+  const Tensor rows = calls.view(calls.tensor({1, 1, 1, 1}), {2, 2}),
+               weights = calls.view(calls.tensor({1, 1, 1, 1}), {1, 2, 2});
+  Tensor ends = make_tensor(calls.memory(), DType::kInt32, {1});
+  store_integer(ends, 0, 2);
+  for (const float bound :
+       calls.bound_of_call("aten._grouped_mm.default", {rows, weights, ends, Value(), DType::kFloat64}))
+    CHECK(bound >= 2 * 2 * 0x1p-24F);
+}
+
 TEST_CASE("what is no number is left out of a sum where it is exact") {
   constexpr float kUnknown = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
