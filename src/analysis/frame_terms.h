@@ -28,6 +28,7 @@ class FrameTerms {
     kScatter,   // one rank's share of the sum of all ranks' rows
     kEach,
     kJoin,     // several rows one behind another
+    kRuns,     // rows alike, as many of each kind as a list counts
     kUnknown,  // what a value says: one that has the same number has the same
   };
   static constexpr std::uint64_t kNoFrame = ~std::uint64_t{0};

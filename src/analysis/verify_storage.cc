@@ -82,13 +82,14 @@ class StorageCheck {
     const TensorType* shown = tensor_of(context_, node.type);
     const TensorType* made = tensor_of(context_, body_.nodes[root].type);
     if (root == id || shown == nullptr || made == nullptr || !makes_memory(body_.nodes[root])) return;
+    counts_as_traced_ = false;
     const auto number_of = [&](ExprId expr) { return number(expr); };
     const auto reached = find_storage_span(*shown, number_of), memory = find_storage_span(*made, number_of);
     if (shown->dtype == made->dtype && reached && memory && reached->begin < reached->end &&
         reached->end > memory->end)
       fail(node, "memory-bounds",
-           fmt::format("reaches {} elements into the memory of %{}, which has {}", reached->end, name(root),
-                       memory->end));
+           fmt::format("reaches {} elements into the memory of %{}, which has {}{}", reached->end, name(root),
+                       memory->end, as_traced()));
   }
 
   static bool makes_memory(const Node& node) {
@@ -101,10 +102,11 @@ class StorageCheck {
       if (!node.op->params[i].is_written) continue;
       context_.args.for_each_node(arg_of(context_, node, i), [&](NodeId written) {
         const TensorType* type = tensor_of(context_, body_.nodes[written].type);
+        counts_as_traced_ = false;
         if (type != nullptr && repeats_elements(*type))
           fail(node, "write-overlap",
-               fmt::format("writes %{}, several of whose elements are one: {}", name(written),
-                           print_type(context_, body_.nodes[written].type)));
+               fmt::format("writes %{}, several of whose elements are one: {}{}", name(written),
+                           print_type(context_, body_.nodes[written].type), as_traced()));
       });
     }
   }
@@ -123,13 +125,17 @@ class StorageCheck {
   std::optional<std::int64_t> number(ExprId expr) {
     if (const auto constant = context_.exprs.constant(expr)) return constant;
     if (!facts_) facts_.emplace(graph_);
+    counts_as_traced_ = true;
     return facts_->hint(facts_->normalize(expr));
   }
+  // Behind a message that rests on such numbers.
+  std::string_view as_traced() const { return counts_as_traced_ ? ", as traced" : ""; }
 
   const Graph& graph_;
   const Context& context_;
   const Body& body_;
-  std::optional<Facts> facts_;  // once a symbol is asked about
+  std::optional<Facts> facts_;     // once a symbol is asked about
+  bool counts_as_traced_ = false;  // what is checked rests on numbers that symbols had when traced
   std::vector<Violation>& out_;
   MemoryRoots roots_;
   SideTable<NodeId, NodeId> freed_;  // by memory: the wait

@@ -2,6 +2,9 @@
 
 #include <vector>
 
+#include "ops/bind.h"
+#include "ops/named_arg.h"
+
 namespace epweave {
 namespace {
 
@@ -27,6 +30,14 @@ std::optional<std::size_t> subtracted_operand(const OpInfo& op) {
   if (op.linearity != Linearity::kSum || !op.find_param("alpha")) return std::nullopt;
   if (op.target.starts_with("aten.sub")) return 1;
   return op.target.starts_with("aten.rsub") ? std::optional<std::size_t>(0) : std::nullopt;
+}
+
+bool counts_from_zero(const Context& context, const Node& node) {
+  const bool is_arange =
+      has_family(node, OpFamily::kIota) && node.op->find_param("end") && !node.op->find_param("steps");
+  if (!is_arange) return false;
+  const Arg start = named_arg(context, node, "start"), step = named_arg(context, node, "step");
+  return (start.is_none() || start == Arg::integer(0)) && (step.is_none() || step == Arg::integer(1));
 }
 
 }  // namespace epweave

@@ -1,4 +1,5 @@
-// What some elementwise ops make of numbers of rows, where 0 .. c*n-1 number c rows for each of n.
+// What makes numbers of rows, and what some elementwise ops make of them, where 0 .. c*n-1 number c
+// rows for each of n.
 //
 //   floor_divide(order, 3)     which of the n
 //   remainder(order, 3)        which of its three
@@ -7,6 +8,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "ir/graph.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -15,6 +17,9 @@ enum class NumberRule : std::uint8_t { kNone, kQuotient, kRemainder };
 
 // Of the first operand by the second. A quotient is rounded if its dtype is an integer's.
 NumberRule number_rule(const OpInfo& op);
+
+// Whether a call makes 0, 1, 2, ..
+bool counts_from_zero(const Context& context, const Node& node);
 
 // Which operand a difference of two tensors subtracts; none: it is no difference.
 std::optional<std::size_t> subtracted_operand(const OpInfo& op);

@@ -469,6 +469,11 @@ std::vector<GoldenCase> list_golden_cases() {
       {kSortsUpwards, "groups_sorted_downwards"},
       {kMarksDiffer, "groups_of_marks"},
       {kMasksByData, "wrong_mask_of_numbers"},
+      {kNone, "runs_of_counts"},
+      {kNone, "groups_of_runs"},
+      {kOrdersPair, "wrong_runs_beside_rows"},
+      {kCountsTheSorted, "wrong_runs_of_other_ids"},
+      {kSortsUpwards, "groups_of_runs_downwards"},
   };
 }
 

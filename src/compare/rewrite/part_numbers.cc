@@ -94,11 +94,7 @@ std::optional<PartFact> PartFacts::find_numbers(NodeId origin, NodeId part) {
 // among them.
 PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
   if (!counts(claims_.tensor_a(origin))) return PartFact::kOwn;
-  const auto is_or_out = [&](std::string_view name, std::int64_t number) {
-    const Arg given = named_arg(context_, *node_, name);
-    return given.is_none() || given == Arg::integer(number);
-  };
-  if (!op_->find_param("end") || !is_or_out("start", 0) || !is_or_out("step", 1)) return PartFact::kPlaces;
+  if (!counts_from_zero(context_, *node_)) return PartFact::kPlaces;
   return divided_dimensions(origin, part).size() == 1 ? number_rows(origin, 0) : PartFact::kOwn;
 }
 

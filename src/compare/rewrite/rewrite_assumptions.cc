@@ -6,6 +6,8 @@
 #include <map>
 #include <unordered_set>
 
+#include "analysis/row_assumptions.h"
+
 namespace epweave {
 namespace {
 
@@ -130,12 +132,15 @@ class Assumptions {
     return found == all.end() ? std::nullopt : std::optional(*found);
   }
 
-  // Of the passes behind those that made the first graph.
+  // Of the passes behind those that made the first graph. What they say of counts of rows,
+  // FrameCheck proves or says itself.
   void add_notes(const Graph& a, const Graph& b) {
     constexpr std::string_view kPrefix = "assumption: ";
     for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i)
       for (const std::string& note : b.passes[i].notes)
-        if (note.starts_with(kPrefix)) add(note.substr(kPrefix.size()));
+        if (note.starts_with(kPrefix) && !note.ends_with(kGroupsCountRows) &&
+            !note.ends_with(kSplitSizesMayNotCount))
+          add(note.substr(kPrefix.size()));
   }
 
   const RewriteClaims& claims_;

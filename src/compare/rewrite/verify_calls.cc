@@ -219,7 +219,12 @@ bool CallCheck::has_share(Arg x, Arg y) {
   const NumberPlace place{position_of_param(), item_};
   const ExprId whole = extents_a_.find(*before_, place), share = extents_b_.find(*after_, place);
   const ExprId given = number_of(context_, a_, x), taken = number_of(context_, b_, y);
-  return whole && share && given && taken && facts_a_.equal(given, whole) && numbers_.is_same(taken, share);
+  return whole && share && given && taken && is_extent(given, whole) && numbers_.is_same(taken, share);
+}
+
+// By what A says, or B takes for granted, which is printed.
+bool CallCheck::is_extent(ExprId number, ExprId extent) {
+  return facts_a_.equal(number, extent) || claims_.facts_b().equal_as_assumed(number, extent);
 }
 
 std::size_t CallCheck::position_of_param() const {
@@ -251,8 +256,14 @@ CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
   const ExprId size = x.is(ArgKind::kSymbolic) || x.is_int() ? number_of(context_, a_, x) : ExprId();
   const bool is_size_node = y.is_node() && claims_[y.as_node()].kind == ClaimKind::kSize;
   if (!size || (y.is_node() && !is_size_node)) return Taken::kNo;
-  return taken_as(
-      numbers_.match_scalar(size, is_size_node ? claims_.scalar_b(y.as_node()) : y, claims_.share_of(user)));
+  const Arg taken = is_size_node ? claims_.scalar_b(y.as_node()) : y;
+  const Fraction fraction = numbers_.match_scalar(size, taken, claims_.share_of(user));
+  if (fraction != Fraction::kNone || !x.is_int() || param_ == nullptr) return taken_as(fraction);
+  // A literal is a share's whole where it is an extent that is divided.
+  const ExprId extent = extents_a_.find(*before_, {position_of_param(), item_});
+  return extent && is_extent(size, extent)
+             ? taken_as(numbers_.match_scalar(extent, taken, claims_.share_of(user)))
+             : Taken::kNo;
 }
 
 // Whether the call's result is the argument that is being checked, written.

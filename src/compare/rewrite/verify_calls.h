@@ -99,6 +99,7 @@ class CallCheck {
   void fail_argument(NodeId user, const Place& place, Arg x, Arg y);
   void check_group(NodeId id, Arg x, Arg y);
   Taken match_size(NodeId user, Arg x, Arg y);
+  bool is_extent(ExprId number, ExprId extent);
   Taken match_number(NodeId user, NodeId x, Arg y);
   Taken match_value(NodeId user, NodeId x, NodeId y);
   static Taken taken_as(Fraction fraction);

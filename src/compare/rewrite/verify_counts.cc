@@ -9,6 +9,7 @@
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
+#include "ops/number_ops.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
 
@@ -55,6 +56,7 @@ CountCheck::Finding CountCheck::compare_ids(NodeId exchange, NodeId sort) const 
 }
 
 CountCheck::Finding CountCheck::check_ends(NodeId ends, NodeId sort) const {
+  if (counts_classes(ends, sort) && sorts_upwards_one(sort)) return {Verdict::kCounted, {}, {}};
   const Counted counted = {counted_by_ends(ends)};
   const Finding finding = compare(counted, key_of(sort));
   if (finding.verdict != Verdict::kCounted) return finding;
@@ -62,7 +64,20 @@ CountCheck::Finding CountCheck::check_ends(NodeId ends, NodeId sort) const {
 }
 
 CountCheck::Finding CountCheck::compare_ids_of_ends(NodeId ends, NodeId sort) const {
+  if (counts_classes(ends, sort)) return {Verdict::kCounted, {}, {}};
   return compare({counted_by_ends(ends)}, key_of(sort));
+}
+
+// Sorted rows lie in runs of an id each, received ones in those of a rank and an id. Sums of
+// neighbours count runs that follow one another as one.
+CountCheck::Finding CountCheck::check_runs(NodeId counts, NodeId exchange, NodeId sort) const {
+  const std::optional<Histogram> histogram = follow(counts, std::nullopt);
+  const Finding finding = compare({histogram}, key_of(sort));
+  if (finding.verdict != Verdict::kCounted) return finding;
+  const std::optional<Arg>& over = histogram->received_over;
+  if (!exchange) return !over && sorts_upwards_one(sort) ? finding : Finding();
+  const bool is_received = over && is_same(*over, named_arg(context_, node(exchange), "group_name"));
+  return is_received ? check(exchange, sort) : Finding();
 }
 
 // They are known to be others where neither is made of the other.
@@ -86,8 +101,53 @@ std::optional<CountCheck::Histogram> CountCheck::counted_by_ends(NodeId ends) co
   const TensorType* type = counts ? tensor_of(context_, node(counts).type) : nullptr;
   const auto groups = type != nullptr && type->rank() == 1 ? context_.exprs.constant(type->sizes[0])
                                                            : std::optional<std::int64_t>();
-  if (!groups || !is_of(sums, OpFamily::kScan) || node(sums).op->linearity == Linearity::kNone) return {};
+  if (!groups || !is_sum_from_first(sums)) return {};
   return follow(counts, static_cast<std::size_t>(*groups));
+}
+
+// Groups of the rows whose runs have the same number in a list that counts 0 .. m-1 over and over:
+// sums of each m-th count. By these numbers the rows are sorted.
+bool CountCheck::counts_classes(NodeId ends, NodeId sort) const {
+  const NodeId key = key_of(sort), counts = key ? counts_of_runs(key) : NodeId();
+  const NodeId list = counts ? first_input(key) : NodeId();
+  const auto classes = list ? length_of_cycle(list) : std::optional<std::int64_t>();
+  const NodeId sums = integers_behind(ends), sizes = sums ? integers_behind(first_input(sums)) : NodeId();
+  if (!classes || !sizes || !is_sum_from_first(sums) || !is_of(sizes, OpFamily::kSum)) return false;
+  const auto is_summed = summed_dimensions(sizes);
+  if (!is_summed || is_summed->back() || std::ranges::count(*is_summed, false) != 1) return false;
+  const NodeId grid = first_input(sizes), counted = integers_behind(grid);
+  return counted && numbers_[counted] == numbers_[counts] &&
+         context_.exprs.constant(tensor_of(context_, node(grid).type)->sizes.back()) == classes;
+}
+
+// Of elements of a list, each picked as often as its count says: the counts.
+NodeId CountCheck::counts_of_runs(NodeId picked) const {
+  Arg index = Arg::none();
+  if (is_of(picked, OpFamily::kIndexSelect)) index = named_arg(context_, node(picked), "index");
+  if (is_of(picked, OpFamily::kIndex)) {
+    const Sizes indices = list(node(picked), "indices");
+    if (indices.size() == 1) index = indices.front();
+  }
+  const NodeId runs = index.is_node() ? integers_behind(index.as_node()) : NodeId();
+  if (!runs || !is_of(runs, OpFamily::kRepeatRows) || node(runs).op->params.front().name != "repeats")
+    return {};
+  return integers_behind(first_input(runs));
+}
+
+// m of 0 .. m-1, 0 .. m-1, ..
+std::optional<std::int64_t> CountCheck::length_of_cycle(NodeId list) const {
+  const NodeId repeated = integers_behind(list);
+  if (!repeated || !is_of(repeated, OpFamily::kRepeat)) return {};
+  const NodeId cycle = integers_behind(first_input(repeated));
+  const TensorType *type = tensor_of(context_, node(repeated).type),
+                   *once = cycle ? tensor_of(context_, node(cycle).type) : nullptr;
+  const bool is_list = type != nullptr && once != nullptr && type->rank() == 1 && once->rank() == 1;
+  if (!is_list || !is_of(cycle, OpFamily::kIota) || !counts_from_zero(context_, node(cycle))) return {};
+  return context_.exprs.constant(once->sizes[0]);
+}
+
+bool CountCheck::is_sum_from_first(NodeId scan) const {
+  return is_of(scan, OpFamily::kScan) && node(scan).op->linearity != Linearity::kNone;
 }
 
 bool CountCheck::sorts_upwards_one(NodeId sort) const {
@@ -133,7 +193,8 @@ NodeId CountCheck::entry_of(NodeId entry, std::size_t place) const {
   return type != nullptr && type->rank() == 1 ? vector : NodeId();
 }
 
-std::optional<CountCheck::Histogram> CountCheck::follow(NodeId vector, std::size_t buckets) const {
+std::optional<CountCheck::Histogram> CountCheck::follow(NodeId vector,
+                                                        std::optional<std::size_t> ranks) const {
   Histogram histogram;
   for (NodeId id = vector; id; id = first_input(id)) {
     if (writes_to(id) > 0) return {};
@@ -143,7 +204,7 @@ std::optional<CountCheck::Histogram> CountCheck::follow(NodeId vector, std::size
       return histogram.ids ? std::optional(histogram) : std::nullopt;
     }
     if (is_of(id, OpFamily::kSum) && sums_neighbours(id)) continue;
-    if (!is_of(id, OpFamily::kAllToAll) || histogram.received_over || !is_even(node(id), buckets)) return {};
+    if (!is_of(id, OpFamily::kAllToAll) || histogram.received_over || !is_even(node(id), ranks)) return {};
     histogram.received_over = named_arg(context_, node(id), "group_name");
   }
   return {};
@@ -171,12 +232,12 @@ NodeId CountCheck::first_input(NodeId value) const {
 }
 
 // As much to and from each of so many ranks.
-bool CountCheck::is_even(const Node& exchange, std::size_t ranks) const {
+bool CountCheck::is_even(const Node& exchange, std::optional<std::size_t> ranks) const {
   for (const std::string_view name : {"output_split_sizes", "input_split_sizes"}) {
     const Sizes sizes = list(exchange, name);
     const bool are_equal =
         std::ranges::all_of(sizes, [&](Arg size) { return size.is_int() && size == sizes.front(); });
-    if (sizes.size() != ranks || !are_equal) return false;
+    if (sizes.size() != ranks.value_or(sizes.size()) || sizes.empty() || !are_equal) return false;
   }
   return true;
 }

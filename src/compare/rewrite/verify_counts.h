@@ -7,6 +7,14 @@
 //   rows   = x[sort(reshape(ids, [-1]))[1] // k]
 //   all_to_all(rows, all_to_all(counts), counts)             counts[i] rows are those of id i
 //
+// And do the rows lie in runs, of each id, or of each rank and id, of as many rows as a list is
+// repeated by?
+//
+//   theirs = all_to_all(counts)
+//   owner  = index_select(repeat(arange(2), [2]), 0, repeat_interleave(theirs))
+//   received[sort(owner)[1]]                         row i of `owner` is of the run in which row i was received
+//   ends   = cumsum(sum(view(theirs, [2, 2]), [0]))  where the groups of these rows end
+//
 // Read off the graph of the whole: the same calls make the sizes of a part. That the part counts
 // and sorts the same of the ids is read off its own graph (compare_ids). The sizes are followed
 // back to the ids that they count, through sums of neighbours, and for what a rank receives through
@@ -37,6 +45,9 @@ class CountCheck {
   Finding check(NodeId exchange, NodeId sort) const;
   // Where groups of such rows end: sums of counts from the first on.
   Finding check_ends(NodeId ends, NodeId sort) const;
+  // Whether rows in the order that `sort` gives, then exchanged if there is an exchange, lie in
+  // runs of as many rows as `counts` says.
+  Finding check_runs(NodeId counts, NodeId exchange, NodeId sort) const;
 
   // Only whether what is counted is what is sorted.
   Finding compare_ids(NodeId exchange, NodeId sort) const;
@@ -54,7 +65,11 @@ class CountCheck {
 
   std::optional<Histogram> counted_by(const Sizes& sizes) const;
   std::optional<Histogram> counted_by_ends(NodeId ends) const;
-  std::optional<Histogram> follow(NodeId vector, std::size_t buckets) const;
+  // `ranks`: of the exchange that gives what was received; none: any number.
+  std::optional<Histogram> follow(NodeId vector, std::optional<std::size_t> ranks) const;
+  bool counts_classes(NodeId ends, NodeId sort) const;
+  NodeId counts_of_runs(NodeId picked) const;
+  std::optional<std::int64_t> length_of_cycle(NodeId list) const;
   NodeId vector_of(Arg number, std::size_t place) const;
   NodeId entry_of(NodeId entry, std::size_t place) const;
   NodeId marked_ids(NodeId marks) const;
@@ -64,10 +79,11 @@ class CountCheck {
 
   NodeId first_input(NodeId value) const;
   bool keeps_integers(NodeId value) const;
-  bool is_even(const Node& exchange, std::size_t ranks) const;
+  bool is_even(const Node& exchange, std::optional<std::size_t> ranks) const;
   std::optional<std::vector<bool>> summed_dimensions(NodeId sum) const;
   bool sorts_upwards_one(NodeId sort) const;
   bool sums_neighbours(NodeId sum) const;
+  bool is_sum_from_first(NodeId scan) const;
   bool sums_rows_of_marks(NodeId sum) const;
   Counted list_counted(NodeId exchange) const;
   Finding compare(const Counted& counted, NodeId key) const;

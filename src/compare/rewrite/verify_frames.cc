@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/row_assumptions.h"
 #include "compare/rewrite/conditions.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -81,7 +82,9 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   const bool is_rows = std::ranges::find(is_divided, true) != is_divided.end();
   const Operand* written = written_operand();
   const Order before = written != nullptr ? order_of(*written) : Order();
+  met_.clear();
   Entry entry = node_->op != nullptr ? visit(origin) : Entry();
+  entry = {settled(entry.rows), settled(entry.numbered)};
   if (is_rows && entry.rows.kind == Order::Kind::kNoRows) entry.rows = unknown(origin);
   if (is_tensor && !is_rows) entry = {};
   if (is_tokens(entry.rows)) entry.rows = token_order_;  // in which blocks, OrderCheck follows
@@ -221,9 +224,11 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       if (node_->op->returns.size() == 1) entry.numbered = order_of(operands.front());
       return sorted(origin);
     case RowOrder::kOwn:
-      // By counts of the part's own: which rows they count, nothing here says.
       entry.numbered = common();
-      return entry.numbered.kind == Order::Kind::kNoRows ? unknown(origin) : made_by(origin, entry.numbered);
+      if (entry.numbered.kind != Order::Kind::kNoRows) return made_by(origin, entry.numbered);
+      return family == OpFamily::kRepeatRows && operands.front().fact == PartFact::kShare
+                 ? in_runs(origin, operands.front())
+                 : unknown(origin);
     case RowOrder::kExchanged:
       return exchanged(origin);
     case RowOrder::kGathered:
@@ -333,6 +338,19 @@ FrameCheck::Order FrameCheck::common() {
     }
   }
   return result;
+}
+
+// As many rows of each kind as a part's own counts say. Of equal counts, the parts' must be equal,
+// too: B can cut one value in two ways.
+FrameCheck::Order FrameCheck::in_runs(NodeId origin, const Operand& counts) {
+  const NodeId value = value_in_a(counts), first = numbers_[value];
+  const ValueNumbers& numbers = counts_in_b().numbers;
+  for (const NodeId part : claims_.parts(value)) {
+    const NodeId of_first = claims_.part_of(first, claims_[part].part);
+    if (!of_first || numbers[of_first] != numbers[part]) return unknown(origin);
+  }
+  return known(
+      terms_.intern({FrameTerms::kRuns, {}, {FrameTerms::kNodeWord | first.index(), contents_[value]}}));
 }
 
 FrameCheck::Order FrameCheck::made_by(NodeId call, const Order& rows) {
@@ -513,7 +531,9 @@ FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   const FrameTerms::Kind kind = are_counted ? FrameTerms::kExchange : FrameTerms::kDeal;
   if (term.kind == kind && term.values == joined(in, out)) return known(term.base);
   if (are_counted && !in.empty()) check_counts(origin, rows);
-  return known(terms_.intern({kind, rows.frame, joined(out, in)}));
+  const FrameId made = terms_.intern({kind, rows.frame, joined(out, in)});
+  if (!exchanges_[made]) exchanges_.at(made) = origin;
+  return known(made);
 }
 
 // A part sends its rows to the ranks that the whole sends them to.
@@ -522,10 +542,8 @@ void FrameCheck::check_counts(NodeId origin, const Order& rows) {
   const CountCheck::Finding finding = sort ? counts_.check(origin, sort) : CountCheck::Finding();
   if (finding.verdict == CountCheck::Verdict::kOthers) return fail_counts(finding, "its split sizes count");
   if (finding.verdict == CountCheck::Verdict::kCounted && are_parts_counted(origin, sort)) return;
-  // As chunk says it.
-  assumptions_.push_back(
-      fmt::format("{} is right in parts, though its split sizes may not count the rows that go to each rank",
-                  context_.text(a_.nodes[origin].name)));
+  assumptions_.push_back(fmt::format("{} is right in parts, though {}", context_.text(a_.nodes[origin].name),
+                                     kSplitSizesMayNotCount));
 }
 
 // A product multiplies each group of a part's rows by what it multiplies those of the whole by.
@@ -543,30 +561,37 @@ void FrameCheck::check_groups(NodeId origin) {
   if (finding.verdict == CountCheck::Verdict::kCounted && are_parts_counted(origin, sort)) return;
   if (assumes_groups_) return;
   assumes_groups_ = true;
-  // As chunk says it.
-  assumptions_.emplace_back("the group sizes of each grouped_mm count the rows of each expert");
+  assumptions_.emplace_back(kGroupsCountRows);
 }
 
-// The call whose order the rows are in, if they were sorted.
+// The call whose order the rows are in, if they were sorted, by whatever order they were in before.
 NodeId FrameCheck::sort_behind(const Order& rows) const {
-  if (!rows.is_known() || terms_[rows.frame].kind != FrameTerms::kSort) return {};
-  return FrameTerms::node_of(terms_[rows.frame].values[0]);
+  if (!rows.is_known()) return {};
+  const FrameTerms::Term& term = terms_[rows.frame];
+  if (term.kind != FrameTerms::kSort && term.kind != FrameTerms::kPick) return {};
+  const NodeId call = FrameTerms::node_of(term.values[0]);
+  return has_family(a_.nodes[call], OpFamily::kSort) ? call : NodeId();
+}
+
+FrameCheck::OwnCounts& FrameCheck::counts_in_b() {
+  if (!counts_b_) counts_b_.emplace(claims_.graph_b(), effects_b_);
+  return *counts_b_;
 }
 
 // One value of the whole can be cut in two ways, of which a part counts one and sorts the other.
 // False: that is not known. Parts that are known to do so are reported.
 bool FrameCheck::are_parts_counted(NodeId call, NodeId sort) {
   const Graph& b = claims_.graph_b();
-  if (!counts_b_) counts_b_.emplace(b, effects_b_);
+  const CountCheck& counts = counts_in_b().check;
   for (const NodeId part : claims_.parts(call)) {
     const NodeId own_sort = claims_.part_of(sort, claims_[part].part);
     if (!own_sort) return false;
     const Node& node = b.step().nodes[part];
     const Arg ends = named_arg(context_, node, "offs");
     const CountCheck::Finding finding =
-        node.op->family == OpFamily::kAllToAll ? counts_b_->check.compare_ids(part, own_sort)
-        : ends.is_node() ? counts_b_->check.compare_ids_of_ends(ends.as_node(), own_sort)
-                         : CountCheck::Finding();
+        node.op->family == OpFamily::kAllToAll ? counts.compare_ids(part, own_sort)
+        : ends.is_node()                       ? counts.compare_ids_of_ends(ends.as_node(), own_sort)
+                                               : CountCheck::Finding();
     if (finding.verdict == CountCheck::Verdict::kOthers) {
       const auto name = [&](NodeId id) { return b.text(b.step().nodes[id].name); };
       claims_.fail(part, "rewrite-rows",
@@ -732,12 +757,82 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
 void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const Order& b) {
   if (!a.is_known() || !b.is_known() || a == b) return;
   if (is_tokens(a) && is_tokens(b)) return pair_tokens(x, a, y, b);
-  if (is_unknown(a) || is_unknown(b) || terms_.may_be_same(a.frame, b.frame)) return assume(x, a, y, b);
+  const Meeting meeting = meet(a.frame, b.frame);
+  if (meeting == Meeting::kRight) return;
+  const bool may_meet = meeting == Meeting::kUnknown || terms_.may_be_same(a.frame, b.frame);
+  if (is_unknown(a) || is_unknown(b) || may_meet) return assume(x, a, y, b);
   if (holds(Condition::kOrdersPair, false)) return;
   claims_.fail(
       part_, "rewrite-rows",
       fmt::format("takes rows of {} and of {} together, which a part has in different orders of its own",
                   name_of(x), name_of(y)));
+}
+
+FrameCheck::Meeting FrameCheck::meet(FrameId a, FrameId b) {
+  if (a == b) return Meeting::kRight;
+  const FrameTerms::Term &x = terms_[a], &y = terms_[b];
+  if (x.kind == FrameTerms::kRuns) return meet_runs(a, b);
+  if (y.kind == FrameTerms::kRuns) return meet_runs(b, a);
+  const bool is_made_alike = x.kind == y.kind && x.values == y.values && x.base && y.base;
+  if (is_made_alike) return meet(x.base, y.base);
+  const bool is_of_tokens = x.kind == FrameTerms::kTokenOrder || y.kind == FrameTerms::kTokenOrder;
+  return !is_of_tokens && (is_made_of_runs(a) || is_made_of_runs(b)) ? Meeting::kUnknown : Meeting::kWrong;
+}
+
+bool FrameCheck::is_made_of_runs(FrameId frame) const {
+  while (frame && terms_[frame].kind != FrameTerms::kRuns) frame = terms_[frame].base;
+  return static_cast<bool>(frame);
+}
+
+// Rows that meet the same runs in one call meet each other.
+FrameCheck::Meeting FrameCheck::meet_runs(FrameId runs, FrameId rows) {
+  for (const auto& [others, met] : met_)
+    if (others == runs && met != rows) return meet(met, rows);
+  const Meeting found = find_runs(FrameTerms::node_of(terms_[runs].values[0]), rows);
+  if (found != Meeting::kWrong) met_.emplace_back(runs, rows);
+  return found;
+}
+
+// Rows in the order of the tokens lie in no runs. Of those that were neither sorted nor received,
+// nothing is known.
+FrameCheck::Meeting FrameCheck::find_runs(NodeId counts, FrameId rows) {
+  if (terms_[rows].kind == FrameTerms::kTokenOrder) return Meeting::kWrong;
+  const bool is_sent = terms_[rows].kind == FrameTerms::kExchange;
+  const NodeId exchange = is_sent ? exchanges_[rows] : NodeId(),
+               sort = sort_behind(known(is_sent ? terms_[rows].base : rows));
+  if (!sort) return Meeting::kUnknown;
+  const auto look = [](const CountCheck& check, NodeId c, NodeId e, NodeId s) {
+    switch (check.check_runs(c, e, s).verdict) {
+      case CountCheck::Verdict::kCounted:
+        return Meeting::kRight;
+      case CountCheck::Verdict::kUnknown:
+        return Meeting::kUnknown;
+      case CountCheck::Verdict::kOthers:
+        break;
+    }
+    return Meeting::kWrong;
+  };
+  Meeting found = look(counts_, counts, exchange, sort);
+  for (std::uint32_t k = 0; k < claims_.part_count(sort) && found == Meeting::kRight; ++k) {
+    const NodeId own_counts = claims_.part_of(counts, k), own_sort = claims_.part_of(sort, k),
+                 own_exchange = exchange ? claims_.part_of(exchange, k) : NodeId();
+    if (!own_counts || !own_sort || (exchange && !own_exchange)) return Meeting::kUnknown;
+    found = look(counts_in_b().check, own_counts, own_exchange, own_sort);
+  }
+  return found;
+}
+
+FrameCheck::Order FrameCheck::settled(const Order& order) {
+  return order.is_known() && !met_.empty() ? known(settle(order.frame)) : order;
+}
+
+FrameId FrameCheck::settle(FrameId frame) {
+  for (const auto& [runs, rows] : met_)
+    if (frame == runs) return rows;
+  const FrameTerms::Term term = terms_[frame];
+  if (!term.base) return frame;
+  const FrameId base = settle(term.base);
+  return base == term.base ? frame : terms_.intern({term.kind, base, term.values});
 }
 
 // Where blocks are not known, or it reports them itself, OrderCheck says so.

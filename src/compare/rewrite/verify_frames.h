@@ -12,6 +12,9 @@
 // blocks (verify_orders.h); made by a sort; picked by numbers; placed; exchanged, and back;
 // gathered; each row c times; joined. Rows of constants are in any.
 // 0, 1, .. are in the order of the rows that they pick; moved, they permute a part's own.
+// Rows that are repeated by counts lie in runs (repeat_interleave): they may meet sorted or
+// received rows of which the counts are (verify_counts.h), and are in the order of these from there
+// on.
 // Each value with rows has an order: where nothing is known of it (rows picked by numbers that may
 // name one twice, rows of a split, storage that was written otherwise), one that only the same
 // value has. Where rows of such a one meet others, or are added up, that is an assumption; so are
@@ -69,6 +72,13 @@ class FrameCheck {
     NodeId value;  // of A
     Row row;
   };
+  // Counts in a graph's own values.
+  struct OwnCounts {
+    OwnCounts(const Graph& graph, const Effects& effects)
+        : numbers(graph, effects), check(graph, effects, numbers) {}
+    ValueNumbers numbers;
+    CountCheck check;
+  };
   // Of a value: the order that its rows are in, and of numbers that of the rows which they number.
   struct Entry {
     Order rows, numbered;
@@ -95,6 +105,7 @@ class FrameCheck {
   Order common();
   Entry element(NodeId origin);
   Order sorted_order(NodeId sort, NodeId made);
+  Order in_runs(NodeId origin, const Operand& counts);
   Order made_by(NodeId call, const Order& rows);
   Order sorted(NodeId call);
   Order order_among(const Order& rows, const Operand& positions);
@@ -104,6 +115,7 @@ class FrameCheck {
   void check_counts(NodeId origin, const Order& rows);
   void check_groups(NodeId origin);
   bool are_parts_counted(NodeId call, NodeId sort);
+  OwnCounts& counts_in_b();
   NodeId sort_behind(const Order& rows) const;
   void fail_counts(const CountCheck::Finding& finding, std::string_view what);
   bool is_read_from_data(Arg number) const;
@@ -127,6 +139,14 @@ class FrameCheck {
   const Operand* written_operand() const;
   ExprId divided_extent(NodeId a, const std::vector<bool>& is_divided) const;
 
+  // Whether rows in two orders can meet. One that lies in runs is in the other's from there on.
+  enum class Meeting : std::uint8_t { kRight, kUnknown, kWrong };
+  Meeting meet(FrameId a, FrameId b);
+  Meeting meet_runs(FrameId runs, FrameId rows);
+  bool is_made_of_runs(FrameId frame) const;
+  Meeting find_runs(NodeId counts, FrameId rows);
+  Order settled(const Order& order);
+  FrameId settle(FrameId frame);
   // Both are in one order, as far as is known.
   void pair(const Operand& x, const Order& a, const Operand& y, const Order& b);
   void pair_tokens(const Operand& x, const Order& a, const Operand& y, const Order& b);
@@ -149,13 +169,6 @@ class FrameCheck {
   const Body& a_;
   Facts& facts_a_;
   ValueNumbers numbers_;
-  // Counts in a graph's own values.
-  struct OwnCounts {
-    OwnCounts(const Graph& graph, const Effects& effects)
-        : numbers(graph, effects), check(graph, effects, numbers) {}
-    ValueNumbers numbers;
-    CountCheck check;
-  };
   const Effects& effects_b_;
   CountCheck counts_;
   std::optional<OwnCounts> counts_b_;  // once it is asked for
@@ -172,6 +185,7 @@ class FrameCheck {
   IdSet<NodeId> alike_;                            // of A, assumed to be the same on all ranks
   bool assumes_groups_ = false;                    // that they count the rows of each expert
   IdSet<FrameId> one_order_;                       // assumed to be in one order on all ranks
+  SideTable<FrameId, NodeId> exchanges_;           // the first call of A that gives rows in this order
   std::vector<std::string> assumptions_;
   // Of the call that is looked at.
   const PartFacts* facts_ = nullptr;
@@ -179,6 +193,7 @@ class FrameCheck {
   NodeId part_;
   std::vector<NodeId> written_views_;  // of A, of what is written in place and is the call's result
   bool keeps_order_ = false;
+  std::vector<std::pair<FrameId, FrameId>> met_;  // orders of runs, and of the rows that they met
 };
 
 }  // namespace epweave

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "analysis/flex_attention.h"
+#include "analysis/row_assumptions.h"
 #include "ir/walk.h"
 #include "ops/op.h"
 #include "passes/chunk/chunk_attention.h"
@@ -373,8 +374,7 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
                   [](const auto& call) { return call.second.keys; }))
     lines.push_back(fmt::format("assumption: {}", kOwnKeys));
   if (rests_on_full_blocks(graph, plan)) lines.push_back(fmt::format("assumption: {}", kFlexFullBlocks));
-  if (has_divided_groups(graph, plan))
-    lines.push_back("assumption: the group sizes of each grouped_mm count the rows of each expert");
+  if (has_divided_groups(graph, plan)) lines.push_back(fmt::format("assumption: {}", kGroupsCountRows));
   return lines;
 }
 

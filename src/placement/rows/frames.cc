@@ -6,9 +6,11 @@
 
 #include "analysis/effects.h"
 #include "analysis/frame_terms.h"
+#include "analysis/row_assumptions.h"
 #include "analysis/value_numbers.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/number_ops.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
 #include "ops/traffic.h"
@@ -345,7 +347,7 @@ class Prover {
             : ExchangeCounts();
     if (counts.verdict == Verdict::kProved) claims_.exchanges_at.push_back(id);
     if (counts.verdict == Verdict::kUnknown)
-      claims_.open.push_back({id, "its split sizes may not count the rows that go to each rank"});
+      claims_.open.push_back({id, std::string(kSplitSizesMayNotCount)});
     if (counts.verdict == Verdict::kWrong) decline_split_sizes(graph_, id, counts.why);
   }
   std::vector<std::uint64_t> splits(Arg list) const {

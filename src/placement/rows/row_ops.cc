@@ -1,7 +1,6 @@
 #include "placement/rows/row_ops.h"
 
 #include "ops/bind.h"
-#include "ops/named_arg.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -114,14 +113,6 @@ RowOp find_row_op(const OpInfo& op) {
 
 RowOp row_op_of(const Node& node) {
   return node.op == nullptr ? RowOp::kRowWise : find_row_op(*node.op);
-}
-
-bool counts_from_zero(const Context& context, const Node& node) {
-  const bool is_arange =
-      has_family(node, OpFamily::kIota) && node.op->find_param("end") && !node.op->find_param("steps");
-  if (!is_arange) return false;
-  const Arg start = named_arg(context, node, "start"), step = named_arg(context, node, "step");
-  return (start.is_none() || start == Arg::integer(0)) && (step.is_none() || step == Arg::integer(1));
 }
 
 }  // namespace epweave

@@ -27,7 +27,5 @@ enum class RowOp : std::uint8_t {
 // Of a node. Row-wise is also what placement has found to leave the rows alone, along another
 // dimension or in parts.
 RowOp row_op_of(const Node& node);
-// Whether it makes 0, 1, 2, ..
-bool counts_from_zero(const Context& context, const Node& node);
 
 }  // namespace epweave

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ops/op.h"
+#include "replay/bounds/error_rules.h"
 
 namespace epweave::replay {
 namespace {
@@ -129,11 +130,13 @@ Tensor ErrorBounds::unbounded(const Extents& sizes) const {
 
 void ErrorBounds::forget_dead() {
   std::erase_if(shadows_, [](const auto& entry) { return entry.second.of.expired(); });
+  std::erase_if(floors_, [](const auto& entry) { return entry.second.of.expired(); });
   ideals_.forget_dead();
 }
 
 void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
   EPWEAVE_CHECK(bound.dtype == DType::kFloat32 && bound.sizes == value.sizes && !has_negative(bound));
+  floors_.erase(value.storage.get());
   Shadow& shadow = shadows_[value.storage.get()];
   if (shadow.bounds == nullptr || shadow.of.expired()) {
     const auto count = static_cast<std::int64_t>(value.storage->bytes() / bytes_of_part(value.dtype));
@@ -161,6 +164,22 @@ void ErrorBounds::set_unknown(const Value& value) {
   ideals_.set_unknown(value);
 }
 
+std::optional<double> ErrorBounds::floor_of(const Tensor& value) const {
+  const auto found = floors_.find(value.storage.get());
+  return found == floors_.end() || found->second.of.expired() ? std::nullopt
+                                                              : std::optional(found->second.number);
+}
+
+void ErrorBounds::set_floor(const Tensor& value, double floor) {
+  const auto stored = static_cast<std::int64_t>(value.storage->bytes() / value.element_bytes());
+  if (value.numel() == stored) floors_[value.storage.get()] = {value.storage, floor};
+}
+
+void ErrorBounds::keep_written(const OpInfo& op, std::span<const Value> args) {
+  for (std::size_t i = 0; i < args.size(); ++i)
+    if (op.params[i].is_written && args[i].is_tensor()) ideals_.keep(args[i].tensor());
+}
+
 void ErrorBounds::follow(const BoundedCall& call) {
   forget_dead();
   if (!call.op.writes) {
@@ -173,8 +192,10 @@ void ErrorBounds::follow(const BoundedCall& call) {
   const BoundRule rule = find_bound_rule(call.op);
   try {
     if (rule == nullptr) throw NoBound();
+    const std::optional<double> floor = find_floor(*this, call);
     rule(*this, call);
     if (!has_any(call.result)) return;
+    if (floor) set_floor(call.result.tensor(), *floor);
     ideals_.follow(call);
     for_each_tensor(call.result, [&](const Tensor& tensor) { keep_exact(tensor); });
   } catch (const NoBound&) {

@@ -75,6 +75,8 @@ class ErrorBounds {
   void set_exact(const Value& value);                  // it is its own ideal
   void set_unknown(const Value& value);  // infinite, in all tensors of the value; nor is the ideal known
 
+  // Before a call that writes: what its bounds need of the elements that it writes over.
+  void keep_written(const OpInfo& op, std::span<const Value> args);
   // Sets the bounds of a call's results. Views need none.
   void follow(const BoundedCall& call);
   // Nothing is known of a call's results, for want of a rule.
@@ -84,6 +86,10 @@ class ErrorBounds {
   bool is_off(const Value& value) const;
   // The targets of calls that could not be bounded.
   const std::set<std::string>& without_bound() const { return without_bound_; }
+
+  // What no element is below without rounding: a root is at least 0, and 1e-8 where that is added.
+  // None: not known.
+  std::optional<double> floor_of(const Tensor& value) const;
 
   // What a rank hands to a reduction of `members` operands: its bound and its share of the sum's
   // rounding.
@@ -118,9 +124,15 @@ class ErrorBounds {
   void forget_dead();
   void fill(const Tensor& value, float bound);
   void keep_exact(const Tensor& value);
+  void set_floor(const Tensor& value, double floor);
 
   const TensorOps ops_;
+  struct Floor {
+    std::weak_ptr<Storage> of;
+    double number = 0;
+  };
   std::unordered_map<const Storage*, Shadow> shadows_;
+  std::unordered_map<const Storage*, Floor> floors_;  // of all that is stored
   IdealValues ideals_;
   std::set<std::string> without_bound_;
 };

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "ops/family.h"
+#include "ops/number_ops.h"
 #include "replay/bounds/error_rules.h"
 
 namespace epweave::replay {
@@ -41,16 +42,6 @@ double factor_at(const BoundedCall& call, std::size_t param) {
   return factor < 0 ? -factor : factor;
 }
 
-const Tensor& only_result(const BoundedCall& call) {
-  if (!call.result.is_tensor()) throw NoBound();
-  return call.result.tensor();
-}
-
-bool writes_argument(const BoundedCall& call, std::size_t param) {
-  return call.result.is_tensor() && call.args[param].is_tensor() &&
-         call.result.tensor().storage == call.args[param].tensor().storage;
-}
-
 // --- pointwise ---
 
 // self + alpha * other
@@ -78,8 +69,7 @@ void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor bound_a = bounds.find_or_zero(a);
   Tensor bound = bounds.apply("aten.mul.Tensor", {bound_a, bounds.magnitude(b)});
   if (bounds.find(b)) {
-    if (writes_argument(call, 0)) throw NoBound();  // `a` is overwritten by now
-    const Tensor reach = bounds.add(bounds.magnitude(a), bound_a);
+    const Tensor reach = bounds.add(magnitude_at(bounds, call, 0), bound_a);
     bound = bounds.add(bound, bounds.apply("aten.mul.Tensor", {reach, bounds.find_or_zero(b)}));
   }
   if (is_complex(only_result(call).dtype)) {  // two products, and their sum may be smaller than they are
@@ -87,18 +77,6 @@ void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
     bound = bounds.add(bound, bounds.scale(product, sum_error(2, a.dtype)));
   }
   set_rounded(bounds, only_result(call), bound);
-}
-
-// bound(a) / |b|, for an exact b.
-void bound_div(ErrorBounds& bounds, const BoundedCall& call) {
-  const Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
-  if (!call.args[1].is_tensor())
-    return set_rounded(bounds, only_result(call), bounds.scale(bound, 1 / factor_at(call, 1)));
-  const Tensor& b = call.args[1].tensor();
-  if (bounds.find(b)) throw NoBound();
-  const Tensor divisor =
-      bounds.apply("aten.abs.default", {bounds.apply("aten._to_copy.default", {b, DType::kFloat32})});
-  set_rounded(bounds, only_result(call), bounds.apply("aten.div.Tensor", {bound, divisor}));
 }
 
 // --- copies ---
@@ -256,6 +234,22 @@ void bound_reduction(ErrorBounds& bounds, const BoundedCall& call) {
   bound_sum(bounds, call, tensor_at(call, 0).numel() / results);
 }
 
+// What is no number is left out: where it is exact, in both graphs.
+void bound_nansum(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &x = tensor_at(call, 0), &result = only_result(call);
+  const std::int64_t terms = x.numel() / std::max<std::int64_t>(result.numel(), 1);
+  const double g = sum_error(terms, result.dtype);
+  const Tensor bound = bounds.find_or_zero(x);
+  const Tensor is_left_out = bounds.apply(
+      named::kLogicalAnd,
+      {bounds.apply(named::kIsnan, {bounds.narrow(x)}), bounds.apply(named::kEqNumber, {bound, 0.0})});
+  const Tensor reach = bounds.add(bounds.scale(bounds.magnitude(x), g), bounds.scale(bound, 1 + g));
+  std::vector<Value> args(call.args.begin(), call.args.end());
+  args[0] = bounds.apply(named::kWhere, {is_left_out, bounds.zeros(x.sizes), reach});
+  args[3] = Value();
+  set_rounded(bounds, result, bounds.apply(named::kSum, std::move(args)));
+}
+
 void bound_scan(ErrorBounds& bounds, const BoundedCall& call) {
   bound_sum(bounds, call, tensor_at(call, 0).size(call.args[1].integer()));
 }
@@ -298,7 +292,8 @@ void bound_product(ErrorBounds& bounds, const BoundedCall& call) {
     return run_op(bounds, call.op, std::move(args)).tensor();
   };
   const Tensor abs_a = bounds.magnitude(a), abs_b = bounds.magnitude(b);
-  Tensor bound = bounds.scale(product(abs_a, abs_b), sum_error(a.sizes.back(), result.dtype));
+  // Of narrower operands it is added up as they are, whatever it is stored as.
+  Tensor bound = bounds.scale(product(abs_a, abs_b), sum_error(a.sizes.back(), a.dtype));
   const auto bound_a = bounds.find(a), bound_b = bounds.find(b);
   if (bound_a) bound = bounds.add(bound, product(bounds.find_or_zero(a), abs_b));
   if (bound_b) {
@@ -350,6 +345,7 @@ void bound_loss(ErrorBounds& bounds, const BoundedCall& call) {
   set_rounded(bounds, weights, bounds.scale(bounds.magnitude(weights), g));
 }
 
+// Of an op that writes its first operand, the rule of the one that does not.
 struct RuleRow {
   std::string_view target;
   BoundRule rule;
@@ -367,45 +363,45 @@ constexpr RuleRow kRules[] = {
     {"aten._scaled_dot_product_fused_attention_overrideable_backward.default", bound_dot_product_backward},
     {"aten._softmax_backward_data.default", bound_softmax_backward},
     {"aten._to_copy.default", bound_cast},
+    {"aten.addcdiv.default", bound_addcdiv},
+    {"aten.addcmul.default", bound_addcmul},
     {"aten.add.Scalar", bound_add},
     {"aten.add.Tensor", bound_add},
-    {"aten.add_.Scalar", bound_add},
-    {"aten.add_.Tensor", bound_add},
     {"aten.bmm.default", bound_product},
+    {"aten.clamp.default", bound_clamp},
+    {"aten.clamp_max.default", bound_clamp},
+    {"aten.clamp_min.default", bound_clamp},
     {"aten.copy.default", bound_copy_in_place},
-    {"aten.copy_.default", bound_copy_in_place},
     {"aten.cumsum.default", bound_scan},
     {"aten.div.Scalar", bound_div},
     {"aten.div.Tensor", bound_div},
-    {"aten.div_.Scalar", bound_div},
-    {"aten.div_.Tensor", bound_div},
     {"aten.embedding_dense_backward.default", bound_embedding_backward},
     {"aten.fill_.Scalar", bound_overwrite},
     {"aten.gelu_backward.default", bound_activation_backward},
     {"aten.index_add.default", bound_index_add},
+    {"aten.lerp.Scalar", bound_lerp},
+    {"aten.linalg_vector_norm.default", bound_vector_norm},
     {"aten.masked_fill.Scalar", bound_masked_fill},
     {"aten.masked_fill.Tensor", bound_masked_fill},
-    {"aten.masked_fill_.Scalar", bound_masked_fill},
-    {"aten.masked_fill_.Tensor", bound_masked_fill},
     {"aten.masked_scatter.default", bound_movement},
     {"aten.masked_scatter_backward.default", bound_movement},
     {"aten.masked_select.default", bound_movement},
+    {"aten.maximum.default", bound_clamp},
     {"aten.mean.default", bound_reduction},
     {"aten.mean.dim", bound_reduction},
+    {"aten.minimum.default", bound_clamp},
     {"aten.mm.default", bound_product},
     {"aten.mul.Scalar", bound_mul},
     {"aten.mul.Tensor", bound_mul},
-    {"aten.mul_.Scalar", bound_mul},
-    {"aten.mul_.Tensor", bound_mul},
     {"aten.mv.default", bound_product},
+    {"aten.nansum.default", bound_nansum},
     {"aten.native_layer_norm_backward.default", bound_layer_norm_backward},
     {"aten.neg.default", bound_neg},
-    {"aten.neg_.default", bound_neg},
+    {"aten.reciprocal.default", bound_reciprocal},
     {"aten.scatter_add.default", bound_scatter_add},
+    {"aten.sqrt.default", bound_sqrt},
     {"aten.sub.Scalar", bound_add},
     {"aten.sub.Tensor", bound_add},
-    {"aten.sub_.Scalar", bound_add},
-    {"aten.sub_.Tensor", bound_add},
     {"aten.sum.default", bound_reduction},
     {"aten.sum.dim_IntList", bound_reduction},
     {"aten.where.Scalar", bound_where},
@@ -419,6 +415,19 @@ constexpr RuleRow kRules[] = {
     {"prims.convert_element_type.default", bound_cast},
     {"torchtitan.deterministic_scatter_add.default", bound_row_scatter_add},
 };
+
+BoundRule find_rule(std::string_view target) {
+  const auto* row = std::find_if(std::begin(kRules), std::end(kRules),
+                                 [&](const RuleRow& rule) { return rule.target == target; });
+  return row != std::end(kRules) ? row->rule : nullptr;
+}
+
+// "aten.add.Tensor" of "aten.add_.Tensor".
+std::string without_write(std::string_view target) {
+  const std::size_t at = target.find("_.");
+  std::string found(target);
+  return at == std::string_view::npos ? found : found.erase(at, 1);
+}
 
 // Of what a family of ops does alike.
 BoundRule find_family_rule(const OpInfo& op) {
@@ -435,17 +444,31 @@ BoundRule find_family_rule(const OpInfo& op) {
 
 }  // namespace
 
+// Of a root and a norm 0; where a number is added, or what is so is scaled by a positive one, what
+// follows.
+std::optional<double> find_floor(const ErrorBounds& bounds, const BoundedCall& call) {
+  const BoundRule rule = find_bound_rule(call.op);
+  if (rule == bound_sqrt || rule == bound_vector_norm) return 0;
+  if (call.args.size() < 2 || !call.args[0].is_tensor() || !call.args[1].is_number()) return {};
+  const auto floor = bounds.floor_of(call.args[0].tensor());
+  const double number = call.args[1].real();
+  if (floor && rule == bound_add && call.args.size() > 2 && call.args[2].is_number())
+    return *floor + (subtracted_operand(call.op) ? -1 : 1) * number * call.args[2].real();
+  if (!floor || number <= 0) return {};
+  if (rule == bound_mul) return *floor * number;
+  return rule == bound_div ? std::optional(*floor / number) : std::nullopt;
+}
+
 bool is_conjugation(const OpInfo& op) {
   return find_bound_rule(op) == bound_conj;
 }
 
 BoundRule find_bound_rule(const OpInfo& op) {
   if (const BoundRule rule = find_family_rule(op)) return rule;
-  const auto* row = std::find_if(std::begin(kRules), std::end(kRules),
-                                 [&](const RuleRow& rule) { return rule.target == op.target; });
-  if (row != std::end(kRules)) return row->rule;
+  if (const BoundRule rule = find_rule(op.target)) return rule;
+  if (op.writes) return find_rule(without_write(op.target));
   const bool is_multiple = op.family == OpFamily::kElementwise && op.linearity == Linearity::kFirst;
-  return is_multiple && !op.writes ? bound_multiple : nullptr;
+  return is_multiple ? bound_multiple : nullptr;
 }
 
 }  // namespace epweave::replay

@@ -1,5 +1,8 @@
-// What the rules of error_rules.cc and error_rules_backward.cc share, and the rules of the second.
+// What the rules of error_rules.cc, error_rules_backward.cc and error_rules_step.cc share, and the
+// rules of the latter two.
 #pragma once
+
+#include <optional>
 
 #include "ops/op.h"
 #include "replay/bounds/error_bounds.h"
@@ -13,11 +16,20 @@ double sum_error(std::int64_t terms, DType dtype);
 // Argument `param`. Throws NoBound if it is no tensor.
 const Tensor& tensor_at(const BoundedCall& call, std::size_t param);
 
+// Throws NoBound if the result is no tensor.
+const Tensor& only_result(const BoundedCall& call);
+
 // Sets `bound`, and what rounding the result itself adds.
 void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound);
 
 // Runs an op with all its arguments, giving all its results.
 Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args);
+
+// Whether the call wrote its result over argument `param`.
+bool writes_argument(const BoundedCall& call, std::size_t param);
+// How large the argument's elements are at most; where the call wrote over them, by what they were
+// without rounding. Throws NoBound if that is not known.
+Tensor magnitude_at(const ErrorBounds& bounds, const BoundedCall& call, std::size_t param);
 
 // Whether the op gives the conjugates of its operand's elements.
 bool is_conjugation(const OpInfo& op);
@@ -31,5 +43,18 @@ void bound_softmax_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_dot_product_backward(ErrorBounds& bounds, const BoundedCall& call);
+
+// Of what clips gradients and steps an optimizer.
+void bound_addcdiv(ErrorBounds& bounds, const BoundedCall& call);
+void bound_addcmul(ErrorBounds& bounds, const BoundedCall& call);
+void bound_clamp(ErrorBounds& bounds, const BoundedCall& call);
+void bound_div(ErrorBounds& bounds, const BoundedCall& call);
+void bound_lerp(ErrorBounds& bounds, const BoundedCall& call);
+void bound_reciprocal(ErrorBounds& bounds, const BoundedCall& call);
+void bound_sqrt(ErrorBounds& bounds, const BoundedCall& call);
+void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call);
+
+// What no element of the result is below without rounding; none: not known.
+std::optional<double> find_floor(const ErrorBounds& bounds, const BoundedCall& call);
 
 }  // namespace epweave::replay

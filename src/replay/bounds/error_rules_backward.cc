@@ -117,6 +117,7 @@ void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
 
 // grad * f'(x), whatever else f takes.
 void bound_activation_backward(ErrorBounds& bounds, const BoundedCall& call) {
+  if (call.op.writes) throw NoBound();
   std::vector<Value> args(call.args.begin(), call.args.end());
   for (std::size_t i = 1; i < args.size(); ++i) require_exact(bounds, call, {i});
   args[0] = widen(bounds, tensor_at(call, 0), 4);

@@ -66,6 +66,10 @@ IdealValues::Shadow& IdealValues::make_shadow(const Tensor& value) {
   return shadow;
 }
 
+void IdealValues::keep(const Tensor& value) {
+  if (has_ideals(value.dtype)) make_shadow(value);
+}
+
 void IdealValues::set(const Tensor& value, const Tensor& ideal) {
   EPWEAVE_CHECK(ideal.dtype == DType::kFloat64 && ideal.sizes == value.sizes);
   const Shadow& shadow = make_shadow(value);

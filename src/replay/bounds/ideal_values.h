@@ -44,6 +44,8 @@ class IdealValues {
   void set_exact_where(const Tensor& mask, const Tensor& value);
   void set_unknown(const Value& value);
 
+  // Before a tensor is written: what it holds is exact where nothing else is known.
+  void keep(const Tensor& value);
   // Sets the ideals of a call's results, which are no views.
   void follow(const BoundedCall& call);
   void forget_dead();

@@ -294,10 +294,18 @@ class RankRunner {
     if (clock_.takes_spans()) result_.measured[id].operands = describe_operands(bound.args);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
     kernel.set_results(evaluate_results(graph_, symbols_, node.type));
+    const bool bounded = is_bounded(options_, id);
+    const bool in_doubt = bounded && takes_number_in_doubt(node);
+    const bool follows = bounded && !in_doubt && needs_bounds(id, kernel);
+    if (follows && node.op->writes) bounds_->keep_written(*node.op, kernel.args());
     Value result = program_.kernels.find(*node.op)(kernel);
-    if (is_bounded(options_, id))
-      follow_bounds(id, kernel, result);
-    else if (bounds_ != nullptr && node.op->family == OpFamily::kElement)
+    if (bounded && result.is_number())
+      follow_number(id);
+    else if (in_doubt)
+      bounds_->set_unknown(result);
+    else if (follows)
+      bounds_->follow({kernel.op(), kernel.args(), result});
+    else if (!bounded && bounds_ != nullptr && node.op->family == OpFamily::kElement)
       bounds_->set_exact(result);  // the op is bounded for another element, which is a regrouped sum
     return result;
   }
@@ -313,13 +321,10 @@ class RankRunner {
     }
   }
 
-  void follow_bounds(NodeId id, const KernelCall& kernel, const Value& result) {
-    const std::span<const Value> args = kernel.args();
-    if (result.is_number()) return follow_number(id);
-    if (takes_number_in_doubt(body_.nodes[id])) return bounds_->set_unknown(result);
+  // Whether the call adds up what another graph regroups, or what it takes has bounds.
+  bool needs_bounds(NodeId id, const KernelCall& kernel) const {
     const auto has_bound = [&](const Value& arg) { return bounds_->has_any(arg); };
-    if (!options_.bounded->sums.contains(id) && std::none_of(args.begin(), args.end(), has_bound)) return;
-    bounds_->follow({kernel.op(), args, result});
+    return options_.bounded->sums.contains(id) || std::ranges::any_of(kernel.args(), has_bound);
   }
 
   // Numbers have no bounds: what is computed from one that the other graph may not have is not

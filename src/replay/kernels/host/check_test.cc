@@ -298,6 +298,73 @@ TEST_CASE("which errors are found behind attention's gradients and complex numbe
   SUCCEED(table_text);  // docs/replay.md; printed with --success
 }
 
+namespace {
+
+// A step of AdamW in place, of the gradient %g clipped by its norm. `kept`: in the second graph.
+std::string with_step(const std::string& text, bool kept) {
+  constexpr const char* kLines[][2] = {
+      {"head", "aten.slice.Tensor(%x, 0, 0, 32) : bf16[32, 32]"},
+      {"p0", "aten._to_copy.default(%head, dtype=f32) : f32[32, 32]"},
+      {"norm", "aten.linalg_vector_norm.default(%g) : f32[]"},
+      {"all", "aten.stack.default([%norm]) : f32[1]"},
+      {"total", "aten.linalg_vector_norm.default(%all) : f32[]"},
+      {"above", "aten.add.Tensor(%total, 1e-06) : f32[]"},
+      {"inverse", "aten.reciprocal.default(%above) : f32[]"},
+      {"scaled", "aten.mul.Tensor(%inverse, 0.1) : f32[]"},
+      {"clip", "aten.clamp.default(%scaled, max=1.0) : f32[]"},
+      {"clipped", "aten.mul_.Tensor(%g, %clip) : f32[32, 32]"},
+      {"p1", "aten.clone.default(%p0) : f32[32, 32]"},
+      {"p2", "aten.mul_.Scalar(%p1, 0.999) : f32[32, 32]"},
+      {"m1", "aten.mul.Tensor(%p0, 0.001) : f32[32, 32]"},
+      {"m2", "aten.lerp_.Scalar(%m1, %clipped, 0.1) : f32[32, 32]"},
+      {"v1", "aten.mul.Tensor(%p0, %p0) : f32[32, 32]"},
+      {"v2", "aten.mul_.Scalar(%v1, 1e-06) : f32[32, 32]"},
+      {"v3", "aten.addcmul_.default(%v2, %clipped, %clipped, value=0.05) : f32[32, 32]"},
+      {"root", "aten.sqrt.default(%v3) : f32[32, 32]"},
+      {"d1", "aten.div_.Scalar(%root, 0.5) : f32[32, 32]"},
+      {"d2", "aten.add_.Scalar(%d1, 1e-08) : f32[32, 32]"},
+      {"p3", "aten.addcdiv_.default(%p2, %m2, %d2, value=-0.01) : f32[32, 32]"},
+  };
+  std::string lines, origins;
+  for (const auto& [name, call] : kLines) {
+    const std::string target = std::string(call).substr(0, std::string_view(call).find_first_of(" ("));
+    lines +=
+        fmt::format("  %{} = {}{}\n", name, call, kept ? fmt::format(" from(chunk kept %{})", name) : "");
+    origins += fmt::format(", %{} = {}", name, target);
+  }
+  const std::string made = replace(text, "  output([%g])\n", lines + "  output([%p3, %total])\n");
+  return kept ? replace(made, "%g = aten._to_copy.default\n", "%g = aten._to_copy.default" + origins + "\n")
+              : made;
+}
+
+}  // namespace
+
+TEST_CASE("which errors are found behind clipping and an optimizer's step") {
+  const std::string whole = with_step(kTokens, false), parts = with_step(parts_of_tokens(), true);
+  const CheckReport right = check_graphs(parse(whole), parse(parts), {table(), 1, 3, {}});
+  CHECK(right.is_same());
+  REQUIRE(right.outputs.size() == 2);
+  for (const OutputCheck& output : right.outputs) {
+    INFO(output.name);
+    CHECK(output.verdict == Verdict::kSumOrder);
+    REQUIRE(output.bound);
+    CHECK(output.bound->has_ideals);
+    CHECK(output.bound->largest_share <= 1);
+    CHECK(output.bound->largest_unrounded < kUnroundedShare / 16);
+  }
+  const Tensor gradient = run_for_gradient(kTokens);
+  for (const double share : {1.0, 0.1}) {
+    const double least = find_least(whole, parts, Where::kElement, find_place(gradient, 5, share));
+    CHECK(least > 0);
+    CHECK(least <= 0x1p-12);
+  }
+  for (const Where where : {Where::kRow, Where::kTensor}) {
+    const double least = find_least(whole, parts, where, {3, 0});
+    CHECK(least > 0);
+    CHECK(least <= 0x1p-12);
+  }
+}
+
 // The numbers 1, e, 0, e with e = 2^-24, each a part. Sixteen lanes add them exactly, and so does
 // float64; one after the other in float32 they give 1.
 TEST_CASE("parts that add up in float64 by chance are a regrouped sum") {

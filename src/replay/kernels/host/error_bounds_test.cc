@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "ops/op.h"
 #include "replay/check/bound_comparison.h"
@@ -51,6 +52,7 @@ class Calls {
   }
 
   Memory& memory() { return memory_; }
+  ErrorBounds& bounds() { return bounds_; }
 
  private:
   HostMemory memory_;
@@ -266,6 +268,172 @@ TEST_CASE("what is taken out of a tuple, and what has only the shape of another,
   CHECK_FALSE(follow("aten.zeros_like.default", {x}, bounds.apply("aten.zeros_like.default", {x})));
   CHECK(bounds.without_bound().empty());
   CHECK(*bounds.find(x)->data<float>() == 1);
+}
+
+namespace {
+
+// A call of tensors [64] of numbers between `least` and `most`, each with a bound of up to 2^-8 of
+// it, and of other arguments.
+struct Step {
+  std::string_view target;
+  std::vector<std::optional<Value>> args;  // none: such a tensor
+  float least = -1, most = 1;
+};
+
+// An operand of a call, and what is within its bound.
+class Operands {
+ public:
+  Operands(Calls& calls, const Step& step) : calls_(calls), step_(step) {
+    std::uniform_real_distribution<float> number(step.least, step.most), share(0, 0x1p-8F);
+    for (std::size_t i = 0; i < step.args.size(); ++i) {
+      numbers_.emplace_back();
+      allowed_.emplace_back();
+      for (int j = 0; j < 64 && !step.args[i]; ++j) {
+        numbers_.back().push_back(number(engine_));
+        allowed_.back().push_back(std::abs(numbers_.back().back()) * share(engine_));
+      }
+    }
+  }
+  // Of new tensors, as some calls write over them.
+  std::vector<Value> as_given() { return make(0); }
+  std::vector<Value> moved() { return make(0.999F); }
+  void set_bounds(const std::vector<Value>& args) {
+    for (std::size_t i = 0; i < args.size(); ++i)
+      if (!step_.args[i]) calls_.set_bound(args[i].tensor(), allowed_[i]);
+  }
+
+ private:
+  std::vector<Value> make(float share) {
+    std::vector<Value> args;
+    for (std::size_t i = 0; i < step_.args.size(); ++i) {
+      std::vector<float> numbers = numbers_[i];
+      for (std::size_t j = 0; j < numbers.size(); ++j)
+        numbers[j] += share * allowed_[i][j] * (engine_() % 2 == 0 ? 1.0F : -1.0F);
+      args.push_back(step_.args[i] ? *step_.args[i] : Value(calls_.tensor(numbers)));
+    }
+    return args;
+  }
+
+  Calls& calls_;
+  const Step& step_;
+  std::vector<std::vector<float>> numbers_, allowed_;
+  std::mt19937 engine_{7};
+};
+
+std::vector<Step> list_steps() {
+  constexpr std::nullopt_t kTensor = std::nullopt;
+  const Value none, rows = Value::list({std::int64_t{0}});
+  std::vector<Step> steps = {
+      {"aten.sqrt.default", {kTensor}, 0.01F},       {"aten.reciprocal.default", {kTensor}, 0.1F},
+      {"aten.clamp.default", {kTensor, -0.5, 0.5}},  {"aten.clamp_max.default", {kTensor, 0.5}},
+      {"aten.clamp_min.default", {kTensor, -0.5}},   {"aten.maximum.default", {kTensor, kTensor}},
+      {"aten.minimum.default", {kTensor, kTensor}},  {"aten.nansum.default", {kTensor, rows}},
+      {"aten.div.Tensor", {kTensor, kTensor}, 0.1F}, {"aten.div_.Tensor", {kTensor, kTensor}, 0.1F},
+      {"aten.mul_.Tensor", {kTensor, kTensor}},
+  };
+  for (const double order : {1.0, 2.0, static_cast<double>(std::numeric_limits<float>::infinity())})
+    steps.push_back({"aten.linalg_vector_norm.default", {kTensor, order, rows}});
+  for (const std::string_view lerp : {"aten.lerp.Scalar", "aten.lerp_.Scalar"})
+    for (const double weight : {0.1, 0.9, -0.3, 1.5}) steps.push_back({lerp, {kTensor, kTensor, weight}});
+  for (const std::string_view target : {"aten.addcmul.default", "aten.addcmul_.default"})
+    steps.push_back({target, {kTensor, kTensor, kTensor, -0.5}});
+  for (const std::string_view target : {"aten.addcdiv.default", "aten.addcdiv_.default"})
+    steps.push_back({target, {kTensor, kTensor, kTensor, -0.5}, 0.1F});
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("what clips gradients and steps an optimizer moves as far as its bound, and no further") {
+  for (const Step& step : list_steps()) {
+    CAPTURE(step.target);
+    Calls calls;
+    ErrorBounds& bounds = calls.bounds();
+    Operands operands(calls, step);
+    const OpInfo& op = *find_op(step.target);
+    std::vector<Value> args = operands.as_given();
+    operands.set_bounds(args);
+    bounds.keep_written(op, args);
+    for (std::size_t i = args.size(); i < op.params.size(); ++i)
+      args.push_back(op.params[i].default_value == "False" ? Value(false) : Value());
+    const Tensor result = bounds.apply(step.target, args);
+    bounds.follow({op, args, result});
+    REQUIRE(bounds.without_bound().empty());
+    const Tensor bound = bounds.find_or_zero(result);
+    double share = 0;
+    for (int trial = 0; trial < 50; ++trial) {
+      const Tensor other = bounds.apply(step.target, operands.moved());
+      for (std::int64_t i = 0; i < bound.numel(); ++i) {
+        const double moved = std::abs(static_cast<double>(other.data<float>()[i] - result.data<float>()[i]));
+        if (moved > 0) share = std::max(share, moved / static_cast<double>(bound.data<float>()[i]));
+      }
+    }
+    CHECK(share <= 1);
+    CHECK(share > 0.2);
+    CHECK_FALSE(std::isnan(*bounds.ideals().find(result).data<double>()));
+  }
+}
+
+// Where the divisor may be 0 nothing is known, but where it is a root to which a number was added.
+TEST_CASE("a quotient is bounded where the divisor is known not to be 0") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  Calls calls;
+  const Tensor squares = calls.with_bound({0, 0x1p-20F, 1}, {0x1p-20F, 0x1p-20F, 0});
+  const std::vector<float> of_roots = calls.bound_of_call("aten.sqrt.default", {squares});
+  CHECK(of_roots[0] >= 0x1p-10F);
+  CHECK(of_roots[0] < 1.01F * 0x1p-10F);
+  CHECK(of_roots[1] >= 0x1p-10F);
+  const std::vector<float> of_others =
+      calls.bound_of_call("aten.sqrt.default", {calls.with_bound({-1, 4}, {0.5F, 0})});
+  CHECK_FALSE(std::isfinite(of_others[0]));
+  CHECK(of_others[1] == 0x1p-23F);
+  ErrorBounds& bounds = calls.bounds();
+  const auto follow = [&](std::string_view target, const std::vector<Value>& args) {
+    const OpInfo& op = *find_op(target);
+    bounds.keep_written(op, args);
+    const Tensor result = bounds.apply(target, args);
+    bounds.follow({op, args, result});
+    return result;
+  };
+  const Tensor one = calls.with_bound({1, 1, 1}, {0, 0, 0});
+  const Tensor roots = follow("aten.sqrt.default", {squares});
+  const auto divided = [&] {
+    const Tensor bound = bounds.find_or_zero(follow("aten.div.Tensor", {one, roots}));
+    return std::vector<float>(bound.data<float>(), bound.data<float>() + 3);
+  };
+  CHECK(bounds.floor_of(roots) == 0.0);
+  CHECK(divided()[0] == kUnknown);
+  CHECK(divided()[2] < 0x1p-22F);
+  follow("aten.div_.Scalar", {roots, 0.5});
+  follow("aten.add_.Scalar", {roots, 0.25, std::int64_t{1}});
+  CHECK(bounds.floor_of(roots) == 0.25);
+  // |1 / X| is at most 4, and so is |1 / x|.
+  CHECK(divided()[0] >= 4 * 4 * 2 * of_roots[0]);
+  CHECK(divided()[0] < 4.1F * 4 * 2 * of_roots[0]);
+  follow("aten.mul_.Scalar", {roots, -1.0});
+  CHECK(bounds.floor_of(roots) == std::nullopt);
+}
+
+TEST_CASE("a product that is stored in float64 is added up as its operands are") {
+  Calls calls;
+  const Tensor rows = calls.view(calls.tensor({1, 1, 1, 1}), {2, 2}),
+               weights = calls.view(calls.tensor({1, 1, 1, 1}), {1, 2, 2});
+  Tensor ends = make_tensor(calls.memory(), DType::kInt32, {1});
+  store_integer(ends, 0, 2);
+  for (const float bound :
+       calls.bound_of_call("aten._grouped_mm.default", {rows, weights, ends, Value(), DType::kFloat64}))
+    CHECK(bound >= 2 * 2 * 0x1p-24F);
+}
+
+TEST_CASE("what is no number is left out of a sum where it is exact") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float bound : {0.0F, kUnknown}) {
+    Calls calls;
+    const Tensor x = calls.with_bound({nan, 2}, {bound, 0.5F});
+    const float found = calls.bound_of_call("aten.nansum.default", {x, Value(), false, Value()})[0];
+    CHECK((found > 0.5F && found < 0.501F) == (bound == 0));
+  }
 }
 
 }  // namespace epweave::replay

@@ -1,0 +1,190 @@
+// Bounds of what clips gradients and steps an optimizer. x is what an operand is without rounding,
+// X what was computed, B its bound: |X - x| <= B.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "replay/bounds/error_rules.h"
+
+namespace epweave::replay {
+namespace {
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+// Squares below the smallest normal number are lost: so much of the root of their sum, for each.
+constexpr double kLostSquare = 0x1p-73;
+
+Tensor times(const ErrorBounds& bounds, const Tensor& a, const Tensor& b) {
+  return bounds.apply(named::kMul, {a, b});
+}
+Tensor subtract(const ErrorBounds& bounds, const Tensor& a, const Tensor& b) {
+  return bounds.apply(named::kSub, {a, b});
+}
+Tensor root(const ErrorBounds& bounds, const Tensor& x) {
+  return bounds.apply(named::kSqrt, {x});
+}
+// The one where the mask is true, elsewhere the other; numbers or tensors.
+Tensor choose(const ErrorBounds& bounds, const Tensor& mask, const Value& yes, const Value& no) {
+  return bounds.apply(named::kWhere, {mask, yes, no});
+}
+Tensor full_like(const ErrorBounds& bounds, const Tensor& x, double number) {
+  return bounds.ops().filled(DType::kFloat32, x.sizes, number);
+}
+
+double number_at(const BoundedCall& call, std::size_t param) {
+  if (param >= call.args.size() || !call.args[param].is_number()) throw NoBound();
+  return call.args[param].real();
+}
+
+// For ops that read their operand behind what they write.
+void require_unwritten(const BoundedCall& call) {
+  if (call.op.writes) throw NoBound();
+}
+
+// |x1 / x2 - X1 / X2| where |X1 / X2| is `quotient`: (B1 + |X1 / X2| B2) / |x2|, and |x2| is at
+// least |X2| - B2, or a known floor.
+struct Divided {
+  Tensor quotient, bound_1;
+};
+Tensor bound_quotient(const ErrorBounds& bounds, const Divided& of, const Tensor& divisor) {
+  const Tensor bound_2 = bounds.find_or_zero(divisor);
+  Tensor least = subtract(bounds, bounds.magnitude(divisor), bound_2);
+  if (const auto floor = bounds.floor_of(divisor))
+    least = bounds.apply(named::kMaximum, {least, full_like(bounds, least, *floor)});
+  const Tensor moved = bounds.add(of.bound_1, times(bounds, of.quotient, bound_2));
+  const Tensor either = bounds.add(bounds.add(of.bound_1, bound_2), bounds.scale(moved, 0));
+  const Tensor bound = choose(bounds, bounds.apply(named::kGtNumber, {least, 0.0}),
+                              bounds.apply(named::kDiv, {moved, least}), full_like(bounds, moved, kNoLimit));
+  // Of what is exact the quotient is, of zero, too.
+  return choose(bounds, bounds.apply(named::kEqNumber, {either, 0.0}), full_like(bounds, bound, 0), bound);
+}
+
+// B1 |X2| + B2 |X1| + B1 B2
+Tensor bound_of_product(const ErrorBounds& bounds, const Tensor& a, const Tensor& b) {
+  const Tensor bound_a = bounds.find_or_zero(a), bound_b = bounds.find_or_zero(b);
+  return bounds.add(times(bounds, bound_a, bounds.add(bounds.magnitude(b), bound_b)),
+                    times(bounds, bounds.magnitude(a), bound_b));
+}
+
+}  // namespace
+
+const Tensor& only_result(const BoundedCall& call) {
+  if (!call.result.is_tensor()) throw NoBound();
+  return call.result.tensor();
+}
+
+bool writes_argument(const BoundedCall& call, std::size_t param) {
+  return call.result.is_tensor() && call.args[param].is_tensor() &&
+         call.result.tensor().storage == call.args[param].tensor().storage;
+}
+
+Tensor magnitude_at(const ErrorBounds& bounds, const BoundedCall& call, std::size_t param) {
+  const Tensor& x = tensor_at(call, param);
+  if (!writes_argument(call, param)) return bounds.magnitude(x);
+  if (is_complex(x.dtype) || !bounds.ideals().has_any(x)) throw NoBound();
+  return bounds.add(bounds.magnitude(bounds.ideals().find(x)), bounds.find_or_zero(x));
+}
+
+// (|X2| B1 + |X1 / X2| .. as above.
+void bound_div(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
+  if (!call.args[1].is_tensor())
+    return set_rounded(bounds, only_result(call), bounds.scale(bound, 1 / std::abs(number_at(call, 1))));
+  const Tensor& divisor = call.args[1].tensor();
+  if (is_complex(divisor.dtype) && bounds.find(divisor)) throw NoBound();
+  if (!bounds.find(divisor)) {
+    const Tensor size = bounds.apply(named::kAbs, {bounds.narrow(divisor)});
+    return set_rounded(bounds, only_result(call), bounds.apply(named::kDiv, {bound, size}));
+  }
+  const Tensor quotient =
+      bounds.apply(named::kDiv, {magnitude_at(bounds, call, 0), bounds.magnitude(divisor)});
+  set_rounded(bounds, only_result(call), bound_quotient(bounds, {quotient, bound}, divisor));
+}
+
+void bound_reciprocal(ErrorBounds& bounds, const BoundedCall& call) {
+  require_unwritten(call);
+  const Tensor& divisor = tensor_at(call, 0);
+  if (is_complex(divisor.dtype)) throw NoBound();
+  const Tensor zeros = bounds.zeros(divisor.sizes),
+               quotient = bounds.apply(named::kReciprocal, {bounds.magnitude(divisor)});
+  set_rounded(bounds, only_result(call), bound_quotient(bounds, {quotient, zeros}, divisor));
+}
+
+// |root(X) - root(x)| = |X - x| / (root(X) + root(x)), and at most the root of |X - x|. Of X below
+// 0 nothing is known.
+void bound_sqrt(ErrorBounds& bounds, const BoundedCall& call) {
+  require_unwritten(call);
+  if (is_complex(tensor_at(call, 0).dtype)) throw NoBound();
+  const Tensor x = bounds.narrow(tensor_at(call, 0)), bound = bounds.find_or_zero(tensor_at(call, 0));
+  const Tensor of_roots = choose(bounds, bounds.apply(named::kGt, {x, bound}),
+                                 bounds.apply(named::kDiv, {bound, root(bounds, x)}), root(bounds, bound));
+  const Tensor is_negative = bounds.apply(named::kLtNumber, {x, 0.0});
+  set_rounded(bounds, only_result(call),
+              choose(bounds, is_negative, full_like(bounds, x, kNoLimit), of_roots));
+}
+
+// Between numbers: no two elements come further apart. Of two tensors: no further than either's.
+void bound_clamp(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor& result = only_result(call);
+  for (const Value& arg : call.args)
+    if (arg.is_tensor() && arg.tensor().dtype != result.dtype) throw NoBound();
+  Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
+  for (const Value& limit : call.args.subspan(1))
+    if (limit.is_tensor())
+      bound = bounds.apply(named::kMaximum, {bound, bounds.find_or_zero(limit.tensor())});
+  bounds.set(result, bounds.add(bounds.zeros(result.sizes), bound));
+}
+
+// | |X| - |x| | <= |X - x| <= |B|, of norms of the order 1, 2 and infinity.
+void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &x = tensor_at(call, 0), &result = only_result(call);
+  const double order = number_at(call, 1);
+  if (order != 1 && order != 2 && order != kNoLimit) throw NoBound();
+  if (is_complex(x.dtype) || unit_roundoff(result.dtype) > unit_roundoff(x.dtype)) throw NoBound();
+  std::vector<Value> args(call.args.begin(), call.args.end());
+  args[0] = bounds.find_or_zero(x);
+  args[4] = Value();
+  const double terms =
+      static_cast<double>(x.numel()) / static_cast<double>(std::max<std::int64_t>(result.numel(), 1));
+  const double g = sum_error(static_cast<std::int64_t>(terms), result.dtype);
+  const Tensor bound = bounds.add(bounds.scale(run_op(bounds, call.op, std::move(args)).tensor(), 1 + g),
+                                  bounds.scale(bounds.magnitude(result), g));
+  const double lost = order == 2 ? kLostSquare * std::sqrt(terms) : 0;
+  set_rounded(bounds, result, bounds.apply(named::kAdd, {bound, lost}));
+}
+
+// (1 - w) x1 + w x2, of which x1 + w (x2 - x1) and x2 - (x2 - x1) (1 - w) are computed.
+void bound_lerp(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor& end = tensor_at(call, 1);
+  const double w = std::abs(number_at(call, 2)), rest = std::abs(1 - number_at(call, 2));
+  const Tensor sizes = bounds.add(magnitude_at(bounds, call, 0), bounds.magnitude(end));
+  const Tensor bound = bounds.add(bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), rest),
+                                  bounds.scale(bounds.find_or_zero(end), w));
+  set_rounded(bounds, only_result(call),
+              bounds.add(bound, bounds.scale(sizes, (w + rest) * sum_error(2, end.dtype))));
+}
+
+// x + value x1 x2
+void bound_addcmul(ErrorBounds& bounds, const BoundedCall& call) {
+  if (writes_argument(call, 1) || writes_argument(call, 2)) throw NoBound();
+  const Tensor &a = tensor_at(call, 1), &b = tensor_at(call, 2);
+  const double value = std::abs(number_at(call, 3));
+  const Tensor product = times(bounds, bounds.magnitude(a), bounds.magnitude(b));
+  const Tensor bound = bounds.add(bound_of_product(bounds, a, b),
+                                  bounds.scale(product, sum_error(2, only_result(call).dtype)));
+  set_rounded(bounds, only_result(call),
+              bounds.add(bounds.find_or_zero(tensor_at(call, 0)), bounds.scale(bound, value)));
+}
+
+// x + value x1 / x2
+void bound_addcdiv(ErrorBounds& bounds, const BoundedCall& call) {
+  if (writes_argument(call, 1) || writes_argument(call, 2)) throw NoBound();
+  const Tensor &a = tensor_at(call, 1), &b = tensor_at(call, 2);
+  const double value = std::abs(number_at(call, 3));
+  const Tensor quotient = bounds.apply(named::kDiv, {bounds.magnitude(a), bounds.magnitude(b)});
+  const Tensor bound = bounds.add(bound_quotient(bounds, {quotient, bounds.find_or_zero(a)}, b),
+                                  bounds.scale(quotient, sum_error(2, only_result(call).dtype)));
+  set_rounded(bounds, only_result(call),
+              bounds.add(bounds.find_or_zero(tensor_at(call, 0)), bounds.scale(bound, value)));
+}
+
+}  // namespace epweave::replay
