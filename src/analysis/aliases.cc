@@ -1,5 +1,7 @@
 #include "analysis/aliases.h"
 
+#include <optional>
+
 #include "analysis/collectives.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
@@ -78,10 +80,7 @@ Showing showing_of(Facts& facts, const Graph& graph, NodeId id) {
 NodeId MemoryRoots::shown_by(NodeId id) {
   if (may_copy(body_.nodes[id])) {
     Showing showing = Showing::kUnknown;
-    if (&body_ == &graph_.step()) {
-      if (!facts_) facts_.emplace(graph_);
-      showing = showing_of(*facts_, graph_, id);
-    }
+    if (&body_ == &graph_.step()) showing = showing_of(facts_, graph_, id);
     if ((showing == Showing::kUnknown ? unknown_ : showing) == Showing::kCopy) return {};
   }
   return shown_operand(*graph_.context, body_, id);

@@ -8,8 +8,6 @@
 // copy in the other.
 #pragma once
 
-#include <optional>
-
 #include "analysis/effects.h"
 #include "ir/facts.h"
 #include "ir/graph.h"
@@ -48,8 +46,8 @@ NodeId climb(NodeId value, SideTable<NodeId, NodeId>& ends, const Next& next) {
 // as `unknown`: a view or a copy.
 class MemoryRoots {
  public:
-  MemoryRoots(const Graph& graph, const Body& body, Showing unknown)
-      : graph_(graph), body_(body), unknown_(unknown) {}
+  MemoryRoots(const Graph& graph, const Body& body, Facts& facts, Showing unknown)
+      : graph_(graph), body_(body), facts_(facts), unknown_(unknown) {}
 
   // The first value of that memory.
   NodeId of(NodeId value) {
@@ -61,8 +59,8 @@ class MemoryRoots {
  private:
   const Graph& graph_;
   const Body& body_;
+  Facts& facts_;
   const Showing unknown_;
-  std::optional<Facts> facts_;  // once a reshape is asked about
   SideTable<NodeId, NodeId> ends_;
 };
 

@@ -16,14 +16,15 @@ std::vector<Violation> verify_graph(const Graph& graph) {
   std::vector<Violation> found;
   verify_structure(graph, found);
   if (!found.empty()) return found;
-  verify_types(graph, found);
+  Facts facts(graph);
+  verify_types(graph, facts, found);
   const std::optional<Graph> completed = write_missing_types(graph);
   const Graph& typed = completed ? *completed : graph;
-  verify_communication(typed, found);
+  verify_communication(typed, facts, found);
   verify_chunking(graph, found);
   verify_regional(graph, found);
   verify_host_reads(typed, found);
-  verify_storage(typed, found);
+  verify_storage(typed, facts, found);
   verify_provenance(graph, found);
   return found;
 }

@@ -77,13 +77,13 @@ struct Violation {
 };
 
 void verify_structure(const Graph& graph, std::vector<Violation>& out);
-// The others need a graph whose structure is sound.
-void verify_types(const Graph& graph, std::vector<Violation>& out);
-void verify_communication(const Graph& graph, std::vector<Violation>& out);
+// The others need a graph whose structure is sound, and some of them what is known of its symbols.
+void verify_types(const Graph& graph, Facts& facts, std::vector<Violation>& out);
+void verify_communication(const Graph& graph, Facts& facts, std::vector<Violation>& out);
 void verify_chunking(const Graph& graph, std::vector<Violation>& out);
 void verify_regional(const Graph& graph, std::vector<Violation>& out);
 void verify_host_reads(const Graph& graph, std::vector<Violation>& out);
-void verify_storage(const Graph& graph, std::vector<Violation>& out);
+void verify_storage(const Graph& graph, Facts& facts, std::vector<Violation>& out);
 void verify_provenance(const Graph& graph, std::vector<Violation>& out);
 
 // All of them; only structure if that is broken.

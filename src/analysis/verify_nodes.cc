@@ -124,14 +124,14 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
 
 }  // namespace
 
-void verify_communication(const Graph& graph, std::vector<Violation>& out) {
+void verify_communication(const Graph& graph, Facts& facts, std::vector<Violation>& out) {
   GroupTable groups;
   for (const ProcessGroup& group : graph.groups) groups.emplace(group.name, &group);
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order)
       if (is_launch(body.nodes[id]) || is_synchronous(body.nodes[id]))
         check_collective(graph, body, body.nodes[id], groups, out);
-    verify_waits(graph, body, out);
+    verify_waits(graph, body, facts, out);
   }
 }
 

@@ -33,12 +33,13 @@ bool may_write_twice(const OpInfo& op) {
 
 class StorageCheck {
  public:
-  StorageCheck(const Graph& graph, std::vector<Violation>& out)
+  StorageCheck(const Graph& graph, Facts& facts, std::vector<Violation>& out)
       : graph_(graph),
         context_(*graph.context),
         body_(graph.step()),
+        facts_(facts),
         out_(out),
-        roots_(graph, body_, Showing::kCopy) {}
+        roots_(graph, body_, facts, Showing::kCopy) {}
 
   void run() {
     for (NodeId id : body_.order) {
@@ -124,9 +125,8 @@ class StorageCheck {
   // Also of what it was when traced; none: that is not recorded.
   std::optional<std::int64_t> number(ExprId expr) {
     if (const auto constant = context_.exprs.constant(expr)) return constant;
-    if (!facts_) facts_.emplace(graph_);
     counts_as_traced_ = true;
-    return facts_->hint(facts_->normalize(expr));
+    return facts_.hint(facts_.normalize(expr));
   }
   // Behind a message that rests on such numbers.
   std::string_view as_traced() const { return counts_as_traced_ ? ", as traced" : ""; }
@@ -134,7 +134,7 @@ class StorageCheck {
   const Graph& graph_;
   const Context& context_;
   const Body& body_;
-  std::optional<Facts> facts_;     // once a symbol is asked about
+  Facts& facts_;
   bool counts_as_traced_ = false;  // what is checked rests on numbers that symbols had when traced
   std::vector<Violation>& out_;
   MemoryRoots roots_;
@@ -144,8 +144,8 @@ class StorageCheck {
 
 }  // namespace
 
-void verify_storage(const Graph& graph, std::vector<Violation>& out) {
-  StorageCheck(graph, out).run();
+void verify_storage(const Graph& graph, Facts& facts, std::vector<Violation>& out) {
+  StorageCheck(graph, facts, out).run();
 }
 
 }  // namespace epweave

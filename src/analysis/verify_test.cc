@@ -126,7 +126,8 @@ void check_alterations(Graph graph, std::set<const OpInfo*>& seen) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       graph.step().nodes[id].type = altered(*graph.context, recorded, all[i]);
       std::vector<Violation> found;
-      verify_types(graph, found);
+      Facts facts(graph);
+      verify_types(graph, facts, found);
       INFO(graph.text(node.name) << " (" << node.op->target << "), alteration " << i << " to "
                                  << print_type(*graph.context, node.type));
       CHECK(names(found, "type", graph.text(node.name)));

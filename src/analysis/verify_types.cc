@@ -43,10 +43,10 @@ class BoundSymbols {
 
 class TypeCheck {
  public:
-  TypeCheck(const Graph& graph, std::vector<Violation>& out)
+  TypeCheck(const Graph& graph, Facts& facts, std::vector<Violation>& out)
       : graph_(graph),
         context_(*graph.context),
-        facts_(graph),
+        facts_(facts),
         out_(out),
         bound_(graph),
         symbols_(*graph.context) {}
@@ -174,7 +174,7 @@ class TypeCheck {
 
   const Graph& graph_;
   Context& context_;
-  Facts facts_;
+  Facts& facts_;
   std::vector<Violation>& out_;
   BoundSymbols bound_;
   IdSet<TypeId> sound_;  // types all of whose symbols are bound
@@ -183,8 +183,8 @@ class TypeCheck {
 
 }  // namespace
 
-void verify_types(const Graph& graph, std::vector<Violation>& out) {
-  TypeCheck check(graph, out);
+void verify_types(const Graph& graph, Facts& facts, std::vector<Violation>& out) {
+  TypeCheck check(graph, facts, out);
   for (const Body& body : graph.bodies) check.check_body(body);
 }
 

@@ -8,12 +8,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
+#include "base/few_table.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 
@@ -42,14 +44,14 @@ bool may_narrow(const Node& node) {
 
 class WaitCheck {
  public:
-  WaitCheck(const Graph& graph, const Body& body, std::vector<Violation>& out)
+  WaitCheck(const Graph& graph, const Body& body, Facts& facts, std::vector<Violation>& out)
       : graph_(graph),
         context_(*graph.context),
         body_(body),
         out_(out),
         pending_(body.nodes.size(), NodeId()),
         waited_(body.nodes.size()),
-        roots_(graph, body, Showing::kView) {}
+        roots_(graph, body, facts, Showing::kView) {}
 
   void run() {
     std::vector<NodeId> collectives;
@@ -132,10 +134,15 @@ class WaitCheck {
     }
   }
 
+  std::span<const Flight> flights_of(NodeId memory) const {
+    const std::vector<Flight>* flights = flights_.find(memory);
+    return flights == nullptr ? std::span<const Flight>() : *flights;
+  }
+
   void check_freed(NodeId id, const Node& node) {
     const NodeId freed = under_way_ > 0 ? find_freed(context_, node) : NodeId();
     if (!freed) return;
-    for (const Flight& flight : flights_[roots_.of(freed)])
+    for (const Flight& flight : flights_of(roots_.of(freed)))
       fail(id, fmt::format("frees {}, which {} {} until it is waited on", name(freed), name(flight.launch),
                            flight.is_written ? "writes" : "sends"));
   }
@@ -145,7 +152,7 @@ class WaitCheck {
     for_each_operand(node, [&](NodeId value, bool is_written) {
       if (pending_[value]) return;  // is reported as a read of the result
       const NodeId memory = roots_.of(value);
-      const std::vector<Flight>& flights = flights_[memory];
+      const std::span<const Flight> flights = flights_of(memory);
       const auto flight = std::ranges::find_if(flights, [&](const Flight& other) {
         return (is_written || other.is_written) && overlap(memory, value, other.value);
       });
@@ -191,17 +198,17 @@ class WaitCheck {
   std::vector<Violation>& out_;
   SideTable<NodeId, NodeId> pending_;  // the launch or copy whose result this is, unwaited
   IdSet<NodeId> waited_;
-  SideTable<NodeId, std::vector<Flight>> flights_;   // by memory: its first value
-  SideTable<NodeId, std::vector<NodeId>> memories_;  // of a launch that is under way
-  std::size_t under_way_ = 0, written_ = 0;          // of flights
+  FewTable<NodeId, std::vector<Flight>> flights_;   // by memory: its first value
+  FewTable<NodeId, std::vector<NodeId>> memories_;  // of a launch that is under way
+  std::size_t under_way_ = 0, written_ = 0;         // of flights
   MemoryRoots roots_;
   SideTable<NodeId, NodeId> all_;
 };
 
 }  // namespace
 
-void verify_waits(const Graph& graph, const Body& body, std::vector<Violation>& out) {
-  WaitCheck(graph, body, out).run();
+void verify_waits(const Graph& graph, const Body& body, Facts& facts, std::vector<Violation>& out) {
+  WaitCheck(graph, body, facts, out).run();
 }
 
 }  // namespace epweave

@@ -1,8 +1,13 @@
 // A growing table that allocates its ids, as an IdVector does, in pages: it grows without moving
 // what it has, and however large it is, it needs no large piece of memory.
+//
+// Copies share their pages. A page is copied when an item of it is first asked for to be changed,
+// so that a copy costs what it changes. A reference for reading that was taken before is then one
+// to the page as it was: ask again for what has been changed.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -15,14 +20,26 @@ class PagedTable {
  public:
   IdType push_back(T item) {
     if (size_ % kPageItems == 0) add_page();
-    pages_.back().push_back(std::move(item));
+    own_page(pages_.size() - 1).push_back(std::move(item));
     return IdType(size_++);
   }
 
-  const T& operator[](IdType id) const { return at(*this, id); }
-  T& operator[](IdType id) { return at(*this, id); }
+  const T& operator[](IdType id) const {
+    EPWEAVE_DCHECK(id.index() < size_);
+    return (*pages_[id.index() / kPageItems])[id.index() % kPageItems];
+  }
+  T& operator[](IdType id) {
+    EPWEAVE_DCHECK(id.index() < size_);
+    return own_page(id.index() / kPageItems)[id.index() % kPageItems];
+  }
   std::size_t size() const { return size_; }
   bool contains(IdType id) const { return id.valid() && id.index() < size_; }
+  // Whether the item is the same one in both tables: nothing has changed its page since one was
+  // copied from the other.
+  bool shares(const PagedTable& other, IdType id) const {
+    const std::size_t page = id.index() / kPageItems;
+    return page < pages_.size() && page < other.pages_.size() && pages_[page] == other.pages_[page];
+  }
 
   auto begin() { return Iterator<PagedTable>{this, 0}; }
   auto end() { return Iterator<PagedTable>{this, size_}; }
@@ -31,6 +48,7 @@ class PagedTable {
 
  private:
   static constexpr std::size_t kPageItems = 256;
+  using Page = std::vector<T>;
 
   template <class Table>
   struct Iterator {
@@ -41,19 +59,24 @@ class PagedTable {
     friend bool operator==(const Iterator& a, const Iterator& b) { return a.place == b.place; }
   };
 
-  template <class Table>
-  static auto& at(Table& table, IdType id) {
-    EPWEAVE_DCHECK(id.index() < table.size_);
-    return table.pages_[id.index() / kPageItems][id.index() % kPageItems];
+  Page& own_page(std::size_t number) {
+    std::shared_ptr<Page>& page = pages_[number];
+    if (page.use_count() > 1) page = copy_of(*page);
+    return *page;
   }
-
+  static std::shared_ptr<Page> copy_of(const Page& page) {
+    auto copy = std::make_shared<Page>();
+    copy->reserve(page.capacity());  // a page that is not full may be added to
+    copy->assign(page.begin(), page.end());
+    return copy;
+  }
   // The first page grows with what it has, so that a small table is small.
   void add_page() {
-    pages_.emplace_back();
-    if (pages_.size() > 1) pages_.back().reserve(kPageItems);
+    pages_.push_back(std::make_shared<Page>());
+    if (pages_.size() > 1) pages_.back()->reserve(kPageItems);
   }
 
-  std::vector<std::vector<T>> pages_;  // each full but for the last
+  std::vector<std::shared_ptr<Page>> pages_;  // each full but for the last
   std::size_t size_ = 0;
 };
 

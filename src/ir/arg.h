@@ -133,6 +133,10 @@ class ArgPool {
   // As add_tree, but an equal tree made by this function before is returned again. Children must be
   // interned too.
   Arg intern_tree(ArgKind kind, std::span<const Arg> children);
+  // The same for arguments that stand in no tree: equal ones get the same range.
+  ArgRange intern(std::span<const Arg> args) {
+    return args.empty() ? ArgRange() : intern_tree(ArgKind::kTuple, args).children();
+  }
 
   std::span<const Arg> operator[](ArgRange r) const { return {args_.data() + r.begin, r.count}; }
   std::span<const Arg> children(Arg tree) const { return (*this)[tree.children()]; }

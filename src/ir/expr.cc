@@ -30,13 +30,13 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
 // A term of a sum whose atoms lie in one of the summands.
 struct TermView {
   Rational coefficient;
-  const std::vector<AtomId>* atoms;
+  const AtomList* atoms;
 };
 
-const std::vector<AtomId>& atoms_of(const Term& term) {
+const AtomList& atoms_of(const Term& term) {
   return term.atoms;
 }
-const std::vector<AtomId>& atoms_of(const TermView& term) {
+const AtomList& atoms_of(const TermView& term) {
   return *term.atoms;
 }
 
@@ -113,11 +113,13 @@ Rational Rational::of(std::int64_t num, std::int64_t den) {
 }
 
 Rational operator+(Rational a, Rational b) {
+  if (a.den == 1 && b.den == 1) return {narrow(static_cast<Wide>(a.num) + b.num), 1};
   return reduce(static_cast<Wide>(a.num) * b.den + static_cast<Wide>(b.num) * a.den,
                 static_cast<Wide>(a.den) * b.den);
 }
 
 Rational operator*(Rational a, Rational b) {
+  if (a.den == 1 && b.den == 1) return {narrow(static_cast<Wide>(a.num) * b.num), 1};
   return reduce(static_cast<Wide>(a.num) * b.num, static_cast<Wide>(a.den) * b.den);
 }
 
@@ -240,8 +242,12 @@ PolyId ExprPool::poly_symbol(StringId name) {
 }
 
 PolyId ExprPool::add(PolyId a, PolyId b) {
+  return polys_[a].terms.empty() ? b : add_multiple(a, b, Rational{1, 1});
+}
+
+// a + factor * b
+PolyId ExprPool::add_multiple(PolyId a, PolyId b, Rational factor) {
   const auto &x = polys_[a].terms, &y = polys_[b].terms;
-  if (x.empty()) return b;
   if (y.empty()) return a;
   Poly sum;
   sum.terms.reserve(x.size() + y.size());
@@ -249,9 +255,10 @@ PolyId ExprPool::add(PolyId a, PolyId b) {
     if (j == y.size() || (i < x.size() && x[i].atoms < y[j].atoms)) {
       sum.terms.push_back(x[i++]);
     } else if (i == x.size() || y[j].atoms < x[i].atoms) {
-      sum.terms.push_back(y[j++]);
+      sum.terms.push_back({y[j].coefficient * factor, y[j].atoms});
+      ++j;
     } else {
-      Rational c = x[i].coefficient + y[j].coefficient;
+      Rational c = x[i].coefficient + y[j].coefficient * factor;
       if (c.num != 0) sum.terms.push_back({c, x[i].atoms});
       ++i, ++j;
     }
@@ -305,7 +312,7 @@ ExprId ExprPool::sum(std::span<const ExprId> terms) {
 }
 
 PolyId ExprPool::sub(PolyId a, PolyId b) {
-  return add(a, scale(b, Rational{-1, 1}));
+  return a == b ? poly_number(0) : add_multiple(a, b, Rational{-1, 1});
 }
 
 PolyId ExprPool::scale(PolyId a, Rational factor) {

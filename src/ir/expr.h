@@ -25,6 +25,7 @@
 #include "base/hash_index.h"
 #include "base/id.h"
 #include "base/interner.h"
+#include "base/short_vector.h"
 
 namespace epweave {
 
@@ -71,9 +72,11 @@ struct Atom {
   friend bool operator==(const Atom&, const Atom&) = default;
 };
 
+using AtomList = ShortVector<AtomId, 2>;  // nearly all terms are a multiple of one symbol
+
 struct Term {
   Rational coefficient;
-  std::vector<AtomId> atoms;  // sorted, with repetition for powers
+  AtomList atoms;  // sorted, with repetition for powers
   friend bool operator==(const Term&, const Term&) = default;
 };
 
@@ -174,6 +177,7 @@ class ExprPool {
   PolyId combine_polys(Operation operation, PolyId a, PolyId b);
   PolyId intern(Poly poly);
   AtomId intern(Atom atom);
+  PolyId add_multiple(PolyId a, PolyId b, Rational factor);
   PolyId merge_terms(std::vector<Term> terms);
   PolyShape measure(const Poly& poly) const;
   PolyShape measure(const Atom& atom) const;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <span>
+#include <utility>
 
 #include "ir/expr.h"
 
@@ -104,17 +106,23 @@ std::string join_factors(const std::vector<std::string>& factors) {
 }
 
 // Adds a term whose factors have these texts, with the sign that joins it to the terms before it.
-void append_term(std::string& text, Rational coefficient, std::vector<std::string> factors) {
+void append_term(std::string& text, Rational coefficient, std::span<const std::string> factors) {
   const std::int64_t num = coefficient.num;
   const std::uint64_t magnitude =
       num < 0 ? 0 - static_cast<std::uint64_t>(num) : static_cast<std::uint64_t>(num);
-  if (magnitude != 1 || factors.empty()) factors.insert(factors.begin(), std::to_string(magnitude));
-  // sympy puts a FloorDiv in a product into a second pair of parentheses.
-  if (factors.size() > 1)
-    for (std::string& factor : factors)
-      if (factor.front() == '(') factor = fmt::format("({})", factor);
+  const bool has_number = magnitude != 1 || factors.empty();
   text += text.empty() ? (num < 0 ? "-" : "") : (num < 0 ? " - " : " + ");
-  text += join_factors(factors);
+  if (has_number) text += std::to_string(magnitude);
+  bool is_first = !has_number;
+  for (const std::string& factor : factors) {
+    if (!std::exchange(is_first, false)) text += '*';
+    // sympy puts a FloorDiv in a product into a second pair of parentheses.
+    if (factor.front() == '(' && factors.size() + (has_number ? 1 : 0) > 1) {
+      text.append("(").append(factor).append(")");
+    } else {
+      text += factor;
+    }
+  }
   if (coefficient.den != 1) text.append("/").append(std::to_string(coefficient.den));
 }
 
@@ -163,10 +171,11 @@ std::string ExprPool::print(PolyId id) const {
   }
   struct Printed {
     Rational coefficient;
-    std::vector<std::string> factors;
-    std::string key;
+    std::string key;                   // its factors without the coefficient
+    std::vector<std::string> factors;  // where they are several
   };
   std::vector<Printed> terms;
+  terms.reserve(polys_[id].terms.size());
   std::optional<Rational> constant;
   for (const Term& term : polys_[id].terms) {
     if (term.atoms.empty()) {
@@ -175,6 +184,10 @@ std::string ExprPool::print(PolyId id) const {
     }
     Printed& printed = terms.emplace_back();
     printed.coefficient = term.coefficient;
+    if (term.atoms.size() == 1) {
+      printed.key = print_atom(term.atoms.front());
+      continue;
+    }
     for (AtomId atom : term.atoms) printed.factors.push_back(print_atom(atom));
     std::sort(printed.factors.begin(), printed.factors.end(), natural_less);
     printed.key = join_factors(printed.factors);
@@ -182,7 +195,9 @@ std::string ExprPool::print(PolyId id) const {
   std::sort(terms.begin(), terms.end(),
             [](const Printed& a, const Printed& b) { return natural_less(a.key, b.key); });
   std::string text;
-  for (Printed& term : terms) append_term(text, term.coefficient, std::move(term.factors));
+  for (const Printed& term : terms)
+    append_term(text, term.coefficient,
+                term.factors.empty() ? std::span(&term.key, 1) : std::span<const std::string>(term.factors));
   if (constant) append_term(text, *constant, {});  // a constant last, as people write it
   return text.empty() ? "0" : text;
 }

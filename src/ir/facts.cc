@@ -21,8 +21,8 @@ Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
       if (node.kind != NodeKind::kPlaceholder) break;
       if (!node.extra) continue;
       for (auto [symbol, hint] : node.extra->chunk_hints) {
-        known_[symbol].value = hint;
-        known_[symbol].hint = hint;
+        Known& known = known_.at(symbol);
+        known.value = known.hint = hint;
       }
     }
   }
@@ -31,7 +31,7 @@ Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
 }
 
 void Facts::learn(const Symbol& symbol) {
-  Known& known = known_[symbol.name];
+  Known& known = known_.at(symbol.name);
   if (symbol.hint && !known.hint) known.hint = symbol.hint;
   if (symbol.lower) known.lower = pool_.constant(*symbol.lower);
 
@@ -80,7 +80,7 @@ bool Facts::is_symbol_or_part(AtomId id) const {
 
 // difference = 0. Eliminates `symbol` where it occurs once, as itself, with coefficient 1 or -1.
 void Facts::learn_equality(StringId symbol, PolyId difference) {
-  Known& known = known_[symbol];
+  Known& known = known_.at(symbol);
   if (known.equals) return;
   difference = normalize(difference);
   const Poly poly = pool_[difference];
@@ -103,7 +103,7 @@ void Facts::learn_equality(StringId symbol, PolyId difference) {
 }
 
 void Facts::assume_number(StringId symbol, std::int64_t number) {
-  Known& known = known_[symbol];
+  Known& known = known_.at(symbol);
   known.equals = pool_.poly_number(number);
   known.value = known.hint = known.lower = number;
   normal_ = SideTable<PolyId, PolyId>();
@@ -112,26 +112,26 @@ void Facts::assume_number(StringId symbol, std::int64_t number) {
 
 void Facts::take_hints(const Facts& other) {
   for (const auto& [symbol, known] : other.known_) {
-    std::optional<std::int64_t>& hint = known_[symbol].hint;
+    std::optional<std::int64_t>& hint = known_.at(symbol).hint;
     if (!hint) hint = known.hint;
   }
 }
 
 bool Facts::divides(std::int64_t divisor, StringId symbol) const {
-  auto found = known_.find(symbol);
   if (divisor == 1) return true;
-  if (found == known_.end()) return false;
-  return found->second.divisor % divisor == 0 || (found->second.value && *found->second.value % divisor == 0);
+  const Known* known = known_.find(symbol);
+  if (known == nullptr) return false;
+  return known->divisor % divisor == 0 || (known->value && *known->value % divisor == 0);
 }
 
 std::optional<std::int64_t> Facts::assumed_value(StringId symbol) const {
-  auto found = known_.find(symbol);
-  return found == known_.end() ? std::nullopt : found->second.value;
+  const Known* known = known_.find(symbol);
+  return known == nullptr ? std::nullopt : known->value;
 }
 
 std::optional<std::int64_t> Facts::hint(StringId symbol) const {
-  auto found = known_.find(symbol);
-  return found == known_.end() ? std::nullopt : found->second.hint;
+  const Known* known = known_.find(symbol);
+  return known == nullptr ? std::nullopt : known->hint;
 }
 
 std::optional<std::int64_t> Facts::hint(PolyId poly) const {
@@ -249,8 +249,8 @@ PolyId Facts::normalize_stride(PolyId poly) {
 PolyId Facts::normalize_atom(AtomId id) {
   const Atom atom = pool_[id];
   if (atom.kind == AtomKind::kSymbol) {
-    auto found = known_.find(atom.name);
-    if (found != known_.end() && found->second.equals) return normalize(*found->second.equals);
+    const Known* known = known_.find(atom.name);
+    if (known != nullptr && known->equals) return normalize(*known->equals);
     return pool_.from_atom(id);
   }
   std::vector<PolyId> operands;
@@ -290,11 +290,11 @@ std::optional<PolyId> Facts::divide(PolyId a, std::int64_t divisor) const {
     std::int64_t factor = term.coefficient.num;
     for (AtomId id : term.atoms) {
       if (pool_[id].kind != AtomKind::kSymbol) continue;
-      auto found = known_.find(pool_[id].name);
-      if (found == known_.end()) continue;
-      std::int64_t known = found->second.divisor;
-      if (found->second.value) known = std::lcm(known, *found->second.value);
-      if (known != 0) factor *= std::gcd(known, divisor * term.coefficient.den);
+      const Known* known = known_.find(pool_[id].name);
+      if (known == nullptr) continue;
+      std::int64_t multiple = known->divisor;
+      if (known->value) multiple = std::lcm(multiple, *known->value);
+      if (multiple != 0) factor *= std::gcd(multiple, divisor * term.coefficient.den);
     }
     if (factor % (divisor * term.coefficient.den) != 0) return std::nullopt;
   }
@@ -316,10 +316,9 @@ bool Facts::is_nonnegative(PolyId poly) {
       std::int64_t lower = 0;
       const Atom& atom = pool_[id];
       if (atom.kind == AtomKind::kSymbol) {
-        auto found = known_.find(atom.name);
-        if (found == known_.end()) return false;
-        const std::optional<std::int64_t> bound =
-            found->second.value ? found->second.value : found->second.lower;
+        const Known* known = known_.find(atom.name);
+        if (known == nullptr) return false;
+        const std::optional<std::int64_t> bound = known->value ? known->value : known->lower;
         if (!bound || *bound < 0) return false;
         lower = *bound;
       } else if (atom.kind == AtomKind::kFloorDiv || atom.kind == AtomKind::kMin ||

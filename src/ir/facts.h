@@ -15,9 +15,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
+#include "base/few_table.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -80,7 +80,7 @@ class Facts {
   std::optional<PolyId> divide(PolyId a, std::int64_t divisor) const;
 
   ExprPool& pool_;
-  std::unordered_map<StringId, Known> known_;
+  FewTable<StringId, Known> known_;
   SideTable<PolyId, PolyId> normal_;  // what normalize gave, kept once all facts are learned
   bool learned_ = false;
   SideTable<PolyId, PolyId> normal_stride_;

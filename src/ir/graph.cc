@@ -13,6 +13,14 @@ std::string_view name_of(ProvenanceRole role) {
 }
 
 const NodeExtra* Context::own(NodeExtra extra) {
+  extra.custom = args.intern(args[extra.custom]);
+  extra.meta = args.intern(args[extra.meta]);
+  std::size_t hash = mix_hash(extra.custom.begin, extra.meta.begin);
+  hash = mix_hash(mix_hash(hash, extra.py_type.index()), extra.example_type.index());
+  for (const Binding& binding : extra.bindings) hash = mix_hash(hash, binding.symbol.index());
+  const std::uint32_t known = extra_ids_.find(hash, [&](std::uint32_t i) { return extras_[i] == extra; });
+  if (known != HashIndex::kNone) return &extras_[known];
+  extra_ids_.insert(hash, static_cast<std::uint32_t>(extras_.size()));
   extras_.push_back(std::move(extra));
   return &extras_.back();
 }

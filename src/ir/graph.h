@@ -9,7 +9,8 @@
 // table but not in the order is not part of the graph any more; its row stays readable,
 // so that provenance can name it. One node defines one value.
 //
-// Graphs are values: a pass copies its input (flat arrays) and changes the copy.
+// Graphs are values: a pass copies its input and changes the copy. Copies share the rows of their
+// tables of nodes until one of them changes (base/paged_table.h).
 // Strings, expressions, types and argument trees live in a `Context` that all graphs of a
 // process share and that only grows; ids of two graphs with the same context agree.
 //
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "base/arena.h"
+#include "base/hash_index.h"
 #include "base/id.h"
 #include "base/interner.h"
 #include "base/paged_table.h"
@@ -125,9 +127,11 @@ bool is_copy_record(const Provenance& record);
 struct Binding {
   StringId symbol;
   ArgRange path;
+  friend bool operator==(const Binding&, const Binding&) = default;
 };
 
-// Facts about a node that few nodes have.
+// What nodes of a trace have beyond the fields of Node. It is the same for many of them: each of a
+// kind is stored once in a context (Context::own).
 struct NodeExtra {
   std::vector<Binding> bindings;                               // meta "unbacked_bindings"
   std::vector<std::pair<StringId, std::int64_t>> chunk_hints;  // meta "torchtitan_chunk_symbol_hints"
@@ -136,6 +140,7 @@ struct NodeExtra {
   StringId py_type;
   TypeId example_type;
   std::string unknown_fields;  // protobuf fields of a newer format, carried through
+  friend bool operator==(const NodeExtra&, const NodeExtra&) = default;
 };
 
 // Records about one node, oldest first. They live in a context and never change, so that nodes are
@@ -171,13 +176,14 @@ struct Context {
 
   std::string_view text(StringId id) const { return strings.text_or_empty(id); }
 
-  // Keeps what few nodes have, for as long as the context lives.
+  // Keeps it for as long as the context lives; an equal one that was kept before is returned again.
   const NodeExtra* own(NodeExtra extra);
   ProvenanceList own(std::span<const Provenance> records);
   NameList own(std::span<const StringId> names);
 
  private:
   std::deque<NodeExtra> extras_;
+  HashIndex extra_ids_;  // positions in extras_
   Arena arena_;
 };
 

@@ -31,7 +31,8 @@ Graph symbolized(const Graph& graph) {
 void check_types(const Graph& graph) {
   std::vector<Violation> violations;
   verify_structure(graph, violations);
-  verify_types(graph, violations);
+  Facts facts(graph);
+  verify_types(graph, facts, violations);
   for (const Violation& violation : violations) UNSCOPED_INFO(print_violation(graph, violation));
   CHECK(violations.empty());
 }
@@ -221,7 +222,8 @@ TEST_CASE("what is tagged scales whatever the token count is") {
         symbol.upper = graph.context->exprs.number(4096);
       }
     std::vector<Violation> violations;
-    verify_types(graph, violations);
+    Facts facts(graph);
+    verify_types(graph, facts, violations);
     for (const Violation& violation : violations) {
       INFO(print_violation(graph, violation));
       CHECK(violation.site.module == "loss");

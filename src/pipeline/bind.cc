@@ -15,6 +15,11 @@ bool takes(const PassCall& call, std::string_view option) {
 
 }  // namespace
 
+Binder::Binder(const Graph& given, const Pipeline& pipeline) : pipeline_(pipeline) {
+  const auto has_memory = [](const PassCall& call) { return call.options.has("memory"); };
+  if (std::ranges::any_of(pipeline.calls, has_memory)) given_ = given;
+}
+
 PassCall Binder::bind(std::size_t position, const Graph& now) {
   PassCall call = pipeline_.calls[position];
   if (takes(call, "memory")) bind_memory(call.options, now);
@@ -34,7 +39,7 @@ void Binder::bind_memory(Options& options, const Graph& now) {
   if (!options.has("memory")) return;
   MemoryBudget budget = parse_memory_budget(options.text("memory"));
   if (!budget.is_of_run) return;
-  if (!peaks_) peaks_ = {find_given_peak(given_), find_given_peak(now)};
+  if (!peaks_) peaks_ = {find_given_peak(*given_), find_given_peak(now)};
   // A step without values takes none, which is no budget: one byte is as little.
   const std::int64_t bytes = std::max({budget.above(peaks_->given), peaks_->now, std::int64_t{1}});
   options.set("memory", std::to_string(bytes));

@@ -17,8 +17,9 @@ namespace epweave {
 
 class Binder {
  public:
-  // Both must outlive it: `given` is what the pipeline is run over.
-  Binder(const Graph& given, const Pipeline& pipeline) : given_(given), pipeline_(pipeline) {}
+  // `given` is what the pipeline is run over; it is kept if an option may ask for it. The pipeline
+  // must outlive the binder.
+  Binder(const Graph& given, const Pipeline& pipeline);
 
   // The call at this position with such options written out; `now` is the graph in front of it.
   // Positions ascend.
@@ -30,8 +31,8 @@ class Binder {
   struct Peaks {
     std::int64_t given = 0, now = 0;  // bytes
   };
-  const Graph& given_;
   const Pipeline& pipeline_;
+  std::optional<Graph> given_;
   std::optional<Peaks> peaks_;  // those in front of the first pass that asks
 };
 

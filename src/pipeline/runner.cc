@@ -51,6 +51,8 @@ class KnownViolations {
     for (const Violation& violation : violations) known_.insert(key_of(violation));
   }
 
+  bool empty() const { return known_.empty(); }
+
   // The violations of `graph` that are new.
   std::vector<Violation> find_new(const Graph& graph) const {
     std::vector<Violation> found = verify_graph(graph);
@@ -141,12 +143,13 @@ std::vector<Violation> find_causes(const std::vector<Violation>& of_input, const
 
 class Run {
  public:
-  Run(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options)
-      : pipeline_(pipeline), options_(options), given_(graph), binder_(graph, pipeline), graph_(graph) {
-    record_origins(graph_);
-    for (const Origin& origin : graph_.origins) is_origin_.insert(origin.name);
+  Run(Graph graph, const Pipeline& pipeline, const RunnerOptions& options)
+      : pipeline_(pipeline), options_(options), binder_(graph, pipeline), graph_(std::move(graph)) {
     if (options_.verify != VerifyPolicy::kOff)
       known_.add(options_.input_violations ? *options_.input_violations : verify_graph(graph_));
+    if (options_.verify == VerifyPolicy::kOff || !known_.empty()) unsound_ = graph_;
+    record_origins(graph_);
+    for (const Origin& origin : graph_.origins) is_origin_.insert(origin.name);
   }
 
   Graph run() {
@@ -171,6 +174,7 @@ class Run {
     const auto start = Clock::now();
     PassResult result = apply(call);
     const double seconds = seconds_since(start);
+    const bool changed = !same_code(graph_, result.graph);
     complete_provenance(call, result.graph);
     result.graph.passes.push_back(
         {.name = std::string(call.pass->name),
@@ -180,7 +184,7 @@ class Run {
          .nodes_after = static_cast<std::uint32_t>(result.graph.step().order.size()),
          .input_sha256 = std::move(sha256),
          .notes = result.notes});
-    const double verify_seconds = verify(position, result.graph);
+    const double verify_seconds = is_verified(position, changed) ? verify(call, result.graph) : 0;
     if (options_.hooks.after_pass)
       options_.hooks.after_pass({.position = position,
                                  .count = pipeline_.calls.size(),
@@ -188,6 +192,7 @@ class Run {
                                  .before = graph_,
                                  .after = result.graph,
                                  .notes = result.notes,
+                                 .changed = changed,
                                  .seconds = seconds,
                                  .verify_seconds = verify_seconds});
     graph_ = std::move(result.graph);
@@ -205,10 +210,14 @@ class Run {
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {
-      const std::vector<Violation> violations = verify_graph(given_);
+      const std::vector<Violation> violations = verify_given();
       if (violations.empty()) throw;
-      refuse_broken(call, given_, violations, error.what());
+      refuse_broken(call, *unsound_, violations, error.what());
     }
+  }
+
+  std::vector<Violation> verify_given() const {
+    return unsound_ ? verify_graph(*unsound_) : std::vector<Violation>();
   }
 
   // "kept" for nodes that no pass has said anything about.
@@ -226,24 +235,33 @@ class Run {
     }
   }
 
+  // What a pass left as it was has been checked.
+  bool is_verified(std::size_t position, bool changed) const {
+    switch (options_.verify) {
+      case VerifyPolicy::kOff:
+        return false;
+      case VerifyPolicy::kEnd:
+        return position + 1 == pipeline_.calls.size();
+      case VerifyPolicy::kEach:
+        return changed;
+    }
+    return true;
+  }
+
   // Seconds spent.
-  double verify(std::size_t position, const Graph& graph) const {
-    const bool is_last = position + 1 == pipeline_.calls.size();
-    if (options_.verify == VerifyPolicy::kOff || (options_.verify == VerifyPolicy::kEnd && !is_last))
-      return 0;
-    // What a pass left as it was has been checked.
-    if (options_.verify == VerifyPolicy::kEach && same_code(graph_, graph)) return 0;
+  double verify(const PassCall& call, const Graph& graph) const {
     const auto start = Clock::now();
     const std::vector<Violation> violations = known_.find_new(graph);
-    if (!violations.empty()) judge(pipeline_.calls[position], graph, violations);
+    if (!violations.empty()) judge(call, graph, violations);
     return seconds_since(start);
   }
 
   [[noreturn]] void judge(const PassCall& call, const Graph& graph,
                           const std::vector<Violation>& violations) const {
-    const std::vector<Violation> causes = find_causes(verify_graph(given_), graph, violations);
+    const std::vector<Violation> causes = find_causes(verify_given(), graph, violations);
     if (causes.empty()) blame(call, graph, violations);
-    refuse_broken(call, given_, causes, "its result breaks: " + print_violation(graph, violations.front()));
+    refuse_broken(call, *unsound_, causes,
+                  "its result breaks: " + print_violation(graph, violations.front()));
   }
 
   void report_failure(std::size_t position, const char* what) const {
@@ -260,9 +278,9 @@ class Run {
 
   Pipeline pipeline_;  // its options written out as far as it has run
   const RunnerOptions& options_;
-  const Graph& given_;
   Binder binder_;
   Graph graph_;
+  std::optional<Graph> unsound_;  // the graph given, where it is not known to verify
   IdSet<StringId> is_origin_;
   KnownViolations known_;
 };
@@ -278,15 +296,15 @@ bool same_node(const ArgPool& args, const Node& a, const Node& b) {
 bool same_body(const ArgPool& args, const Body& a, const Body& b) {
   if (a.name != b.name || a.order != b.order) return false;
   for (NodeId id : a.order)
-    if (!same_node(args, a.nodes[id], b.nodes[id])) return false;
+    if (!a.nodes.shares(b.nodes, id) && !same_node(args, a.nodes[id], b.nodes[id])) return false;
   return true;
 }
 
 }  // namespace
 
-Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options) {
+Graph run_pipeline(Graph graph, const Pipeline& pipeline, const RunnerOptions& options) {
   if (!options.input_violations) refuse_broken_structure(graph);
-  return Run(graph, pipeline, options).run();
+  return Run(std::move(graph), pipeline, options).run();
 }
 
 bool same_code(const Graph& a, const Graph& b) {

@@ -37,6 +37,7 @@ struct PassReport {
   const Graph& before;
   const Graph& after;
   const std::vector<std::string>& notes;
+  bool changed = false;       // whether the two are other code (same_code)
   double seconds = 0;         // of the pass itself
   double verify_seconds = 0;  // of checking its result; 0 if it was not checked
 };
@@ -67,8 +68,9 @@ struct RunnerOptions {
 
 // Throws InputError for a graph whose structure is broken, PassError where a pass declines, and
 // pipeline.broken-graph where a pass comes to grief on a graph that does not verify; CheckError
-// where a pass's result breaks an invariant that its input kept.
-Graph run_pipeline(const Graph& graph, const Pipeline& pipeline, const RunnerOptions& options = {});
+// where a pass's result breaks an invariant that its input kept. A graph that is handed over, and
+// that verifies, is let go as soon as the first pass has run.
+Graph run_pipeline(Graph graph, const Pipeline& pipeline, const RunnerOptions& options = {});
 
 // Whether two graphs that share a context are the same code: bodies, orders, and every field of the
 // nodes but provenance. For --print-changed, and for tests that a pass leaves normal graphs alone.

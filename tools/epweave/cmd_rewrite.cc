@@ -74,20 +74,21 @@ class Rewrite {
 
   int run() {
     const auto start_read = Clock::now();
-    const Graph input = read();
+    Graph input = read();
     files_.read = seconds_since(start_read);
-    return run(input);
+    return run(std::move(input));
   }
 
-  int run(const Graph& input) {
+  int run(Graph input) {
+    nodes_given_ = input.step().order.size();
     const std::string sha256 = sha256_hex(encode_binary(input));
-    const Graph output = run_passes(input, sha256);
+    const Graph output = run_passes(std::move(input), sha256);
     const auto start_write = Clock::now();
     write(output);
     files_.write = seconds_since(start_write);
     if (options_.time_passes) console_.requested(watch_.times_text(files_));
-    if (console_.json()) report(input, output, sha256);
-    say_verdict(input, output);
+    if (console_.json()) report(output, sha256);
+    say_verdict(output);
     return kFine;
   }
 
@@ -105,8 +106,8 @@ class Rewrite {
   }
 
   // In a shell pipeline the next command has the word, and JSON says it in its way.
-  void say_verdict(const Graph& input, const Graph& output) {
-    const std::string line = fmt::format("{}: {} -> {} nodes, {}", display_name(), input.step().order.size(),
+  void say_verdict(const Graph& output) {
+    const std::string line = fmt::format("{}: {} -> {} nodes, {}", display_name(), nodes_given_,
                                          output.step().order.size(), verified_when(options_.verify));
     if (options_.output.path == "-" || console_.json())
       console_.detail(line);
@@ -134,31 +135,33 @@ class Rewrite {
 
   // A declined graph is the user's own and the message says what to do, so it is kept only on
   // request; a bug of ours leaves a reproducer always.
-  Graph run_passes(const Graph& input, const std::string& sha256) {
+  Graph run_passes(Graph input, const std::string& sha256) {
     const RunnerOptions runner{.tool = tool_name(),
                                .input_sha256 = sha256,
                                .verify = policy_named(options_.verify),
                                .input_violations = input_violations_,
                                .hooks = watch_.hooks()};
     try {
-      return run_pipeline(input, pipeline_, runner);
+      return run_pipeline(std::move(input), pipeline_, runner);
     } catch (const PassError& error) {
-      if (options_.keep) keep(input, error, *options_.keep);
+      if (options_.keep) keep(error, *options_.keep);
       throw;
     } catch (const InputError& error) {  // such as a file of --dump-dir that cannot be written
-      if (options_.keep) keep(input, error, *options_.keep);
+      if (options_.keep) keep(error, *options_.keep);
       throw;
     } catch (const std::exception& error) {
       if (!options_.reproducer || options_.keep)
-        keep(input, error, options_.keep.value_or(default_reproducer(options_.output)));
+        keep(error, options_.keep.value_or(default_reproducer(options_.output)));
       throw;
     }
   }
 
-  void keep(const Graph& input, const std::exception& error, const std::string& path) {
+  // What the pass that failed was given; nothing where none did.
+  void keep(const std::exception& error, const std::string& path) {
     const auto& failure = watch_.failure();
-    const Reproducer reproducer{.input = failure ? failure->first : input,
-                                .pipeline = failure ? failure->second : print_pipeline(pipeline_),
+    if (!failure) return;
+    const Reproducer reproducer{.input = failure->first,
+                                .pipeline = failure->second,
                                 .verify = options_.verify,
                                 .error = error.what()};
     try {
@@ -168,14 +171,13 @@ class Rewrite {
     }
   }
 
-  void report(const Graph& input, const Graph& output, const std::string& sha256) {
-    Json report = {
-        {"tool", tool_name()},
-        {"pipeline", print_pipeline(pipeline_)},
-        {"verify", options_.verify},
-        {"input", {{"file", options_.input.path}, {"nodes", input.step().order.size()}, {"sha256", sha256}}},
-        {"output", {{"file", options_.output.path}, {"nodes", output.step().order.size()}}},
-        {"passes", watch_.report()}};
+  void report(const Graph& output, const std::string& sha256) {
+    Json report = {{"tool", tool_name()},
+                   {"pipeline", print_pipeline(pipeline_)},
+                   {"verify", options_.verify},
+                   {"input", {{"file", options_.input.path}, {"nodes", nodes_given_}, {"sha256", sha256}}},
+                   {"output", {{"file", options_.output.path}, {"nodes", output.step().order.size()}}},
+                   {"passes", watch_.report()}};
     if (options_.time_passes) report["times"] = watch_.times_report(files_);
     console_.print(report_text(report));
   }
@@ -185,6 +187,7 @@ class Rewrite {
   Console& console_;
   Watch watch_;
   std::optional<std::vector<Violation>> input_violations_;  // what reading found
+  std::size_t nodes_given_ = 0;
   FileTimes files_;
 };
 

@@ -57,7 +57,6 @@ RunnerHooks Watch::hooks() {
               },
           .after_pass =
               [this](const PassReport& pass) {
-                const bool changed = !same_code(pass.before, pass.after);
                 times_.push_back({.pass = std::string(pass.call.pass->name),
                                   .run = pass.seconds,
                                   .verify = pass.verify_seconds,
@@ -68,9 +67,9 @@ RunnerHooks Watch::hooks() {
                                    {"options", print_options(pass.call.options)},
                                    {"nodes_before", times_.back().before},
                                    {"nodes_after", times_.back().after},
-                                   {"changed", changed},
+                                   {"changed", pass.changed},
                                    {"notes", pass.notes}});
-                show(pass, changed);
+                show(pass);
                 if (!options_.dump_dir.empty()) dump(pass);
               },
           .on_failure =
@@ -82,7 +81,7 @@ bool Watch::is_printed(std::string_view pass) const {
                              [&](const std::string& name) { return name == "all" || name == pass; });
 }
 
-void Watch::show(const PassReport& pass, bool changed) {
+void Watch::show(const PassReport& pass) {
   const std::string_view name = pass.call.pass->name;
   // With -v the decisions of chunk are listed one by one, the notes that only count them are not.
   const bool has_plan = console_.verbose() && name == "chunk";
@@ -100,10 +99,11 @@ void Watch::show(const PassReport& pass, bool changed) {
     for (const std::string& line : list_plan_decisions(pass))
       if (line.find("assumes ") == line.npos) console_.detail(fmt::format("{}: {}", name, line));
   console_.detail(fmt::format("{}: {} -> {} nodes{}", name, times_.back().before, times_.back().after,
-                              changed ? "" : ", unchanged"));
+                              pass.changed ? "" : ", unchanged"));
   const std::string place = fmt::format("{} ({} of {})", name, pass.position + 1, pass.count);
   if (options_.print_changed)
-    console_.requested(changed ? changes_text(pass, place) : fmt::format("# after {}: no change", place));
+    console_.requested(pass.changed ? changes_text(pass, place)
+                                    : fmt::format("# after {}: no change", place));
   if (is_printed(name))
     console_.requested(fmt::format("# after {}\n{}", place, print_text(pass.after, TextMode::kShort)));
 }

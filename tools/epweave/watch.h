@@ -36,7 +36,7 @@ class Watch {
     std::size_t before = 0, after = 0;
   };
   bool is_printed(std::string_view pass) const;
-  void show(const PassReport& pass, bool changed);
+  void show(const PassReport& pass);
   void dump(const PassReport& pass);
 
   const RewriteOptions& options_;

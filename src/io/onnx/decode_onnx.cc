@@ -86,18 +86,18 @@ class OnnxDecoder {
     if (is_there) fail(fmt::format("has {}, which a graph of epweave cannot hold", what));
   }
 
-  Facts collect(const Metadata& metadata) {
-    Facts facts;
+  NamedFacts collect(const Metadata& metadata) {
+    NamedFacts facts;
     for (const onnx::StringStringEntryProto& entry : metadata) add_fact(facts, entry.key(), entry.value());
     return facts;
   }
-  void add_fact(Facts& facts, std::string_view key, std::string_view value) const {
+  void add_fact(NamedFacts& facts, std::string_view key, std::string_view value) const {
     if (text::count_valid_utf8(value) < value.size()) fail(fmt::format("{} is not UTF-8", key));
     if (facts.size() > kMaxFacts) fail(fmt::format("has more than {} entries of metadata", kMaxFacts));
     if (!facts.add(key, value))
       fail(fmt::format("{} is there twice, with different values: a tool changed one of them", key));
   }
-  void expect_all_taken(const Facts& facts) const {
+  void expect_all_taken(const NamedFacts& facts) const {
     if (const auto key = facts.find_left())
       fail(fmt::format("metadata {}{} is not known to this version", kPrefix, *key));
   }
@@ -105,7 +105,7 @@ class OnnxDecoder {
   // ------------------------------------------------------------------------- the model
 
   void decode_model() {
-    Facts facts = collect(model_.metadata_props());
+    NamedFacts facts = collect(model_.metadata_props());
     const auto format = facts.take("format");
     if (!format) refuse_foreign();
     if (*format != kFormatVersion)
@@ -141,7 +141,7 @@ class OnnxDecoder {
     fail(fmt::format("not a graph that epweave wrote: {}. Other ONNX models cannot be read", what));
   }
 
-  void decode_header(Facts& facts) {
+  void decode_header(NamedFacts& facts) {
     std::string header = std::string(text::kMagic) + '\n';
     for (const std::string_view key : kHeaderKeys)
       if (const auto lines = facts.take(key)) header.append(*lines).append("\n");
@@ -245,7 +245,7 @@ class OnnxDecoder {
     Node node;
     node.kind = NodeKind::kOutput;
     node.name = node.target = intern("output");
-    Facts facts = collect(message.metadata_props());
+    NamedFacts facts = collect(message.metadata_props());
     if (const auto name = facts.take("output.name")) node.name = intern(*name);
     const NodeId id = body.nodes.push_back(std::move(node));
     body.order.push_back(id);
@@ -278,7 +278,7 @@ class OnnxDecoder {
     Node& node = body.nodes[id];
     node.kind = NodeKind::kPlaceholder;
     node.target = node.name;
-    Facts facts = collect(message.metadata_props());
+    NamedFacts facts = collect(message.metadata_props());
     if (facts.find_left() == std::nullopt && !body.name)
       fail("has no metadata: a tool that knows only IR versions below 10 dropped it");
     FactReader reader(values_, facts, place_);
@@ -308,7 +308,7 @@ class OnnxDecoder {
     CallSource source{.inputs = read_inputs(message), .node = &message};
     source.is_input_used.resize(source.inputs.size());
     source.is_attribute_used.resize(static_cast<std::size_t>(message.attribute_size()));
-    Facts facts = collect_with_mirrors(message, source);
+    NamedFacts facts = collect_with_mirrors(message, source);
     FactReader reader(values_, facts, place_);
     reader("target", node.target);
     const bool has_call = read_call(reader, source, node);
@@ -353,8 +353,8 @@ class OnnxDecoder {
   }
 
   // Metadata, and string attributes of the same names that repeat it.
-  Facts collect_with_mirrors(const onnx::NodeProto& message, CallSource& source) {
-    Facts facts = collect(message.metadata_props());
+  NamedFacts collect_with_mirrors(const onnx::NodeProto& message, CallSource& source) {
+    NamedFacts facts = collect(message.metadata_props());
     for (int i = 0; i < message.attribute_size(); ++i) {
       const Attribute& attribute = message.attribute(i);
       if (!attribute.name().starts_with(kPrefix)) continue;
@@ -390,7 +390,7 @@ class OnnxDecoder {
                      NodeId id) {
     const Place place(*this, "graph", message.name());
     Node& node = body.nodes[id];
-    Facts facts = collect(message.metadata_props());
+    NamedFacts facts = collect(message.metadata_props());
     FactReader reader(values_, facts, place_, "output.");
     reader("name", node.name);
     reader("target", node.target);

@@ -92,7 +92,7 @@ class FactWriter {
 };
 
 // The entries of one record, each to be taken once.
-class Facts {
+class NamedFacts {
  public:
   struct Fact {
     std::string_view key;  // without the prefix
@@ -136,7 +136,8 @@ class Facts {
 // Reads what FactWriter wrote. `place` begins messages: "g.onnx: node mm".
 class FactReader {
  public:
-  FactReader(text::ValueParser& values, Facts& facts, const std::string& place, std::string_view prefix = "")
+  FactReader(text::ValueParser& values, NamedFacts& facts, const std::string& place,
+             std::string_view prefix = "")
       : values_(values), facts_(facts), place_(place), prefix_(prefix) {}
 
   void operator()(std::string_view key, StringId& value) {
@@ -211,7 +212,7 @@ class FactReader {
   }
 
   text::ValueParser& values_;
-  Facts& facts_;
+  NamedFacts& facts_;
   const std::string& place_;
   std::string_view prefix_;
 };

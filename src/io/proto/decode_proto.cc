@@ -512,8 +512,8 @@ class GraphDecoder {
     node.kwargs = context_.args.add(parts_.kwargs);
     node.provenance = context_.own(parts_.provenance);
     NodeExtra& extra = parts_.extra;
-    extra.custom = context_.args.add(parts_.custom);
-    extra.meta = context_.args.add(parts_.meta);
+    extra.custom = context_.args.intern(parts_.custom);
+    extra.meta = context_.args.intern(parts_.meta);
     const bool is_empty = !extra.example_type && !extra.py_type && extra.bindings.empty() &&
                           extra.chunk_hints.empty() && extra.custom.empty() && extra.meta.empty() &&
                           extra.unknown_fields.empty();

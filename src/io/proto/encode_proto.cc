@@ -2,6 +2,7 @@
 #include <google/protobuf/unknown_field_set.h>
 
 #include <cmath>
+#include <map>
 
 #include "io/proto/proto_codec.h"
 #include "io/proto/wire_writer.h"
@@ -253,6 +254,19 @@ class GraphEncoder {
       });
   }
 
+  // Metadata is the same for many nodes of a body: its bytes are made once. The context stores equal
+  // metadata once (Context::own), so that where it lies tells it apart.
+  void encode_metadata(int field, ArgRange range) {
+    if (range.empty()) return;
+    std::string& bytes = metadata_[{field, range.begin}];
+    if (bytes.empty()) {
+      WireWriter outer = std::exchange(out_, WireWriter());
+      encode_keywords(field, range);
+      bytes = std::exchange(out_, std::move(outer)).take();
+    }
+    out_.append(bytes);
+  }
+
   void encode_version() {
     out_.put(1, graph_.version.format);
     out_.put(2, graph_.version.min_reader);
@@ -317,6 +331,7 @@ class GraphEncoder {
 
   void encode_body(const Body& body) {
     body_ = &body;
+    metadata_.clear();  // it may name nodes of the body
     out_.put(1, ref(body.name));
     for (NodeId id : body.order) message(2, [&] { encode_node(body.nodes[id]); });
     append_unknown(body.unknown_fields);
@@ -348,8 +363,8 @@ class GraphEncoder {
         out_.put_signed(2, hint.second);
       });
     out_.put(19, node.has_custom);
-    encode_keywords(20, extra.custom);
-    encode_keywords(21, extra.meta);
+    encode_metadata(20, extra.custom);
+    encode_metadata(21, extra.meta);
     for (const Provenance& record : node.provenance) message(22, [&] { encode_provenance(record); });
     append_unknown(extra.unknown_fields);
   }
@@ -409,7 +424,8 @@ class GraphEncoder {
   std::uint32_t type_count_ = 0;   // of them
   std::vector<StringId> strings_;  // the table
   const Body* body_ = nullptr;
-  std::vector<std::uint32_t> string_refs_, type_refs_;  // numbers from 1; 0: not in the table yet
+  std::map<std::pair<int, std::uint32_t>, std::string> metadata_;  // its fields' bytes
+  std::vector<std::uint32_t> string_refs_, type_refs_;             // numbers from 1; 0: not in the table yet
 };
 
 }  // namespace
