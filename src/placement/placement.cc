@@ -497,9 +497,26 @@ class Inference {
                       "plain number in all "
                       "of them; the second is a symbol",
                       {}, "divide the sequence (dim=seq), or trace with a symbolic batch");
+    if (has_one_sequence())
+      throw PassError("chunk.no-token-symbol", "the batch is one sequence, which has no parts", {},
+                      "divide along the sequence: symbolize{inputs=[NAME:1]},chunk{dim=seq}, of a preset "
+                      "symbolize=[NAME:1],dim=seq, with each input that has one");
     throw PassError("chunk.no-token-symbol",
                     "no user input has a symbolic first dimension: the token count is a plain number", {},
                     "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
+  }
+
+  // Whether the token numbers are a grid of [1, sequence].
+  bool has_one_sequence() const {
+    const auto is_one = [&](NodeId id, std::size_t place) {
+      const bool is_user = place < graph_.inputs.size() && graph_.text(graph_.inputs[place].role) == "user";
+      const TensorType* type = tensor_of(*graph_.context, step_.nodes[id].type);
+      return is_user && type != nullptr && type->rank() == 2 && !is_floating(type->dtype) &&
+             graph_.context->exprs.constant(type->sizes[0]) == 1;
+    };
+    for (std::size_t place = 0; place < graph_.inputs.size() && place < step_.order.size(); ++place)
+      if (is_one(step_.order[place], place)) return true;
+    return false;
   }
 
   // Of all modules of a pattern some may have nothing to do with tokens. One that exchanges tokens
