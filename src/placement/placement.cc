@@ -392,11 +392,15 @@ class Inference {
   // A part must not see a buffer between the parts' updates.
   void check_updates_before(NodeId id, RegionId region) const {
     for_each_input(*graph_.context, step_.nodes[id], [&](NodeId input) {
-      if (updated_in_[result_.effects->storage_of(input)] == region)
-        throw PlacementRefusal{
-            "chunk.read-after-update",
-            fmt::format("it reads '{}', which the region updates", graph_.text(step_.nodes[input].name)),
-            "read the buffer before its update, or outside the selected module"};
+      const NodeId storage = result_.effects->storage_of(input);
+      if (updated_in_[storage] != region) return;
+      const bool are_zeros = step_.nodes[storage].op != nullptr && step_.nodes[storage].op->makes_zeros;
+      throw PlacementRefusal{
+          "chunk.read-after-update",
+          fmt::format("it reads '{}', which the region updates", graph_.text(step_.nodes[input].name)),
+          are_zeros ? "add to the zeros out of place, so that each part has its own (scatter_add for "
+                      "scatter_add_, index_add for index_add_)"
+                    : "read the buffer before its update, or outside the selected module"};
     });
   }
 
