@@ -77,6 +77,15 @@ def _is_floating(node) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
+def _is_wait(node) -> bool:
+    return node.op == "call_function" and str(node.target) == "_c10d_functional.wait_tensor.default"
+
+
+def _may_have(node, key: str) -> bool:
+    """Of an exchange, what else has its forward node's number has no label: sizes that it takes, sums of gradients."""
+    return key not in _LABELS[1:] or _is_all_to_all(node) or _is_wait(node)
+
+
 def _is_labelled(node) -> bool:
     custom = node.meta.get("custom") or {}
     return any(key in custom for key in _LABELS[1:])
@@ -125,7 +134,7 @@ def _label_exchanges(exchanges: list) -> None:
         key, value = (TOKENS, tokens.get(node)) if _is_floating(node) else (COUNTS, "dispatch")
         if value is None:
             continue
-        for x in (node, *(u for u in node.users if str(u.target) == "_c10d_functional.wait_tensor.default")):
+        for x in (node, *(u for u in node.users if _is_wait(u))):
             _set(x, key, value)
 
 
@@ -155,7 +164,7 @@ def annotate(graph_module: GraphModule, *, label_exchanges: bool = True) -> Grap
             if origin is None:
                 continue
             for key, value in (origin.meta.get("custom") or {}).items():
-                if key not in (node.meta.get("custom") or {}):
+                if key not in (node.meta.get("custom") or {}) and _may_have(node, key):
                     _set(node, key, value)
             for key in ("nn_module_stack", "stack_trace"):
                 if key in origin.meta:

@@ -237,6 +237,42 @@ class Checkpointed(unittest.TestCase):
             self.assertTrue(epweave.verify(path, divided.path))
 
 
+class OwnFunction(unittest.TestCase):
+    """An exchange in an autograd.Function of the model's own, by functional collectives."""
+
+    def test_exchanges_and_their_waits_alone_have_labels(self):
+        import own_moe
+        import torch
+        from torch.distributed._functional_collectives import all_to_all_single
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        class Exchange(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, rows, received, sent, group):
+                ctx.facts = received, sent, group
+                return all_to_all_single(rows, received, sent, group) * 1
+
+            @staticmethod
+            def backward(ctx, gradient):
+                received, sent, group = ctx.facts
+                return all_to_all_single(gradient.contiguous(), sent, received, group) * 1, None, None, None
+
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        group = torch.distributed.group.WORLD
+        model, step, inputs = make_own(torch, group)
+        with mock.patch.object(own_moe, "all_to_all_single_autograd", Exchange.apply):
+            traced = epweave.trace(step, model, inputs, groups={"ep": group}, tokens={"tokens": 0, "labels": 0})
+        labelled = {str(node.target) for node in traced.graph.graph.nodes
+                    if "EP_token_exchange" in node.meta.get("custom", {})}
+        self.assertEqual(labelled, {"_c10d_functional.all_to_all_single.default", "_c10d_functional.wait_tensor.default"})
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "step.epw"
+            traced.export(path)
+            scheduled = epweave.rewrite(path, preset="ep-overlap", roots="blocks.*.moe")
+            self.assertTrue(epweave.verify(path, scheduled.path))
+
+
 class Optimizer(unittest.TestCase):
     """Gradient clipping and AdamW in the step, by operators on lists of tensors or tensor by tensor."""
 

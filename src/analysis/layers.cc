@@ -1,23 +1,91 @@
 #include "analysis/layers.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "analysis/module_path.h"
+#include "ops/family.h"
 
 namespace epweave {
+namespace {
 
-std::int64_t layer_of(std::string_view module) {
-  constexpr std::string_view kPrefix = "layers.";
-  if (!module.starts_with(kPrefix)) return kNoLayer;
-  module.remove_prefix(kPrefix.size());
-  module = module.substr(0, module.find('.'));
-  std::int64_t layer = kNoLayer;
-  const auto [end, error] = std::from_chars(module.data(), module.data() + module.size(), layer);
-  return error == std::errc() && end == module.data() + module.size() ? layer : kNoLayer;
+std::optional<std::int64_t> number_of(std::string_view component) {
+  std::int64_t number = 0;
+  const char* last = component.data() + component.size();
+  const auto [end, error] = std::from_chars(component.data(), last, number);
+  const bool is_number = error == std::errc() && end == last && number >= 0;
+  return is_number ? std::optional(number) : std::nullopt;
+}
+
+std::string_view first_component(std::string_view path) {
+  return path.substr(0, path.find('.'));
+}
+
+// What stands in front of the first number of a path; empty where there is none.
+std::string_view list_of(std::string_view path) {
+  for (std::size_t dot = path.find('.'); dot != path.npos; dot = path.find('.', dot + 1))
+    if (number_of(first_component(path.substr(dot + 1)))) return path.substr(0, dot);
+  return {};
+}
+
+}  // namespace
+
+std::string find_block_list(const Graph& graph) {
+  constexpr std::string_view kLayers = "layers";
+  SideTable<StringId, std::int64_t> calls;
+  std::vector<StringId> modules;
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.kind != NodeKind::kCall || !node.module) continue;
+    if (calls.at(node.module)++ == 0) modules.push_back(node.module);
+  }
+  std::vector<std::pair<std::string_view, std::int64_t>> lists;
+  for (StringId module : modules) {
+    const std::string_view list = list_of(graph.text(module));
+    if (list.empty()) continue;
+    const auto known = std::ranges::find(lists, list, [](const auto& entry) { return entry.first; });
+    if (known == lists.end())
+      lists.emplace_back(list, calls[module]);
+    else
+      known->second += calls[module];
+  }
+  const bool has_layers =
+      std::ranges::any_of(lists, [&](const auto& entry) { return entry.first == kLayers; });
+  if (has_layers || lists.empty()) return std::string(kLayers);
+  return std::string(
+      std::ranges::max_element(lists, {}, [](const auto& entry) { return entry.second; })->first);
+}
+
+BlockNames find_block_names(const Graph& graph) {
+  BlockNames names{.pattern = find_block_list(graph) + ".*"};
+  for (NodeId id : graph.step().order) {
+    const Node& node = graph.step().nodes[id];
+    if (node.kind != NodeKind::kCall || !has_family(node, OpFamily::kAllToAll) || !node.module) continue;
+    const TensorType* type = tensor_of(*graph.context, node.type);
+    if (node.ep.token_count_exchange || (type != nullptr && !is_floating(type->dtype))) continue;
+    const std::string_view path = graph.text(node.module), block = match_module(names.pattern, path);
+    if (block.empty()) continue;
+    const std::string_view below = path.substr(block.size());
+    names.exchanging = below.empty() ? "" : fmt::format(".{}", first_component(below.substr(1)));
+    break;
+  }
+  return names;
+}
+
+std::int64_t Layers::of(std::string_view path) const {
+  if (!path.starts_with(list_) || path.size() <= list_.size() || path[list_.size()] != '.') return kNoLayer;
+  return number_of(first_component(path.substr(list_.size() + 1))).value_or(kNoLayer);
 }
 
 std::int64_t Layers::of(const Node& node) {
   if (!node.module) return kNoLayer;
   std::int64_t& layer = layers_.at(node.module);
-  if (layer == kUnread) layer = layer_of(context_.text(node.module));
+  if (layer == kUnread) layer = of(context_.text(node.module));
   return layer;
 }
 

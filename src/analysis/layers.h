@@ -1,9 +1,15 @@
-// Which layer of the model a node belongs to: the number behind `layers.` in its module's path.
+// Which layer of the model a node belongs to: the number of the block that its module's path is in.
 //
 //   layers.3.moe.router     3          tok_embeddings, norm, lm_head     kNoLayer
+//   model.layers.3.mlp      3
+//   blocks.3.ffn            3
+//
+// The blocks are those of the list `layers`. Where no module is in one, they are those of the list
+// that most calls are in: `model.layers`, `blocks`, `transformer.h`.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "ir/graph.h"
@@ -12,17 +18,27 @@ namespace epweave {
 
 inline constexpr std::int64_t kNoLayer = -1;
 
-std::int64_t layer_of(std::string_view module);
+// The path of the list of blocks: "layers", "model.layers". "layers" where the graph has none.
+std::string find_block_list(const Graph& graph);
 
-// The same of many nodes of one context; each path is read once.
+// What a pass divides where nobody says more: blocks, and in each the module that exchanges tokens.
+struct BlockNames {
+  std::string pattern = "layers.*";
+  std::string exchanging = ".moe";  // behind a block's path; empty: the block itself exchanges
+};
+BlockNames find_block_names(const Graph& graph);
+
+// The layers of a graph's nodes; each path is read once.
 class Layers {
  public:
-  explicit Layers(const Context& context) : context_(context) {}
+  explicit Layers(const Graph& graph) : context_(*graph.context), list_(find_block_list(graph)) {}
   std::int64_t of(const Node& node);
+  std::int64_t of(std::string_view path) const;
 
  private:
   static constexpr std::int64_t kUnread = -2;
   const Context& context_;
+  std::string list_;
   SideTable<StringId, std::int64_t> layers_{kUnread};
 };
 

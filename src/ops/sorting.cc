@@ -2,7 +2,10 @@
 
 #include <cstdint>
 
+#include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/named_arg.h"
+#include "ops/op.h"
 
 namespace epweave {
 
@@ -22,6 +25,22 @@ bool sorts_whole_rows(const Context& context, const Node& sort, const TensorType
   for (std::size_t i = 0; i < keys.rank(); ++i)
     if (static_cast<int>(i) != along && context.exprs.constant(keys.sizes[i]) != 1) return false;
   return true;
+}
+
+NodeId sort_of_order(const Context& context, const Body& body, NodeId value) {
+  const Node& node = body.nodes[value];
+  if (has_family(node, OpFamily::kSort)) return node.op->returns.size() == 1 ? value : NodeId();
+  const auto element = tuple_element(context, body, node);
+  const bool is_order =
+      element && element->index == 1 && has_family(body.nodes[element->tuple], OpFamily::kSort);
+  return is_order ? element->tuple : NodeId();
+}
+
+NodeId undone_order(const Context& context, const Body& body, NodeId value) {
+  const NodeId sort = sort_of_order(context, body, value);
+  if (!sort || !sorts_upwards(context, body.nodes[sort])) return {};
+  const Arg keys = arg_of(context, body.nodes[sort], 0);
+  return keys.is_node() && sort_of_order(context, body, keys.as_node()) ? keys.as_node() : NodeId();
 }
 
 }  // namespace epweave

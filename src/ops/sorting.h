@@ -18,4 +18,12 @@ int sorted_dimension(const Context& context, const Node& sort, std::size_t rank)
 // order of its own: row i of the result is no row of the keys.
 bool sorts_whole_rows(const Context& context, const Node& sort, const TensorType& keys);
 
+// The sort whose order a value is: of `argsort`, or element 1 of `sort`; none if it is no order.
+NodeId sort_of_order(const Context& context, const Body& body, NodeId value);
+// The order `x` of which a value is the order upwards: it says of each row that `x` was made of
+// where it went. None if it is no such value.
+//
+//   %o = sort(%k)[1]    %back = sort(%o)[1]    %x[%o][%back] is %x
+NodeId undone_order(const Context& context, const Body& body, NodeId value);
+
 }  // namespace epweave

@@ -52,7 +52,7 @@ ExactCuts::ExactCuts(const Graph& graph, const Joint& joint, const ValueCosts& c
 }
 
 void ExactCuts::find_handed() {
-  Layers layers(*graph_.context);
+  Layers layers(graph_);
   for (NodeId id : graph_.step().order) {
     if (graph_.step().nodes[id].kind != NodeKind::kCall || !joint_.forward(id)) continue;
     const std::int64_t layer = layers.of(graph_.step().nodes[id]);
@@ -263,7 +263,7 @@ std::optional<BudgetCut> ExactCuts::combine(const BudgetCut& fast, const BudgetC
 
 // What differs, by layers.
 std::vector<std::vector<NodeId>> ExactCuts::list_steps(const BudgetCut& fast, const BudgetCut& small) const {
-  Layers layers(*graph_.context);
+  Layers layers(graph_);
   std::map<std::int64_t, std::vector<NodeId>> differing;
   for (NodeId id : graph_.step().order)
     if (fast.cut.recomputes(id) != small.cut.recomputes(id))

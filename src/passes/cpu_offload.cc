@@ -56,7 +56,7 @@ class OffloadTagger {
         tags_(graph),
         users_(list_users(context_, body_)),
         traits_(context_),
-        layers_(context_) {}
+        layers_(graph) {}
 
   std::string run(std::int64_t gib) {
     const std::int64_t last_layer = find_last_layer();
@@ -176,7 +176,7 @@ class Offloader {
         positions_(find_positions(body_, body_.order)),
         facts_(graph),
         traits_(context_),
-        layers_(context_),
+        layers_(graph),
         list_(body_.order),
         names_(graph, body_),
         pass_(graph.intern("cpu-offload")),

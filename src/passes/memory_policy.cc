@@ -57,7 +57,7 @@ class Tagger {
         inputs_(list_inputs(context_, body_)),
         users_(invert(inputs_, body_.order)),
         traits_(context_),
-        layers_(context_),
+        layers_(graph),
         pass_(graph.intern("memory-policy")),
         forced_(body_.nodes.size()) {}
 

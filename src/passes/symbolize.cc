@@ -523,8 +523,10 @@ std::string describe_one_row(const Graph& graph, const std::vector<TokenInput>& 
   std::string text =
       fmt::format("unused: the extent of {} is 1, and one row has no parts", fmt::join(given, ", "));
   if (next.size() == inputs.size())
-    text += fmt::format("; to divide along the sequence: symbolize{{inputs=[{}]}},chunk{{dim=seq}}",
-                        fmt::join(next, ","));
+    text += fmt::format(
+        "; to divide along the sequence: symbolize{{inputs=[{0}]}},chunk{{dim=seq}}, of a preset "
+        "symbolize=[{0}],dim=seq",
+        fmt::join(next, ","));
   return text;
 }
 

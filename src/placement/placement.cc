@@ -392,11 +392,15 @@ class Inference {
   // A part must not see a buffer between the parts' updates.
   void check_updates_before(NodeId id, RegionId region) const {
     for_each_input(*graph_.context, step_.nodes[id], [&](NodeId input) {
-      if (updated_in_[result_.effects->storage_of(input)] == region)
-        throw PlacementRefusal{
-            "chunk.read-after-update",
-            fmt::format("it reads '{}', which the region updates", graph_.text(step_.nodes[input].name)),
-            "read the buffer before its update, or outside the selected module"};
+      const NodeId storage = result_.effects->storage_of(input);
+      if (updated_in_[storage] != region) return;
+      const bool are_zeros = step_.nodes[storage].op != nullptr && step_.nodes[storage].op->makes_zeros;
+      throw PlacementRefusal{
+          "chunk.read-after-update",
+          fmt::format("it reads '{}', which the region updates", graph_.text(step_.nodes[input].name)),
+          are_zeros ? "add to the zeros out of place, so that each part has its own (scatter_add for "
+                      "scatter_add_, index_add for index_add_)"
+                    : "read the buffer before its update, or outside the selected module"};
     });
   }
 
@@ -497,9 +501,26 @@ class Inference {
                       "plain number in all "
                       "of them; the second is a symbol",
                       {}, "divide the sequence (dim=seq), or trace with a symbolic batch");
+    if (has_one_sequence())
+      throw PassError("chunk.no-token-symbol", "the batch is one sequence, which has no parts", {},
+                      "divide along the sequence: symbolize{inputs=[NAME:1]},chunk{dim=seq}, of a preset "
+                      "symbolize=[NAME:1],dim=seq, with each input that has one");
     throw PassError("chunk.no-token-symbol",
                     "no user input has a symbolic first dimension: the token count is a plain number", {},
                     "run symbolize before chunk (-p symbolize,chunk; --preset ep-overlap{symbolize=yes})");
+  }
+
+  // Whether the token numbers are a grid of [1, sequence].
+  bool has_one_sequence() const {
+    const auto is_one = [&](NodeId id, std::size_t place) {
+      const bool is_user = place < graph_.inputs.size() && graph_.text(graph_.inputs[place].role) == "user";
+      const TensorType* type = tensor_of(*graph_.context, step_.nodes[id].type);
+      return is_user && type != nullptr && type->rank() == 2 && !is_floating(type->dtype) &&
+             graph_.context->exprs.constant(type->sizes[0]) == 1;
+    };
+    for (std::size_t place = 0; place < graph_.inputs.size() && place < step_.order.size(); ++place)
+      if (is_one(step_.order[place], place)) return true;
+    return false;
   }
 
   // Of all modules of a pattern some may have nothing to do with tokens. One that exchanges tokens

@@ -20,7 +20,7 @@ namespace {
 class LayerRemover {
  public:
   LayerRemover(const Graph& graph, std::int64_t kept, const LayerCut& cut)
-      : in_(graph), context_(*graph.context), kept_(kept), cut_(cut), out_(graph) {
+      : in_(graph), context_(*graph.context), kept_(kept), cut_(cut), layers_(graph), out_(graph) {
     pass_ = graph.intern("resize");
     reason_ = graph.intern(fmt::format("layers = {}", kept));
   }
@@ -44,7 +44,7 @@ class LayerRemover {
   }
 
  private:
-  bool is_of_gone_layer(StringId fqn) const { return fqn && layer_of(context_.text(fqn)) >= kept_; }
+  bool is_of_gone_layer(StringId fqn) const { return fqn && layers_.of(context_.text(fqn)) >= kept_; }
 
   // Inputs of layers that go. One that a node that stays reads, belongs to that, too.
   void mark_inputs() {
@@ -172,6 +172,7 @@ class LayerRemover {
   Context& context_;
   std::int64_t kept_;
   const LayerCut& cut_;
+  const Layers layers_;
   Graph out_;
   StringId pass_, reason_;
   IdSet<NodeId> gone_input_;
@@ -188,7 +189,7 @@ void require_whole_step(const Graph& graph) {
 }  // namespace
 
 std::int64_t count_layers(const Graph& graph) {
-  Layers layers(*graph.context);
+  Layers layers(graph);
   std::set<std::int64_t> found;
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];

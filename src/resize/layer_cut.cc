@@ -20,7 +20,7 @@ class LayerMap {
   LayerMap(const Graph& graph, std::int64_t kept) : kept_(kept) {
     const Context& context = *graph.context;
     const Body& body = graph.step();
-    Layers layers(context);
+    Layers layers(graph);
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
       if (node.kind == NodeKind::kPlaceholder || node.kind == NodeKind::kOutput) continue;

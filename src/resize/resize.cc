@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/layers.h"
 #include "analysis/verify.h"
 #include "base/nearest_name.h"
 #include "passes/pass.h"
@@ -90,7 +91,7 @@ std::vector<NamedSize> list_sizes(const Graph& graph) {
     sizes.push_back({.name = std::string(kLayers),
                      .value = layers,
                      .form = "modules",
-                     .appears = {fmt::format("layers.{{0..{}}}", layers - 1)}});
+                     .appears = {fmt::format("{}.{{0..{}}}", find_block_list(graph), layers - 1)}});
   return sizes;
 }
 

@@ -45,7 +45,11 @@ OrderCheck::OrderCheck(RewriteClaims& claims, const Effects& effects)
       facts_a_(claims.facts_a()),
       facts_b_(claims.facts_b()),
       effects_(effects),
-      blocks_(claims.graph_b().step().nodes.size(), kUnknown) {}
+      blocks_(claims.graph_b().step().nodes.size(), kUnknown) {
+  for (NodeId id : b_.order)
+    for (const StorageAccess& access : effects_.accesses_of(id))
+      if (access.writes) written_.insert(access.storage);
+}
 
 void OrderCheck::visit(NodeId id) {
   const ClaimKind kind = claims_[id].kind;
@@ -328,12 +332,23 @@ void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
                   claims_.describe(rows), blocks_[rows], claims_.describe(counted), period_[counted]));
 }
 
+// Whether an order is sorted upwards: then row i of the result says where row i of what was sorted
+// first went, and is in that one's order.
+bool OrderCheck::undoes_order(NodeId sort, NodeId order) const {
+  return sort_of_order(context_, b_, order) && sorts_upwards(context_, b_.nodes[sort]) &&
+         !written_.contains(effects_.storage_of(order));
+}
+
 // Rows that are sorted within themselves stay where they are.
 std::int64_t OrderCheck::order_of_sort(NodeId id) {
   const NodeId from = first_share(id);
   if (!from) return kUnknown;
   const int dim = divided_dimension(from);
   const auto rank = sizes_in_b(from).size();
+  if (rank == 1 && numbered_[from] > 0 && undoes_order(id, from)) {
+    if (numbered_[from] > 1) rest_on_traced(id, numbered_[from]);
+    return numbered_[from];
+  }
   const bool is_along = rank == 0 || dim < 0 || sorted_dimension(context_, b_.nodes[id], rank) == dim;
   return is_along ? kOwn : blocks_[from];
 }
@@ -411,6 +426,13 @@ std::int64_t OrderCheck::order_of_positions(NodeId id, NodeId source, NodeId pos
   return are_moved && picked == kOwn ? kOwn : order;
 }
 
+// Whether rows of a part's own order are picked by where a sort put them. That it is the sort whose
+// order they are in, FrameCheck sees.
+bool OrderCheck::puts_back(NodeId source, NodeId positions) const {
+  return source && blocks_[source] == kOwn && numbered_[positions] == kOwn &&
+         undone_order(context_, b_, positions) && !written_.contains(effects_.storage_of(positions));
+}
+
 // Rows of a table that all parts share are in the order of the numbers that pick them.
 std::int64_t OrderCheck::order_of_index(NodeId id) {
   const NodeId source = first_share(id);
@@ -422,7 +444,7 @@ std::int64_t OrderCheck::order_of_index(NodeId id) {
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
     if (!is_share(input) || input == source) return;
     const std::int64_t order = order_of_positions(id, source, input);
-    are_counted |= numbered_[input] == kCounted;
+    are_counted |= numbered_[input] == kCounted || puts_back(source, input);
     if (blocks > 0 && order > 0 && blocks != order) fail_pair(id, first, input);
     if (++shares == 1) first = input;
     blocks = order == kOwn || blocks == kOwn ? kOwn : order;

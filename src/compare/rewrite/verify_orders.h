@@ -100,6 +100,7 @@ class OrderCheck {
   std::int64_t order_of(NodeId id);
   std::int64_t order_by_family(NodeId id);
   std::int64_t order_of_sort(NodeId id);
+  bool undoes_order(NodeId sort, NodeId order) const;
   // An order of its own, if something shows that the part has less than all of the rows, or nothing
   // shows that it has all.
   std::int64_t own_order(NodeId id, std::int64_t order);
@@ -111,6 +112,7 @@ class OrderCheck {
   bool has_unknown_order(NodeId share);
   void assume_joined(NodeId id, NodeId origin);
   std::int64_t order_of_index(NodeId id);
+  bool puts_back(NodeId source, NodeId positions) const;
   std::int64_t order_of_positions(NodeId id, NodeId source, NodeId positions);
   void check_written(NodeId id, NodeId into);
   void check_counted(NodeId id, NodeId counted, NodeId rows);
@@ -149,6 +151,7 @@ class OrderCheck {
   SideTable<NodeId, ExprId> groups_;
   SideTable<NodeId, std::vector<NodeId>> alike_;  // by storage: shares of rows that are like each other
   std::vector<std::string> assumptions_;
+  IdSet<NodeId> written_;                     // storages of B
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number
   // Of 0, 1, .. that were divided: as many rows have the same number, or all remainders. 0: one.
   SideTable<NodeId, std::int64_t> period_;

@@ -33,7 +33,7 @@ UniformSearch search_uniform(ChunkTrials& trials, const ChunkChoice& whole) {
   double least = found.whole.predicted.seconds;  // of what does not fit
   found.seconds.emplace_back(whole, least);
   const auto best = [&]() -> const ChunkTrial& { return found.best ? *found.best : found.whole; };
-  for (const ChunkChoice& choice : list_uniform_choices(trials.options())) {
+  for (const ChunkChoice& choice : list_uniform_choices(trials)) {
     std::optional<ChunkTrial> trial = trials.make(choice);
     if (!trial) continue;
     const double seconds =
@@ -68,7 +68,7 @@ void choose_by_region(ChunkTrials& trials, UniformSearch& uniform) {
 }
 
 // Modules outside of the blocks that take, in forward, what divided ones give, joined.
-std::vector<std::string> list_modules_behind(const Graph& divided) {
+std::vector<std::string> list_modules_behind(const ChunkTrials& trials, const Graph& divided) {
   const Body& body = divided.step();
   const NodeLists users = list_users(*divided.context, body);
   std::vector<std::string> modules;
@@ -80,7 +80,7 @@ std::vector<std::string> list_modules_behind(const Graph& divided) {
       const Node& node = body.nodes[user];
       if (node.chunk.region || node.is_backward() || !node.module) continue;
       const std::string module(divided.text(node.module));
-      if (!match_module(kBlockPattern, module).empty()) continue;
+      if (!match_module(trials.blocks().pattern, module).empty()) continue;
       if (std::ranges::find(modules, module) == modules.end()) modules.push_back(module);
     }
   }
@@ -92,7 +92,7 @@ std::vector<std::string> list_modules_behind(const Graph& divided) {
 // are.
 void choose_behind(ChunkTrials& trials, UniformSearch& uniform) {
   if (!uniform.best || !trials.options().roots.empty()) return;
-  const std::vector<std::string> behind = list_modules_behind(uniform.best->result.graph);
+  const std::vector<std::string> behind = list_modules_behind(trials, uniform.best->result.graph);
   if (behind.empty()) return;
   ChunkChoice choice = uniform.best->choice;
   choice.dense = true;
@@ -163,10 +163,9 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
       search_uniform(trials, {.name = is_divided ? "no further division" : "not divided"});
   std::vector<std::string>& notes = trials.notes();
   if (trials.declined() + 1 == notes.size())
-    notes.push_back(
-        is_divided
-            ? "choice: the graph has parts already, and each further division is declined"
-            : "choice: warning: nothing is divided, for each division is declined: follow a remedy above");
+    notes.push_back(is_divided ? "choice: the graph has parts already, and each further division is declined"
+                               : "choice: warning: nothing is divided, for each division is declined (-v "
+                                 "prints why, and what to do)");
   else
     choose_by_region(trials, uniform);
   choose_behind(trials, uniform);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/layers.h"
 #include "passes/schedule/choose_chunks.h"
 
 namespace epweave {
@@ -40,7 +41,7 @@ struct ChunkTrial {
 class ChunkTrials {
  public:
   ChunkTrials(const Graph& graph, const ChooseChunksOptions& options)
-      : graph_(graph), options_(options), schedule_(options.schedule) {}
+      : graph_(graph), options_(options), blocks_(find_block_names(graph)), schedule_(options.schedule) {}
 
   // None: chunk declines it.
   std::optional<ChunkTrial> make(const ChunkChoice& choice);
@@ -49,6 +50,7 @@ class ChunkTrials {
 
   const Graph& graph() const { return graph_; }
   const ChooseChunksOptions& options() const { return options_; }
+  const BlockNames& blocks() const { return blocks_; }
   // A share of memory is of what the step needs as it was, whatever is done to it: from the first
   // trial on it is bytes.
   const ScheduleOptions& schedule() const { return schedule_; }
@@ -60,6 +62,7 @@ class ChunkTrials {
 
   const Graph& graph_;
   const ChooseChunksOptions& options_;
+  BlockNames blocks_;
   ScheduleOptions schedule_;
   std::vector<std::string> notes_;
   std::size_t declined_ = 0;

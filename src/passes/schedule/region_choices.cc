@@ -18,7 +18,6 @@ namespace {
 
 constexpr double kLeastStake = 0.002;    // of the step
 constexpr std::size_t kMostClasses = 4;  // that are tried otherwise
-constexpr std::string_view kMoe = ".moe";
 
 std::vector<std::int64_t> list_counts(const ChooseChunksOptions& options) {
   return options.parts ? std::vector<std::int64_t>{*options.parts} : std::vector<std::int64_t>{2, 4};
@@ -34,9 +33,13 @@ struct RegionKind {
 class RegionSearch {
  public:
   RegionSearch(ChunkTrials& trials, const UniformTrials& uniform)
-      : trials_(trials), options_(trials.options()), uniform_(uniform) {
+      : trials_(trials),
+        options_(trials.options()),
+        blocks_(trials.blocks()),
+        moe_(blocks_.exchanging),
+        uniform_(uniform) {
     for (const std::string& root : options_.roots) roots_.push_back(parse_chunk_root(root));
-    if (roots_.empty()) roots_.push_back({std::string(kBlockPattern)});
+    if (roots_.empty()) roots_.push_back({blocks_.pattern});
     for (const ChunkRoot& root : roots_) patterns_.push_back(root.pattern);
     list_modules();
     kinds_ = kinds_of(uniform.best.choice);
@@ -57,13 +60,14 @@ class RegionSearch {
     for (std::size_t c = 0; c < classes_.size(); ++c)
       for (const std::string& module : classes_[c].modules) class_of_.try_emplace(module, c);
     if (!options_.roots.empty()) return;
-    const std::vector<std::string> below = {fmt::format("{}{}", kBlockPattern, kMoe)};
+    if (moe_.empty()) return;
+    const std::vector<std::string> below = {fmt::format("{}{}", blocks_.pattern, moe_)};
     for (const ModuleClass& same : list_module_classes(graph, below, uniform_.whole.times))
       if (same.exchanges) exchanging_.insert(same.modules.begin(), same.modules.end());
   }
 
   bool has_moe(const std::string& module) const {
-    return exchanging_.contains(fmt::format("{}{}", module, kMoe));
+    return exchanging_.contains(fmt::format("{}{}", module, moe_));
   }
   // As chunk selects modules.
   bool may_divide(const ModuleClass& same) const {
@@ -82,12 +86,12 @@ class RegionSearch {
   Kinds kinds_of(const ChunkChoice& choice) const {
     Kinds kinds;
     const bool is_moe =
-        !choice.roots.empty() && options_.roots.empty() && choice.roots.front().pattern.ends_with(kMoe);
+        !choice.roots.empty() && options_.roots.empty() && choice.roots.front().pattern != blocks_.pattern;
     for (const ModuleClass& same : classes_)
       for (const std::string& module : same.modules) {
         RegionKind& kind = kinds[module];
         if (choice.roots.empty() || !may_divide(same) || (is_moe && !has_moe(module))) continue;
-        kind = {is_moe ? kMoe : "", own_parts(module).value_or(choice.parts)};
+        kind = {is_moe ? moe_ : std::string_view(), own_parts(module).value_or(choice.parts)};
       }
     return kinds;
   }
@@ -97,7 +101,7 @@ class RegionSearch {
     if (!may_divide(same)) return kinds;
     const std::string& module = same.modules.front();
     for (const std::int64_t count : list_counts(options_)) {
-      if (has_moe(module)) kinds.push_back({kMoe, count});
+      if (has_moe(module)) kinds.push_back({moe_, count});
       const RegionKind kind = {"", own_parts(module).value_or(count)};
       if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
     }
@@ -236,6 +240,8 @@ class RegionSearch {
 
   ChunkTrials& trials_;
   const ChooseChunksOptions& options_;
+  const BlockNames& blocks_;
+  std::string_view moe_;  // behind a block's path: what exchanges tokens in it; may be empty
   const UniformTrials& uniform_;
   std::vector<ChunkRoot> roots_;
   std::vector<std::string> patterns_;
@@ -248,7 +254,9 @@ class RegionSearch {
 
 }  // namespace
 
-std::vector<ChunkChoice> list_uniform_choices(const ChooseChunksOptions& options) {
+std::vector<ChunkChoice> list_uniform_choices(const ChunkTrials& trials) {
+  const ChooseChunksOptions& options = trials.options();
+  const BlockNames& blocks = trials.blocks();
   std::vector<ChunkChoice> choices;
   const auto add = [&](const std::vector<std::string>& roots, std::int64_t parts, bool dense) {
     ChunkChoice& choice = choices.emplace_back();
@@ -262,8 +270,9 @@ std::vector<ChunkChoice> list_uniform_choices(const ChooseChunksOptions& options
       add(options.roots, parts, options.chunk.dense);
       continue;
     }
-    add({fmt::format("{}{}", kBlockPattern, kMoe)}, parts, options.chunk.dense);
-    add({std::string(kBlockPattern)}, parts, true);
+    if (!blocks.exchanging.empty())
+      add({fmt::format("{}{}", blocks.pattern, blocks.exchanging)}, parts, options.chunk.dense);
+    add({blocks.pattern}, parts, true);
   }
   return choices;
 }

@@ -25,9 +25,6 @@
 
 namespace epweave {
 
-// The blocks of a model, by the names that they have there.
-inline constexpr std::string_view kBlockPattern = "layers.*";
-
 // Choices that are the same for all modules.
 struct UniformTrials {
   const ChunkTrial& whole;  // nothing divided
@@ -41,6 +38,6 @@ std::optional<ChunkTrial> choose_regions(ChunkTrials& trials, const UniformTrial
 
 // The choices that are the same for all modules: what is given, or the MoE of each layer, or each
 // layer, in 2 or 4 parts.
-std::vector<ChunkChoice> list_uniform_choices(const ChooseChunksOptions& options);
+std::vector<ChunkChoice> list_uniform_choices(const ChunkTrials& trials);
 
 }  // namespace epweave

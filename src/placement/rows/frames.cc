@@ -152,9 +152,11 @@ class Prover {
       case RowOp::kIndex:
         if (p.is_local() && placement(only_item(arg(node, 1))).is_divided())
           return set(id, picked(id, arg(node, 0), only_item(arg(node, 1))));
+        if (puts_back(id, arg(node, 0), only_item(arg(node, 1)))) return;
         break;
       case RowOp::kGather:
         if (p.is_local() && gathers_rows(id)) return set(id, picked(id, arg(node, 0), arg(node, 2)));
+        if (gathers_rows(id) && puts_back(id, arg(node, 0), arg(node, 2))) return;
         break;
       case RowOp::kExchange:
         if (p.is_local()) return set(id, exchanged(id));
@@ -306,6 +308,23 @@ class Prover {
     return terms_.intern({FrameTerms::kPick, base, {index_word(index)}});
   }
 
+  // Whether a pick takes rows of a part's own order in the order of the tokens: by where a sort put
+  // them. They must be in the order of that sort.
+  bool puts_back(NodeId id, Arg source, Arg index) {
+    const bool is_back = placements_.placement[id].is(PlacementKind::kSplit) && is_local_rows(source) &&
+                         placement(index).is(PlacementKind::kSplit);
+    if (!is_back) return false;
+    const Rows rows = rows_of(source);
+    if (rows.is_known() && terms_[rows.frame].kind == FrameTerms::kSort &&
+        undoes(index, terms_[rows.frame].values[0])) {
+      ++claims_.proved;
+      claims_.proved_at.push_back(id);
+      return true;
+    }
+    if (rows.is_known()) decline_other_order(graph_, id, index.as_node(), rows.node);
+    decline_unproved_rows(graph_, id, lost_at_[rows.node] ? lost_at_[rows.node] : rows.node);
+  }
+
   // Rows that were not put into an order of their experts before have others sent with them in a
   // part.
   FrameId exchanged(NodeId id) {
@@ -379,6 +398,9 @@ class Prover {
     if (rows.is_unknown()) return lost(id, write.rows);
     lost_at_.at(id) = id;
     if (!rows.is_known() || !write.positions.is_node() || is_written(write.positions.as_node())) return {};
+    const bool says_nothing = destination.order == Rows::Order::kAny || is_uninitialised(write.destination);
+    if (const NodeId order = undone(write.positions); order && says_nothing)
+      return moved_as(rows.frame, order);
     const FrameTerms::Term& term = terms_[rows.frame];
     const std::uint64_t word = index_word(write.positions);
     const bool is_any = destination.order == Rows::Order::kAny;
@@ -388,6 +410,19 @@ class Prover {
     return is_uninitialised(write.destination) && is_permutation(write.positions)
                ? terms_.intern({FrameTerms::kPlace, rows.frame, {word}})
                : FrameId();
+  }
+
+  // The order whose way back the positions are.
+  NodeId undone(Arg positions) const {
+    const NodeId order = undone_order(context_, body_, positions.as_node());
+    return order && !is_written(order) ? order : NodeId();
+  }
+  // Rows that are where `order` says that they came from: as if it had picked them.
+  FrameId moved_as(FrameId rows, NodeId order) {
+    const Rows sorted = rows_of(order);
+    if (rows == token_order_ && sorted.is_known() && terms_[sorted.frame].kind == FrameTerms::kSort)
+      return sorted.frame;
+    return terms_.intern({FrameTerms::kPick, rows, {index_word(Arg::node(order))}});
   }
 
   void check_product(NodeId id) {

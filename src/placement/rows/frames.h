@@ -10,6 +10,8 @@
 //   row-wise op on operands with rows             their common frame; rows of a constant have any
 //   x[i], x in token order                        frame of i
 //   x[i], x Local with frame f, i a permutation   pick(f, vn(i))
+//   x[i], x in sort(k), i the sorted order of that sort      the order of the tokens; in none else i may pick
+//   index_put(zeros, [i], rows in f), i the sorted order o   pick(f, vn(o)); of tokens' rows the order of o
 //   x[i], x a part's own sum                      none
 //   index_put(dst, [i], rows in pick(f, vn(i)))   f
 //   index_put_(new_empty, [i], rows in f)         place(f, vn(i)); picked by i again: f

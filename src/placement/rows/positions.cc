@@ -266,8 +266,7 @@ class Checker {
     if (!is_order) return numbers_[element->tuple];
     const Placement& p = placements_.placement[id_];
     const TensorType* type = tensor_of(context_, node.type);
-    if (!p.is_local() || type == nullptr || p.dim != sorted_dimension(context_, made, type->rank()))
-      return {};
+    if (!p.is_rows() || type == nullptr || p.dim != sorted_dimension(context_, made, type->rank())) return {};
     return {Numbers::Kind::kRows, facts_.normalize(type->sizes[static_cast<std::size_t>(p.dim)])};
   }
 

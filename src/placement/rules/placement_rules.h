@@ -59,6 +59,8 @@ class PlacementCall {
   // Placement of an operand; literals are Whole. A Partial tensor that still has the token extent
   // counts as Split along it and is taken by slices of the sum.
   Placement of(Operand operand);
+  // The same of any value.
+  Placement of_value(NodeId value) const { return seen(value); }
   // The placement of equal rows along a divided dimension of the result, made from what is placed
   // `like`.
   Placement constant_rows(int dim, const Placement& like = {});

@@ -238,8 +238,9 @@ Placement sum(PlacementCall& call) {
   return sum_over(call, dims_of(call));
 }
 
-// Over other dimensions than the divided one a reduction is row-wise; along it only a sum has a
-// rule.
+// Over other dimensions than the divided one a reduction is row-wise. Along it only a sum is made
+// part by part. A mean, as of a router's probabilities in a loss that balances the experts, is
+// taken once, of the joined rows.
 Placement reduction_over(PlacementCall& call, const std::vector<int>& dims) {
   Placement p = call.of(call.arg(0));
   if (p.is_partial()) {
@@ -247,7 +248,12 @@ Placement reduction_over(PlacementCall& call, const std::vector<int>& dims) {
     return Placement::whole();
   }
   if (!p.is_rows()) return p;
+  const bool is_joinable = p.is(PlacementKind::kSplit) && call.op().linearity != Linearity::kNone;
   p = sum_over(call, dims);
+  if (p.is_partial() && is_joinable) {
+    call.take_whole(call.arg(0));
+    return Placement::whole();
+  }
   if (p.is_partial())
     call.refuse("chunk.reduction",
                 "it reduces the divided dimension, and only a sum of the parts' results is known",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/bind.h"
 #include "ops/sorting.h"
 #include "placement/rules/placement_rules.h"
 
@@ -30,9 +31,33 @@ Placement in_own_order(const Placement& p, int dim) {
   return result;
 }
 
+// Of the order that a sort of rows gave, sorted upwards: row i says where row i went, so that it is
+// in the order that the rows had.
+std::optional<Placement> rows_put_back(PlacementCall& call) {
+  const Context& context = *call.graph().context;
+  const Body& body = call.graph().step();
+  const Operand order = call.arg(0);
+  const NodeId sort = order.arg.is_node() ? sort_of_order(context, body, order.arg.as_node()) : NodeId();
+  if (!sort || call.rank(order) != 1 || !sorts_upwards(context, call.node())) return {};
+  const Arg sorted = arg_of(context, body.nodes[sort], 0);
+  if (!sorted.is_node()) return {};
+  const Placement rows = call.of_value(sorted.as_node());
+  return rows.is(PlacementKind::kSplit) ? std::optional(rows) : std::nullopt;
+}
+
+// Whether the positions say of rows in the order of the tokens where the part has them.
+bool are_put_back(PlacementCall& call, Operand positions) {
+  return call.of(positions).is(PlacementKind::kSplit) && positions.arg.is_node() &&
+         undone_order(*call.graph().context, call.graph().step(), positions.arg.as_node());
+}
+
 Placement sort(PlacementCall& call) {
   const Placement p = call.of(call.arg(0));
   if (p.is_whole()) return p;
+  if (const auto back = p.is_local() ? rows_put_back(call) : std::nullopt) {
+    call.assume("says of the part's own rows where they are");
+    return call.op().returns.size() == 1 ? *back : Placement::tuple({p, *back});
+  }
   if (!p.is_rows()) {
     call.take_whole(call.arg(0));
     return Placement::whole();
@@ -58,7 +83,10 @@ Placement pick(PlacementCall& call, Operand source, Operand positions, int resul
     return in_own_order(q, result_dim);
   }
   if (q.is_partial()) call.refuse(std::string(kCombination), "its positions are a sum of parts");
-  call.take_whole(source);
+  if (call.of(source).is_local() && are_put_back(call, positions))
+    call.assume(fmt::format("puts rows of its own part '{}' back in their order", call.name_of(source)));
+  else
+    call.take_whole(source);
   Placement result = q;
   if (result.is_rows()) result.dim = result_dim;
   return result;
@@ -259,16 +287,18 @@ void pair_source(PlacementCall& call, const RowWrite& write) {
 Placement write_own_rows(PlacementCall& call, const RowWrite& write) {
   const Placement to = call.of(write.destination), at = call.of(write.positions),
                   rows = call.of(write.source);
+  const bool are_back =
+      (to.is_local() || is_made_of_zeros(call, write.destination)) && are_put_back(call, write.positions);
   const bool are_along =
-      at.is_local() && at.is_rows() && (write.pairing == Pairing::kIndexed || at.dim == to.dim);
-  if (!are_along || !(rows.is_local() || rows.is_whole()))
+      (at.is_local() || are_back) && at.is_rows() && (write.pairing == Pairing::kIndexed || at.dim == to.dim);
+  if (!are_along || !(rows.is_local() || rows.is_whole() || are_back))
     call.refuse("chunk.whole-positions",
                 fmt::format("rows placed {} are written into a divided destination at positions placed {}",
                             print_placement(rows), print_placement(at)));
   pair_source(call, write);
   if (to.is(PlacementKind::kSplit)) require_same_order(call, to, at);
   call.assume(fmt::format("writes rows of its own part by '{}'", call.name_of(write.positions)));
-  Placement result = to;
+  Placement result = are_back ? in_own_order(to, to.dim) : to;
   if (to.any_order) result.blocks = at.blocks;
   result.any_order = false;
   return result;

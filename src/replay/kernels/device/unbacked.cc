@@ -13,8 +13,8 @@ class UnbackedDevice : public DeviceApi {
   }
   Error enter() override { return nullptr; }
   Error allocate(std::size_t bytes, void** data) override {
-    next_ += (bytes + kAlignment) / kAlignment * kAlignment;
     *data = reinterpret_cast<void*>(next_);  // NOLINT: an address that is never looked at
+    next_ += (bytes + kAlignment) / kAlignment * kAlignment;
     return nullptr;
   }
   Error release(void*) override { return nullptr; }
