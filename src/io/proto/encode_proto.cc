@@ -254,8 +254,8 @@ class GraphEncoder {
       });
   }
 
-  // Metadata is the same for many nodes of a body: its bytes are made once. The context stores equal
-  // metadata once (Context::own), so that where it lies tells it apart.
+  // Metadata is the same for many nodes of a body: its bytes are made once. The context stores
+  // equal metadata once (Context::own), so that where it lies tells it apart.
   void encode_metadata(int field, ArgRange range) {
     if (range.empty()) return;
     std::string& bytes = metadata_[{field, range.begin}];
