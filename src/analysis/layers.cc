@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,6 +65,7 @@ std::string find_block_list(const Graph& graph) {
 
 BlockNames find_block_names(const Graph& graph) {
   BlockNames names{.pattern = find_block_list(graph) + ".*"};
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> exchanges;  // labelled, all; by module
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
     if (node.kind != NodeKind::kCall || !has_family(node, OpFamily::kAllToAll) || !node.module) continue;
@@ -71,9 +74,14 @@ BlockNames find_block_names(const Graph& graph) {
     const std::string_view path = graph.text(node.module), block = match_module(names.pattern, path);
     if (block.empty()) continue;
     const std::string_view below = path.substr(block.size());
-    names.exchanging = below.empty() ? "" : fmt::format(".{}", first_component(below.substr(1)));
-    break;
+    auto& [labelled, all] =
+        exchanges[below.empty() ? "" : fmt::format(".{}", first_component(below.substr(1)))];
+    labelled += node.ep.ep || node.ep.token_exchange ? 1 : 0;
+    ++all;
   }
+  if (!exchanges.empty())
+    names.exchanging =
+        std::ranges::max_element(exchanges, {}, [](const auto& entry) { return entry.second; })->first;
   return names;
 }
 

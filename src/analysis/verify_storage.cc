@@ -124,9 +124,10 @@ class StorageCheck {
 
   // Also of what it was when traced; none: that is not recorded.
   std::optional<std::int64_t> number(ExprId expr) {
-    if (const auto constant = context_.exprs.constant(expr)) return constant;
+    const PolyId normal = facts_.normalize(expr);
+    if (const auto constant = context_.exprs.constant(normal)) return constant;
     counts_as_traced_ = true;
-    return facts_.hint(facts_.normalize(expr));
+    return facts_.hint(normal);
   }
   // Behind a message that rests on such numbers.
   std::string_view as_traced() const { return counts_as_traced_ ? ", as traced" : ""; }

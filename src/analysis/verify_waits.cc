@@ -199,7 +199,7 @@ class WaitCheck {
   SideTable<NodeId, NodeId> pending_;  // the launch or copy whose result this is, unwaited
   IdSet<NodeId> waited_;
   FewTable<NodeId, std::vector<Flight>> flights_;   // by memory: its first value
-  FewTable<NodeId, std::vector<NodeId>> memories_;  // of a launch that is under way
+  FewTable<NodeId, std::vector<NodeId>> memories_;  // of a launch; empty once it is waited for
   std::size_t under_way_ = 0, written_ = 0;         // of flights
   MemoryRoots roots_;
   SideTable<NodeId, NodeId> all_;

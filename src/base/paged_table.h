@@ -1,9 +1,12 @@
-// A growing table that allocates its ids, as an IdVector does, in pages: it grows without moving
-// what it has, and however large it is, it needs no large piece of memory.
+// A growing table that allocates its ids, as an IdVector does, in pages: however large it is, it
+// needs no large piece of memory.
 //
 // Copies share their pages. A page is copied when an item of it is first asked for to be changed,
-// so that a copy costs what it changes. A reference for reading that was taken before is then one
-// to the page as it was: ask again for what has been changed.
+// so that a copy costs what it changes. So a reference holds until the table is copied, grows, or
+// is asked for an item to be changed: one for reading is then to the item as it was, and one for
+// changing would change the copies, too. To read without copying, ask a const table.
+//
+// Threads may read copies at the same time. While one changes a copy, no other may let go of one.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +21,19 @@ namespace epweave {
 template <class IdType, class T>
 class PagedTable {
  public:
+  PagedTable() = default;
+  PagedTable(const PagedTable&) = default;
+  PagedTable& operator=(const PagedTable&) = default;
+  PagedTable(PagedTable&& other) noexcept
+      : pages_(std::move(other.pages_)), size_(std::exchange(other.size_, 0)) {}
+  PagedTable& operator=(PagedTable&& other) noexcept {
+    pages_ = std::exchange(other.pages_, {});
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+
   IdType push_back(T item) {
-    if (size_ % kPageItems == 0) add_page();
+    if (size_ == pages_.size() * kPageItems) add_page();
     own_page(pages_.size() - 1).push_back(std::move(item));
     return IdType(size_++);
   }

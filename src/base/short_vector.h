@@ -82,7 +82,7 @@ class ShortVector {
   }
 
   std::array<T, kInPlace> few_{};
-  std::unique_ptr<T[]> many_;  // all of them, where they are more than a few
+  std::unique_ptr<T[]> many_;  // all of them, once there was no room for them in few_
   std::uint32_t room_ = kInPlace;
   std::uint32_t count_ = 0;
 };

@@ -35,6 +35,17 @@ TEST_CASE("a copy of a paged table shares pages until one of the two changes an 
         std::vector{3, -599, -3, 599, -600});
   CHECK(first.size() == 600);
   CHECK(second.size() == 601);
+
+  PagedTable<Row, int> moved = std::move(second);
+  CHECK(list_of(second).empty());  // NOLINT: a moved table is empty
+  CHECK(second.push_back(7) == Row(0u));
+  second = std::move(moved);
+  CHECK(second.size() == 601);
+  CHECK_FALSE(moved.contains(early));  // NOLINT
+  PagedTable<Row, int> third = first;
+  third = second;
+  CHECK(third.push_back(1) == Row(601u));
+  CHECK(list_of(third) == list_of(second) + "1 ");
 }
 
 TEST_CASE("a table of few values keeps them in the order in which they were made") {

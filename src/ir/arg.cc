@@ -24,8 +24,9 @@ Arg ArgPool::intern_tree(ArgKind kind, std::span<const Arg> children) {
     return trees_[i].kind() == kind && std::ranges::equal(this->children(trees_[i]), children);
   });
   if (known != HashIndex::kNone) return trees_[known];
-  tree_ids_.insert(hash, static_cast<std::uint32_t>(trees_.size()));
-  return trees_.emplace_back(add_tree(kind, children));
+  const Arg tree = trees_.emplace_back(add_tree(kind, children));
+  tree_ids_.insert(hash, static_cast<std::uint32_t>(trees_.size() - 1));
+  return tree;
 }
 
 bool ArgPool::equal(Arg a, Arg b) const {

@@ -112,8 +112,8 @@ class Arg {
   }
   std::uint64_t bits() const { return bits_; }
 
-  // Same kind and bits. For trees: the same range; equal trees interned by ArgPool::intern have the
-  // same range.
+  // Same kind and bits. For trees: the same range; equal trees made by ArgPool::intern_tree have
+  // the same range.
   friend constexpr bool operator==(const Arg&, const Arg&) = default;
 
  private:

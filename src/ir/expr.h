@@ -177,6 +177,7 @@ class ExprPool {
   PolyId combine_polys(Operation operation, PolyId a, PolyId b);
   PolyId intern(Poly poly);
   AtomId intern(Atom atom);
+  // a + factor * b
   PolyId add_multiple(PolyId a, PolyId b, Rational factor);
   PolyId merge_terms(std::vector<Term> terms);
   PolyShape measure(const Poly& poly) const;

@@ -31,9 +31,10 @@ Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
 }
 
 void Facts::learn(const Symbol& symbol) {
-  Known& known = known_.at(symbol.name);
-  if (symbol.hint && !known.hint) known.hint = symbol.hint;
-  if (symbol.lower) known.lower = pool_.constant(*symbol.lower);
+  // Asked for each time: learn_equality may move it.
+  const auto known = [&]() -> Known& { return known_.at(symbol.name); };
+  if (symbol.hint && !known().hint) known().hint = symbol.hint;
+  if (symbol.lower) known().lower = pool_.constant(*symbol.lower);
 
   if (symbol.replaced_by)
     learn_equality(symbol.name, pool_.sub(pool_.poly_symbol(symbol.name), pool_.poly(*symbol.replaced_by)));
@@ -43,7 +44,7 @@ void Facts::learn(const Symbol& symbol) {
     const Atom& fact = pool_[pool_[pool_.poly(statement)].terms[0].atoms[0]];
     if (fact.kind == AtomKind::kLe && pool_.constant(fact.operands[0]) && fact.operands[1] == self) {
       const std::int64_t bound = *pool_.constant(fact.operands[0]);
-      known.lower = std::max(known.lower.value_or(bound), bound);
+      known().lower = std::max(known().lower.value_or(bound), bound);
     }
     if (fact.kind != AtomKind::kEq) return;
     // Eq(Mod(s, n), 0)
@@ -52,13 +53,13 @@ void Facts::learn(const Symbol& symbol) {
       const Atom& mod = pool_[left.terms[0].atoms[0]];
       if (mod.kind == AtomKind::kMod && mod.operands[0] == self) {
         if (auto divisor = pool_.constant(mod.operands[1]); divisor && *divisor > 0)
-          known.divisor = std::lcm(known.divisor, *divisor);
+          known().divisor = std::lcm(known().divisor, *divisor);
         return;
       }
     }
     // An assumed number stays a symbol here: it is used for divisibility only.
     if (fact.operands[0] == self && pool_.constant(fact.operands[1])) {
-      known.value = pool_.constant(fact.operands[1]);
+      known().value = pool_.constant(fact.operands[1]);
       return;
     }
     learn_equality(symbol.name, pool_.sub(fact.operands[0], fact.operands[1]));

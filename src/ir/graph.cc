@@ -12,16 +12,31 @@ std::string_view name_of(ProvenanceRole role) {
   return kNames[static_cast<std::size_t>(role)];
 }
 
+namespace {
+
+// Of all that `==` compares.
+std::size_t hash_of(const NodeExtra& extra) {
+  std::size_t hash = std::hash<std::string>()(extra.unknown_fields);
+  const auto mix = [&](std::size_t value) { hash = mix_hash(hash, value); };
+  for (ArgRange range : {extra.custom, extra.meta}) mix(range.begin), mix(range.count);
+  mix(extra.py_type.index()), mix(extra.example_type.index());
+  for (const auto& [symbol, hint] : extra.chunk_hints)
+    mix(symbol.index()), mix(static_cast<std::size_t>(hint));
+  for (const auto& [symbol, path] : extra.bindings) mix(symbol.index()), mix(path.begin), mix(path.count);
+  return hash;
+}
+
+}  // namespace
+
 const NodeExtra* Context::own(NodeExtra extra) {
   extra.custom = args.intern(args[extra.custom]);
   extra.meta = args.intern(args[extra.meta]);
-  std::size_t hash = mix_hash(extra.custom.begin, extra.meta.begin);
-  hash = mix_hash(mix_hash(hash, extra.py_type.index()), extra.example_type.index());
-  for (const Binding& binding : extra.bindings) hash = mix_hash(hash, binding.symbol.index());
+  for (Binding& binding : extra.bindings) binding.path = args.intern(args[binding.path]);
+  const std::size_t hash = hash_of(extra);
   const std::uint32_t known = extra_ids_.find(hash, [&](std::uint32_t i) { return extras_[i] == extra; });
   if (known != HashIndex::kNone) return &extras_[known];
-  extra_ids_.insert(hash, static_cast<std::uint32_t>(extras_.size()));
   extras_.push_back(std::move(extra));
+  extra_ids_.insert(hash, static_cast<std::uint32_t>(extras_.size() - 1));
   return &extras_.back();
 }
 

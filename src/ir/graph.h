@@ -130,8 +130,8 @@ struct Binding {
   friend bool operator==(const Binding&, const Binding&) = default;
 };
 
-// What nodes of a trace have beyond the fields of Node. It is the same for many of them: each of a
-// kind is stored once in a context (Context::own).
+// What nodes of a trace have beyond the fields of Node. It is the same for many of them: a context
+// stores equal ones once (Context::own).
 struct NodeExtra {
   std::vector<Binding> bindings;                               // meta "unbacked_bindings"
   std::vector<std::pair<StringId, std::int64_t>> chunk_hints;  // meta "torchtitan_chunk_symbol_hints"

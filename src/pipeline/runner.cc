@@ -225,8 +225,8 @@ class Run {
     const StringId pass = graph.intern(call.pass->name);
     Body& step = graph.step();
     for (NodeId id : step.order) {
+      if (!std::as_const(step.nodes)[id].provenance.empty()) continue;  // its page stays shared
       Node& node = step.nodes[id];
-      if (!node.provenance.empty()) continue;
       if (!is_origin_.contains(node.name))
         throw CheckError(fmt::format("pass '{}' made node '{}' without saying where it comes from",
                                      call.pass->name, graph.text(node.name)));

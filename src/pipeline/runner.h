@@ -68,8 +68,8 @@ struct RunnerOptions {
 
 // Throws InputError for a graph whose structure is broken, PassError where a pass declines, and
 // pipeline.broken-graph where a pass comes to grief on a graph that does not verify; CheckError
-// where a pass's result breaks an invariant that its input kept. A graph that is handed over, and
-// that verifies, is let go as soon as the first pass has run.
+// where a pass's result breaks an invariant that its input kept. A graph that is handed over
+// is let go as soon as the first pass has run, if it verifies and no pass asks for its peak memory.
 Graph run_pipeline(Graph graph, const Pipeline& pipeline, const RunnerOptions& options = {});
 
 // Whether two graphs that share a context are the same code: bodies, orders, and every field of the

@@ -630,6 +630,7 @@ class GraphDecoder {
         fail_unknown("epweave.proto.Binding");
       }
     });
+    if (!binding.symbol) fail("a binding names no symbol");
     binding.path = context_.args.add(path);
     return binding;
   }
@@ -640,6 +641,7 @@ class GraphDecoder {
       if (in.tag() == number_tag(1)) hint.first = text(in.ref());
       if (in.tag() == number_tag(2)) hint.second = in.signed_number();
     });
+    if (!hint.first) fail("a hint names no symbol");
     return hint;
   }
 

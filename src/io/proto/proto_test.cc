@@ -77,6 +77,19 @@ TEST_CASE("numbers of a list are read packed and one by one") {
   CHECK(forms[0].find("\xb2\x01\x04\x1a\x02\x01\x02") != std::string::npos);  // the record, packed
 }
 
+TEST_CASE("hints and bindings name a symbol") {
+  const auto decode = [](unsigned field) {
+    decode_proto(file_with_fields([&](WireWriter& out) {
+                   const auto entry = out.open(static_cast<int>(field));
+                   if (field == 18) out.set(2, 8);
+                   out.close(entry);
+                 }),
+                 "f", std::make_shared<Context>());
+  };
+  CHECK_THROWS_WITH(decode(18), "f: a hint names no symbol");
+  CHECK_THROWS_WITH(decode(17), "f: a binding names no symbol");
+}
+
 TEST_CASE("a value has one kind, and a known field with another wire type is an unknown one") {
   const auto decode_fields = [](const auto& write) {
     return decode_proto(file_with_fields(write), "f", std::make_shared<Context>());

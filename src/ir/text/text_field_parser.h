@@ -145,7 +145,7 @@ class FieldParser {
     if (!takes("bind", Repeats::kYes)) return;
     in_.expect('(');
     in_.skip_spaces();
-    const StringId symbol = v_.read_word(in_);
+    const StringId symbol = read_symbol();
     in_.skip_spaces();
     std::vector<Arg> path;
     if (!in_.accept(')')) {
@@ -159,7 +159,7 @@ class FieldParser {
     if (!takes("hints")) return;
     in_.expect('(');
     ValueParser::read_list(in_, ')', [&] {
-      const StringId symbol = v_.read_word(in_);
+      const StringId symbol = read_symbol();
       in_.expect('=');
       in_.skip_spaces();
       hints.emplace_back(symbol, in_.read_integer());
@@ -168,6 +168,12 @@ class FieldParser {
 
  private:
   enum class Repeats { kNo, kYes };
+
+  StringId read_symbol() {
+    const StringId symbol = v_.read_word(in_);
+    if (!symbol) in_.fail("expected the name of a symbol");
+    return symbol;
+  }
 
   // Whether the key just read is this one. A line that gives a key twice is a mistake.
   bool takes(std::string_view key, Repeats repeats = Repeats::kNo) {

@@ -155,6 +155,8 @@ TEST_CASE("parse errors say what is wrong") {
     CHECK(error.substr(0, error.find('\n')) == expected);
   };
   check("nonsense", "1: unknown line 'nonsense'");
+  check("%x = placeholder hints(_=8)", "25: expected the name of a symbol");
+  check("%x = placeholder bind(_)", "24: expected the name of a symbol");
   check("symbol u hint=x", "15: expected an integer");
   check("symbol u hint=1 hint=2", "17: 'hint' is given twice");
   check("symbol u range=[1]", "10: a range has two bounds: range=[0, 8]");

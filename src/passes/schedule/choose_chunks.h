@@ -29,8 +29,9 @@
 namespace epweave {
 
 struct ChooseChunksOptions {
-  ChunkOptions chunk;              // what it says of all choices; its roots are not taken
-  std::vector<std::string> roots;  // modules to divide; none: what exchanges tokens in each block, or blocks
+  ChunkOptions chunk;  // what it says of all choices; its roots are not taken
+  // Modules to divide; none: what exchanges tokens in each block, or blocks.
+  std::vector<std::string> roots;
   std::optional<std::int64_t> parts;  // none: 2 or 4
   ScheduleOptions schedule;
   std::optional<ScheduleOptions> then;  // of the schedule behind it: merging must pay there, too
