@@ -23,7 +23,7 @@ if [ -n "$with_torch" ]; then
 fi
 scripts/build.sh release
 if [ -n "$with_torch" ]; then
-  wait $torch
+  wait "$torch"
   # Each mostly has one thread: two run at the same time.
   xargs -P 2 -L 1 scripts/dev/print_whole.sh build/venv/bin/python <<END
 scripts/dev/torchtitan_torch_test.py
