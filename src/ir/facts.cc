@@ -28,6 +28,11 @@ Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
   }
   for (const Symbol& symbol : graph.symbols) learn(symbol);
   learned_ = true;
+  // A symbol that is written as a sum of others bounds these: u5 = u2 + u3 - u4 is at least 0.
+  for (const Symbol& symbol : graph.symbols)
+    if (const Known& known = known_[symbol.name]; known.equals && known.lower)
+      bounds_.push_back(pool_.sub(pool_.poly_symbol(symbol.name), pool_.poly_number(*known.lower)));
+  index_bounds();
 }
 
 void Facts::learn(const Symbol& symbol) {
@@ -46,7 +51,7 @@ void Facts::learn(const Symbol& symbol) {
       const std::int64_t bound = *pool_.constant(fact.operands[0]);
       known().lower = std::max(known().lower.value_or(bound), bound);
     }
-    if (fact.kind != AtomKind::kEq) return;
+    if (fact.kind != AtomKind::kEq) return learn_order(fact);
     // Eq(Mod(s, n), 0)
     const Poly& left = pool_[fact.operands[0]];
     if (pool_.is_constant(fact.operands[1], 0) && is_single_atom(left)) {
@@ -103,12 +108,38 @@ void Facts::learn_equality(StringId symbol, PolyId difference) {
   }
 }
 
+// a <= b where each has symbols.
+void Facts::learn_order(const Atom& fact) {
+  const bool is_upwards = fact.kind == AtomKind::kLe || fact.kind == AtomKind::kLt;
+  const bool is_strict = fact.kind == AtomKind::kLt || fact.kind == AtomKind::kGt;
+  if (!is_upwards && fact.kind != AtomKind::kGe && fact.kind != AtomKind::kGt) return;
+  const PolyId less = fact.operands[is_upwards ? 0 : 1], more = fact.operands[is_upwards ? 1 : 0];
+  if (pool_.symbols(less).empty() || pool_.symbols(more).empty()) return;
+  const PolyId difference = pool_.sub(pool_.sub(more, less), pool_.poly_number(is_strict ? 1 : 0));
+  for (const Term& term : pool_[difference].terms)
+    for (AtomId atom : term.atoms)
+      if (!is_symbol_or_part(atom)) return;
+  bounds_.push_back(difference);
+}
+
+void Facts::index_bounds() {
+  bounds_of_.clear();
+  for (PolyId bound : bounds_) {
+    const PolyId normal = normalize(bound);
+    for (const Term& term : pool_[normal].terms)
+      if (term.coefficient.num < 0 && term.atoms.size() == 1 &&
+          pool_[term.atoms[0]].kind == AtomKind::kSymbol)
+        bounds_of_[pool_[term.atoms[0]].name].push_back(normal);
+  }
+}
+
 void Facts::assume_number(StringId symbol, std::int64_t number) {
   Known& known = known_.at(symbol);
   known.equals = pool_.poly_number(number);
   known.value = known.hint = known.lower = number;
   normal_ = SideTable<PolyId, PolyId>();
   normal_stride_ = SideTable<PolyId, PolyId>();
+  index_bounds();
 }
 
 void Facts::take_hints(const Facts& other) {
@@ -302,7 +333,28 @@ std::optional<PolyId> Facts::divide(PolyId a, std::int64_t divisor) const {
   return pool_.scale(a, Rational{1, divisor});
 }
 
+// Also where it is what recorded orders say of more than one symbol, and more:
+//
+//   u4 <= u2 + u3       u2 + u3 - u4 + u6     is (u2 + u3 - u4) + u6
 bool Facts::is_nonnegative(PolyId poly) {
+  if (are_terms_nonnegative(poly)) return true;
+  const auto is_bounded = [&](const Term& term) {
+    return term.coefficient.num < 0 && term.atoms.size() == 1 &&
+           pool_[term.atoms[0]].kind == AtomKind::kSymbol && bounds_of_.contains(pool_[term.atoms[0]].name);
+  };
+  const std::vector<Term>& terms = pool_[poly].terms;
+  const auto found = std::ranges::find_if(terms, is_bounded);
+  if (found == terms.end()) return false;
+  const Term subtracted = *found;  // a copy: the pool grows
+  for (PolyId bound : bounds_of_.at(pool_[subtracted.atoms[0]].name)) {
+    const auto same = std::ranges::find(pool_[bound].terms, subtracted.atoms, &Term::atoms);
+    const Rational part = Rational{-same->coefficient.den, -same->coefficient.num} * subtracted.coefficient;
+    if (are_terms_nonnegative(pool_.sub(poly, pool_.scale(bound, part)))) return true;
+  }
+  return false;
+}
+
+bool Facts::are_terms_nonnegative(PolyId poly) {
   // With every symbol at its lower bound, a polynomial without negative terms but the constant is
   // at its least. A symbol whose number is assumed is that number.
   Rational least;

@@ -8,6 +8,7 @@
 //   8 divides u0:       2*(u0//2)  and  u0        both become u0
 //   u4 + u5 = 3*u0:     u4 + u5                   becomes 3*u0
 //   512 <= u0:          Max(1, u0)                becomes u0
+//   u4 <= u2 + u3:      Min(u4, u2 + u3)          becomes u4
 //
 // A normalised polynomial may have rational coefficients (u0/2); `expr` writes it with floor
 // divisions that the facts make exact.
@@ -71,6 +72,9 @@ class Facts {
   };
   void learn(const Symbol& symbol);
   void learn_equality(StringId symbol, PolyId difference);
+  void learn_order(const Atom& fact);
+  void index_bounds();
+  bool are_terms_nonnegative(PolyId poly);
   bool is_symbol_or_part(AtomId id) const;
   bool at_least(PolyId a, PolyId b);
   std::vector<PolyId> operands_of(PolyId poly, AtomKind kind) const;
@@ -84,6 +88,9 @@ class Facts {
   SideTable<PolyId, PolyId> normal_;  // what normalize gave, kept once all facts are learned
   bool learned_ = false;
   SideTable<PolyId, PolyId> normal_stride_;
+  std::vector<PolyId> bounds_;  // sums of symbols that are known to be at least 0, as recorded
+  // The same, normalised, by each symbol that they subtract.
+  std::unordered_map<StringId, std::vector<PolyId>> bounds_of_;
 };
 
 }  // namespace epweave

@@ -102,6 +102,30 @@ TEST_CASE("known differences and orders") {
   CHECK_FALSE(facts.at_least(e("16*Max(2, u4 - u5)"), e("33")));
 }
 
+// Rows of three experts, u2 + u3 in all: what torch.split says of a list of numbers.
+TEST_CASE("a part of a sum is no more than the sum") {
+  const Graph graph = graph_with({{"u2", "0", "int_oo", {}, ""},
+                                  {"u3", "0", "int_oo", {}, ""},
+                                  {"u4", "0", "int_oo", {}, ""},
+                                  {"u5", "0", "int_oo", {}, ""},
+                                  {"u6", "0", "int_oo", {"Eq(u4 + u5 + u6, u2 + u3)"}, ""},
+                                  {"u7", "0", "int_oo", {"2*u7 < u2 + 4"}, ""}});
+  Facts facts(graph);
+  const auto is_at_least = [&](std::string_view a, std::string_view b) {
+    return facts.at_least(graph.context->exprs.parse(a), graph.context->exprs.parse(b));
+  };
+  CHECK(equal(graph, "Min(u4, u2 + u3)", "u4"));
+  CHECK(equal(graph, "Min(u4 + u5, u2 + u3)", "u4 + u5"));
+  CHECK(is_at_least("3*u2 + 3*u3", "3*u4 + u5"));
+  CHECK(is_at_least("u2 + 3", "2*u7"));
+  CHECK_FALSE(is_at_least("u2 + u3", "2*u4"));
+  CHECK_FALSE(is_at_least("u2 + u3", "u4 + 1"));
+  CHECK_FALSE(is_at_least("u2 + 2", "2*u7"));
+  CHECK_FALSE(is_at_least("u2", "u4"));
+  facts.assume_number(graph.intern("u5"), 2);
+  CHECK(is_at_least("u2 + u3", "u4 + 2"));
+}
+
 TEST_CASE("numbers that add up to a part of the tokens are known by it") {
   const Graph graph = graph_with({{"u0", "2", "64", {}, ""},
                                   {"u3", "0", "64", {}, ""},

@@ -43,6 +43,51 @@ IdSet<StringId> find_bound_symbols(const Graph& graph, const Joint& joint, const
   return bound;
 }
 
+// The launch of backward whose result, or a view of it, the number is a size of; or none.
+NodeId find_sized_launch(const Graph& graph, const Joint& joint, NodeId id) {
+  const NodeId launch = find_described_launch(*graph.context, graph.step(), graph.step().nodes[id]);
+  return launch && !joint.forward(launch) ? launch : NodeId();
+}
+
+// Numbers that follow from such sizes by arithmetic of the host alone.
+IdSet<NodeId> find_computed_sizes(const Graph& graph, const Joint& joint) {
+  const Context& context = *graph.context;
+  const Body& body = graph.step();
+  IdSet<NodeId> sizes(body.nodes.size()), computed(body.nodes.size());
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (joint.forward(id) || !is_number(context, node)) continue;
+    const auto inputs = joint.inputs[id];
+    if (find_sized_launch(graph, joint, id)) {
+      sizes.insert(id);
+    } else if (can_run_twice(context, node) &&
+               std::ranges::all_of(inputs, [&](NodeId in) { return is_number(context, body.nodes[in]); }) &&
+               std::ranges::any_of(inputs, [&](NodeId in) { return sizes.contains(in); })) {
+      sizes.insert(id);
+      computed.insert(id);
+    }
+  }
+  return computed;
+}
+
+// A launch that backward does gives its sizes there: for a size that is saved, forward would launch
+// it, too, and never wait.
+//
+//   %sent = all_to_all_single(..)  bwd        computed again, with its wait
+//   %n = sym_size(%sent, 0)        bwd        too
+void size_where_launched(const Graph& graph, const Joint& joint, Cut& cut) {
+  const Body& body = graph.step();
+  bool is_moved = false;
+  for (NodeId id : cut.saved) {
+    const NodeId launch = find_sized_launch(graph, joint, id);
+    if (!launch || !cut.recomputes(launch)) continue;
+    for (NodeId at = id; at != launch; at = arg_of(*graph.context, body.nodes[at], 0).as_node())
+      cut.recomputed[at.index()] = 1;
+    is_moved = true;
+  }
+  if (is_moved) std::erase_if(cut.saved, [&](NodeId id) { return cut.recomputes(id); });
+}
+
 // A value that is saved for a symbol must be one that can be.
 void require_binder(const Graph& graph, const SymbolNeed& need) {
   const Node& binder = graph.step().nodes[need.binder];
@@ -161,6 +206,7 @@ bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& 
   const Body& body = graph.step();
   cut.saved.clear();
   cut.recomputed.assign(body.nodes.size(), 0);
+  const IdSet<NodeId> computed_sizes = find_computed_sizes(graph, joint);
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
     const Node& node = body.nodes[*id];
     if (node.kind == NodeKind::kOutput || joint.backward(*id) || !is_needed(graph, joint, cut, *id)) continue;
@@ -168,7 +214,10 @@ bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& 
       cut.saved.push_back(*id);
       continue;
     }
-    const ValueChoice choice = choose(*id);
+    ValueChoice choice = choose(*id);
+    // Sizes stay where their launch does.
+    choice.is_recomputed |= computed_sizes.contains(*id);
+    if (find_sized_launch(graph, joint, *id)) choice.is_recomputed = false;
     if (choice.can_save && !(choice.is_recomputed && choice.can_recompute)) {
       cut.saved.push_back(*id);
     } else if (choice.can_recompute) {
@@ -179,6 +228,7 @@ bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& 
     }
   }
   std::ranges::reverse(cut.saved);
+  size_where_launched(graph, joint, cut);
   save_binders(graph, joint, cut);
   return true;
 }
@@ -210,7 +260,8 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const IdSet<NodeId> of_freed = find_uses_of_freed(effects, joint);
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
-    // A size of a launch is saved: else the launch would be, or be done again, without its wait.
+    // A size of a launch is saved: else a launch of forward would be, or be done again, without its
+    // wait. Where backward launches, `try_cut` has the size there, too.
     const bool is_of_backward = node.is_backward() && !joint.forward(id) &&
                                 !find_described_launch(*graph.context, body, node).valid();
     return ValueChoice{.is_recomputed = tags.is_recomputed(node) || is_of_backward,

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "analysis/collectives.h"
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
 #include "analysis/returned_values.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -80,7 +82,24 @@ class HalfWriter {
       for (; need != joint_.symbol_needs.rend() && need->node == *id; ++need)
         if (needed[id->index()] != 0) needed[need->binder.index()] = 1;
     }
+    add_waits(needed);
     return needed;
+  }
+
+  // Forward waits for what it launches, also where it needs no more than a size of the result.
+  void add_waits(std::vector<std::uint8_t>& needed) const {
+    std::vector<std::pair<NodeId, NodeId>> waits;  // wait, launch
+    IdSet<NodeId> waited(body_.nodes.size());
+    for (NodeId id : body_.order) {
+      const NodeId launch = find_waited_launch(context_, body_, id);
+      if (!launch || needed[launch.index()] == 0) continue;
+      if (needed[id.index()] != 0) waited.insert(launch);
+      waits.emplace_back(id, launch);
+    }
+    for (const auto& [wait, launch] : waits)
+      if (!joint_.backward(wait) && waited.insert(launch))
+        for (NodeId at = wait; at != launch; at = arg_of(context_, body_.nodes[at], 0).as_node())
+          needed[at.index()] = 1;
   }
 
   bool is_taken(NodeId id, const std::vector<std::uint8_t>& needed) const {

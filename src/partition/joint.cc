@@ -10,6 +10,7 @@
 #include "analysis/returned_values.h"
 #include "analysis/seeds.h"
 #include "ir/walk.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "ops/traffic.h"
@@ -47,23 +48,26 @@ void find_backward(const Graph& graph, Joint& joint) {
   }
 }
 
+struct LeftWait {
+  NodeId wait, launch;
+};
+
 // Waits that forward leaves to backward: of launches that stand there, with all their waits, and of
 // which backward takes each result. A launch with a wait in forward would be made twice.
-IdSet<NodeId> find_left_waits(const Graph& graph, const IdSet<NodeId>& in_backward) {
+std::vector<LeftWait> find_left_waits(const Graph& graph, const IdSet<NodeId>& in_backward) {
   const Body& body = graph.step();
-  IdSet<NodeId> kept(body.nodes.size()), left(body.nodes.size());
-  std::vector<std::pair<NodeId, NodeId>> waits;  // wait, launch
+  IdSet<NodeId> kept(body.nodes.size());
+  std::vector<LeftWait> waits;
   for (const auto [id, node] : walk(body)) {
     if (!is_wait(node)) continue;
     const NodeId launch = find_waited_launch(*graph.context, body, id);
     if (!launch) continue;
-    waits.emplace_back(id, launch);
+    waits.push_back({id, launch});
     if (!node.is_backward() || !body.nodes[launch].is_backward() || !in_backward.contains(id))
       kept.insert(launch);
   }
-  for (const auto& [wait, launch] : waits)
-    if (!kept.contains(launch)) left.insert(wait);
-  return left;
+  std::erase_if(waits, [&](const LeftWait& left) { return kept.contains(left.launch); });
+  return waits;
 }
 
 // What backward makes if forward does not hand it over.
@@ -89,9 +93,10 @@ void find_forward(const Graph& graph, Waits waits, Joint& joint) {
       if (!joint.backward(input)) joint.is_forward[input.index()] = 1;
   for (std::uint32_t position : joint.forward_outputs)
     if (const NodeId id = joint.outputs[position]) joint.is_forward[id.index()] = 1;
-  const IdSet<NodeId> left = waits == Waits::kOfForward
-                                 ? find_left_waits(graph, find_in_backward(graph, joint))
-                                 : IdSet<NodeId>(body.nodes.size());
+  std::vector<LeftWait> left_waits;
+  if (waits == Waits::kOfForward) left_waits = find_left_waits(graph, find_in_backward(graph, joint));
+  IdSet<NodeId> left(body.nodes.size());
+  for (const LeftWait& wait : left_waits) left.insert(wait.wait);
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
     const Node& node = body.nodes[*id];
     if (node.kind == NodeKind::kOutput || joint.backward(*id)) continue;
@@ -100,6 +105,11 @@ void find_forward(const Graph& graph, Waits waits, Joint& joint) {
         is_kept || std::ranges::any_of(joint.users[*id], [&](NodeId user) { return joint.forward(user); });
     if (is_needed) joint.is_forward[id->index()] = 1;
   }
+  // What forward launches, as it needs a size of the result, it waits for.
+  for (const auto& [wait, launch] : left_waits)
+    for (NodeId at = wait; joint.forward(launch) && at != launch;
+         at = arg_of(*graph.context, body.nodes[at], 0).as_node())
+      joint.is_forward[at.index()] = 1;
 }
 
 void divide_outputs(const Graph& graph, Joint& joint) {

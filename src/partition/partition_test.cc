@@ -9,6 +9,7 @@
 
 #include "analysis/rank_literals.h"
 #include "analysis/seeds.h"
+#include "analysis/verify.h"
 #include "compare/rewrite/verify_halves.h"
 #include "cost/memory.h"
 #include "io/file.h"
@@ -426,6 +427,62 @@ TEST_CASE("what a step exchanges again in backward stays there", "[J37]") {
   // PyTorch's partitioner keeps each wait in forward.
   const Joint of_torch = read_joint(graph, Waits::kAll);
   CHECK(names_of(graph, cut_by_tags(graph, of_torch).saved) == "x all_1");
+}
+
+// What is exchanged again, and a size that is read of the launch: {} is what reads the size.
+constexpr std::string_view kSizedAgain = R"(
+group g ranks=[0, 1]
+symbol s0 range=[2, 64] hint=4 backed
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[s0, 64]
+  %w = placeholder : f32[2*s0, 64] role=parameter fqn=w
+  %sent = _c10d_functional.all_gather_into_tensor.default(%x, 2, "g") : f32[2*s0, 64]
+  %all = _c10d_functional.wait_tensor.default(%sent) : f32[2*s0, 64]
+  %loss = aten.sum.default(%all) : f32[]
+  %one = aten.ones_like.default(%loss) : f32[]
+  %sent_1 = _c10d_functional.all_gather_into_tensor.default(%x, 2, "g") : f32[2*s0, 64] bwd
+  %view = aten.view.default(%sent_1, [-1, 32]) : f32[4*s0, 32] bwd
+  %n = aten.sym_size.int(%view, 0) : SymInt(4*s0) bwd
+  %all_1 = _c10d_functional.wait_tensor.default(%sent_1) : f32[2*s0, 64] bwd
+  %m = operator.floordiv(%n, 2) : SymInt(2*s0) bwd
+  %more = {} : f32[2*s0, 64] bwd
+  %sum = aten.add.Tensor(%all_1, %more) : f32[2*s0, 64] bwd
+  %grad = aten.mul.Tensor(%sum, %one) : f32[2*s0, 64] bwd
+  output((%loss, %grad))
+)";
+
+TEST_CASE("a size of what is exchanged again is read where that is launched", "[J37]") {
+  const auto cuts_with = [](std::string_view more) {
+    const Graph graph = parse(fmt::format(kSizedAgain, more));
+    const Joint joint = read_joint(graph);
+    const ValueCosts costs = price_values(graph, joint, Cluster{});
+    ExactCuts exact(graph, joint, costs, {.keeps_heavy = true});
+    std::string text = "\n";
+    for (const Cut& cut : {cut_by_tags(graph, joint), exact.fastest().cut, exact.smallest().cut}) {
+      const Halves halves = split_joint(graph, joint, cut);
+      for (const Graph* half : {&halves.forward, &halves.backward})
+        for (const Violation& violation : verify_graph(*half))
+          text += print_violation(*half, violation) + "\n";
+      for (const Violation& violation : verify_halves(graph, halves.forward, halves.backward).violations)
+        text += violation.message + "\n";
+      text += fmt::format("save {}; again ({})\n", names_of(graph, cut.saved), recomputed_of(graph, cut));
+    }
+    return text;
+  };
+  CHECK(cuts_with("aten.full.default([%m, 64], 1.0, dtype=f32, device=@cuda:0)") == R"(
+save x; again (sent_1 view n all_1 m more sum)
+save x; again (sent_1 view n all_1 m more sum)
+save x; again (sent_1 view n all_1 m more sum)
+)");
+  // What draws is forward's, with all that it needs, and what is launched there is waited for.
+  CHECK(cuts_with("aten.rand.default([%m, 64], dtype=f32, device=@cuda:0)") == R"(
+save all_1 more; again (sum)
+save sum; again ()
+save sum; again ()
+)");
 }
 
 TEST_CASE("a wait of backward that nothing reads is forward's", "[J37]") {

@@ -173,7 +173,8 @@ class Symbolizer {
         factors_(factors),
         unit_(tokens_per_row(graph, factors)),
         out_(with_symbol(graph)),
-        facts_(out_) {
+        facts_(out_),
+        facts_before_(graph) {
     pass_ = out_.intern(kPass);
     reason_ = out_.intern(fmt::format("{} = {}", out_.text(symbol_), rows()));
     for (const Node& node : in_.step().nodes) used_names_.insert(node.name);
@@ -352,7 +353,9 @@ class Symbolizer {
     if (before == nullptr) {
       // A size: `max_q` of attention, or one that is read of an input and was a number.
       const bool is_size = inferred && context().types[inferred].kind == TypeKind::kScalar;
-      return is_size && !has_symbols(recorded) ? inferred : recorded;
+      const bool is_known = is_size && has_symbols(recorded) &&
+                            is_traced_number(context().types[recorded].expr, context().types[inferred].expr);
+      return is_size && (is_known || !has_symbols(recorded)) ? inferred : recorded;
     }
     const TensorType* found = tensor_of(context(), inferred);
     TensorType after = *before;
@@ -363,6 +366,10 @@ class Symbolizer {
         after.sizes[dim] = extent(*tensors[element][dim]);
       if (found == nullptr || found->rank() != before->rank()) continue;
       if (facts_.equal(found->sizes[dim], after.sizes[dim])) continue;
+      if (is_traced_number(before->sizes[dim], found->sizes[dim])) {
+        after.sizes[dim] = found->sizes[dim];
+        continue;
+      }
       // Two multiples and sums of the symbol that differ are equal for the traced number only.
       const bool both_scale = mentions_symbols(found->sizes[dim]) && mentions_symbols(after.sizes[dim]);
       if (both_scale || facts_.hint(found->sizes[dim]) != facts_.hint(after.sizes[dim]))
@@ -384,6 +391,15 @@ class Symbolizer {
       after.strides = laid_out(id, *before, after.sizes);
     }
     return after == *before ? recorded : context().types.tensor(std::move(after));
+  }
+
+  // Whether the extent, which was recorded with symbols, is this number by what was known of them.
+  // torch writes what -1 stands for in view(rows : [u0 + u1, 16], [32, 2, -1]) as (u0 + u1)//4, and
+  // u0 + u1 was 64: the 16 of the rows, not a share of the tokens.
+  bool is_traced_number(ExprId recorded, ExprId inferred) {
+    const auto number = context().exprs.constant(inferred);
+    return number && mentions_symbols(recorded) &&
+           context().exprs.constant(facts_before_.normalize(recorded)) == number;
   }
 
   // Whether it is a multiple of the symbol. The last of some literal pieces, s0 - 896, is not: it
@@ -418,7 +434,19 @@ class Symbolizer {
     throw PassError("symbolize.type",
                     fmt::format("with a symbol for the token count this does not type-check: {}", problem),
                     site_of(out_, step().nodes[id]),
-                    "trace the model with symbolic sizes, or name other inputs (symbolize{inputs=[...]})");
+                    has_open_size(step().nodes[id])
+                        ? "write the size that the model gives as -1"
+                        : "trace the model with symbolic sizes, or name other inputs "
+                          "(symbolize{inputs=[...]})");
+  }
+
+  // view(x, [32, -1])
+  bool has_open_size(const Node& node) {
+    for (Arg arg : context().args[node.args])
+      if (arg.is_list())
+        for (Arg item : context().args.children(arg))
+          if (item.is_int() && item.as_int() == -1) return true;
+    return false;
   }
 
   // ------------------------------------------------------------------------- sizes
@@ -495,7 +523,7 @@ class Symbolizer {
   StringId symbol_;
   SideTable<PolyId, std::optional<Rational>> factor_of_sum_;
   Graph out_;
-  Facts facts_;
+  Facts facts_, facts_before_;
   StringId pass_, reason_;
   IdSet<StringId> used_names_;
   std::map<NodeId, std::vector<const SizeArgument*>> arguments_;

@@ -46,12 +46,7 @@ InputSource::InputSource(const ReplayOptions& options)
 
 void require_kernels(const Graph& graph, const InputOptions& input, const replay::Device* device,
                      const replay::KernelTable& cpu) {
-  auto missing = replay::find_missing_kernels(graph, device == nullptr ? cpu : device->kernels());
-  if (missing.empty()) return;
-  throw replay::MissingKernels(display_name(input), std::move(missing),
-                               device == nullptr
-                                   ? "add a row for each to the kernel table (src/replay/kernels/host/)"
-                                   : "add a row for each to the kernel table (src/replay/kernels/device/)");
+  replay::require_kernels(graph, device == nullptr ? cpu : device->kernels(), display_name(input));
 }
 
 Json number_or_text(double number) {

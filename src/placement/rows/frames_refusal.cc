@@ -83,7 +83,10 @@ void decline_regrouped_rows(const Graph& graph, NodeId id, NodeId source) {
           fmt::format("it makes rows of several rows of '{}', which are in an order of their part's own. "
                       "Neighbours in a part are not neighbours in the whole",
                       name),
-          fmt::format("bring '{}' back into the order of the tokens before its rows are regrouped", name));
+          fmt::format("bring '{}' back into the order of the tokens before its rows are regrouped: pick rows "
+                      "by the sorted order (rows[argsort(order)]), or write them to `order` of a tensor that "
+                      "is as large as the tokens' numbers say, not as the rows (zeros(tokens * k, width))",
+                      name));
 }
 
 void decline_counted_rows(const Graph& graph, NodeId id, NodeId counted, NodeId in_blocks) {

@@ -283,6 +283,15 @@ void pair_source(PlacementCall& call, const RowWrite& write) {
   }
 }
 
+// Where positions are made by writing: 0, 1, .. at an order, say.
+std::string remedy_for_positions(PlacementCall& call, Operand positions) {
+  const Node* made = call.producer(positions);
+  const bool is_written =
+      made != nullptr && (has_family(*made, OpFamily::kIndexPut) || has_family(*made, OpFamily::kScatter));
+  return is_written ? "take argsort(order) for the inverse of an order, in place of 0, 1, .. written to it"
+                    : "";
+}
+
 // Rows of the part itself, at positions among them.
 Placement write_own_rows(PlacementCall& call, const RowWrite& write) {
   const Placement to = call.of(write.destination), at = call.of(write.positions),
@@ -294,7 +303,8 @@ Placement write_own_rows(PlacementCall& call, const RowWrite& write) {
   if (!are_along || !(rows.is_local() || rows.is_whole() || are_back))
     call.refuse("chunk.whole-positions",
                 fmt::format("rows placed {} are written into a divided destination at positions placed {}",
-                            print_placement(rows), print_placement(at)));
+                            print_placement(rows), print_placement(at)),
+                remedy_for_positions(call, write.positions));
   pair_source(call, write);
   if (to.is(PlacementKind::kSplit)) require_same_order(call, to, at);
   call.assume(fmt::format("writes rows of its own part by '{}'", call.name_of(write.positions)));

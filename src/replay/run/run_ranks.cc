@@ -37,10 +37,7 @@ std::string find_cause(Transport& transport, const RunOptions& options, const st
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
                     const std::vector<RankInputs>& inputs, const RunOptions& options) {
   const KernelTable& used = options.device == nullptr ? kernels : options.device->kernels();
-  if (auto missing = find_missing_kernels(graph, used); !missing.empty())
-    throw MissingKernels(
-        "", std::move(missing),
-        "add a row for each to the kernel table (src/replay/kernels/host/, src/replay/kernels/device/)");
+  require_kernels(graph, used);
   EPWEAVE_CHECK(inputs.size() == world.size);
   // Of processes bounds are followed on the CPU.
   EPWEAVE_CHECK(options.device == nullptr || options.bounded == nullptr || options.process == nullptr);

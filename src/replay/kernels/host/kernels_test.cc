@@ -1,8 +1,11 @@
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <numeric>
 #include <set>
 
+#include "ir/text/text.h"
 #include "replay/kernels/host/elements.h"
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/product.h"
@@ -109,6 +112,36 @@ TEST_CASE("every op of the op table has a kernel but these") {
     CAPTURE(op.target);
     CHECK(can_execute(op, table()) == !without.contains(op.target));
   }
+}
+
+TEST_CASE("what no kernel computes with is named before the run") {
+  const auto problem_of = [](std::string_view call) {
+    const Graph graph = parse_text(fmt::format(R"(epweave text 1
+device cpu
+
+graph
+  %x = placeholder : f32[2]
+  %raw = aten.empty.memory_format([2], dtype=f8e4m3fn, device=@cpu) : f8e4m3fn[2]
+  {}
+  output([%y])
+)",
+                                               call),
+                                   "test");
+    try {
+      require_kernels(graph, table(), "G");
+    } catch (const PassError& error) {
+      return fmt::format("{} [{}] {}", error.problem(), error.id(), error.site().node);
+    }
+    return std::string();
+  };
+  const std::string id = " [replay.no-kernel-of-dtype] y";
+  CHECK(problem_of("%y = aten._to_copy.default(%x, dtype=f8e5m2) : f8e5m2[2]") ==
+        "G: no kernel computes with torch.float8_e5m2" + id);
+  CHECK(problem_of("%y = aten._to_copy.default(%raw, dtype=f32) : f32[2]") ==
+        "G: no kernel computes with torch.float8_e4m3fn" + id);
+  CHECK(problem_of("%y = aten.zeros.default([2], dtype=f8e4m3fn, device=@cpu) : f8e4m3fn[2]") ==
+        "G: no kernel computes with torch.float8_e4m3fn" + id);
+  CHECK(problem_of("%y = aten.cat.default([%raw, %raw]) : f8e4m3fn[4]") == "");
 }
 
 TEST_CASE("a sum is taken in 16 lanes") {
