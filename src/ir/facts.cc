@@ -30,8 +30,8 @@ Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
   learned_ = true;
   // A symbol that is written as a sum of others bounds these: u5 = u2 + u3 - u4 is at least 0.
   for (const Symbol& symbol : graph.symbols)
-    if (const Known& known = known_[symbol.name]; known.equals && known.lower)
-      bounds_.push_back(pool_.sub(pool_.poly_symbol(symbol.name), pool_.poly_number(*known.lower)));
+    if (const Known* known = known_.find(symbol.name); known != nullptr && known->equals && known->lower)
+      bounds_.push_back(pool_.sub(pool_.poly_symbol(symbol.name), pool_.poly_number(*known->lower)));
   index_bounds();
 }
 
