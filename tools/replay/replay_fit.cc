@@ -112,8 +112,9 @@ void Fit::find_needs() {
   }
 }
 
-// The runs with bounds: once for each lot of A's values that may be kept at a time. At most: which
-// values differ is not known.
+// The runs with bounds: about once for each lot of A's values that may be kept at a time. Which
+// values differ is not known, so they may be fewer; lots are filled in order and not to the brim,
+// so they may be more.
 void Fit::count_lots() {
   const double kept = command_.ranks * number(needs_[0].bounded.bounded);
   for (GraphNeed& entry : needs_) {

@@ -22,6 +22,22 @@ void for_each_tensor(const Value& value, const Visit& visit) {
     for (const Value& item : value.items()) for_each_tensor(item, visit);
 }
 
+// Calls visit(tensor) for all that the op writes, lists of tensors included.
+template <class Visit>
+void for_each_written(const OpInfo& op, std::span<const Value> args, const Visit& visit) {
+  for (std::size_t i = 0; i < args.size() && i < op.params.size(); ++i)
+    if (op.params[i].is_written) for_each_tensor(args[i], visit);
+}
+
+// Whether all that the call writes is its result, of which a rule sets the bounds.
+bool returns_all_written(const BoundedCall& call) {
+  bool returns_all = true;
+  for_each_written(call.op, call.args, [&](const Tensor& written) {
+    returns_all = returns_all && call.result.is_tensor() && call.result.tensor().storage == written.storage;
+  });
+  return returns_all;
+}
+
 bool is_view_of(const Tensor& result, std::span<const Value> args) {
   bool is_view = false;
   for (const Value& arg : args)
@@ -176,8 +192,7 @@ void ErrorBounds::set_floor(const Tensor& value, double floor) {
 }
 
 void ErrorBounds::keep_written(const OpInfo& op, std::span<const Value> args) {
-  for (std::size_t i = 0; i < args.size(); ++i)
-    if (op.params[i].is_written && args[i].is_tensor()) ideals_.keep(args[i].tensor());
+  for_each_written(op, args, [&](const Tensor& tensor) { ideals_.keep(tensor); });
 }
 
 void ErrorBounds::follow(const BoundedCall& call) {
@@ -191,7 +206,7 @@ void ErrorBounds::follow(const BoundedCall& call) {
   }
   const BoundRule rule = find_bound_rule(call.op);
   try {
-    if (rule == nullptr) throw NoBound();
+    if (rule == nullptr || !returns_all_written(call)) throw NoBound();
     const std::optional<double> floor = find_floor(*this, call);
     rule(*this, call);
     if (!has_any(call.result)) return;
@@ -199,13 +214,18 @@ void ErrorBounds::follow(const BoundedCall& call) {
     ideals_.follow(call);
     for_each_tensor(call.result, [&](const Tensor& tensor) { keep_exact(tensor); });
   } catch (const NoBound&) {
-    leave_unbounded(call.op, call.result);
+    leave_unbounded(call);
   }
 }
 
-void ErrorBounds::leave_unbounded(const OpInfo& op, const Value& result) {
-  without_bound_.emplace(op.target);
-  set_unknown(result);
+void ErrorBounds::set_call_unknown(const BoundedCall& call) {
+  set_unknown(call.result);
+  for_each_written(call.op, call.args, [&](const Tensor& tensor) { set_unknown(tensor); });
+}
+
+void ErrorBounds::leave_unbounded(const BoundedCall& call) {
+  without_bound_.emplace(call.op.target);
+  set_call_unknown(call);
 }
 
 bool ErrorBounds::is_off(const Value& value) const {

@@ -79,8 +79,10 @@ class ErrorBounds {
   void keep_written(const OpInfo& op, std::span<const Value> args);
   // Sets the bounds of a call's results. Views need none.
   void follow(const BoundedCall& call);
-  // Nothing is known of a call's results, for want of a rule.
-  void leave_unbounded(const OpInfo& op, const Value& result);
+  // Nothing is known of what a call gives and writes.
+  void set_call_unknown(const BoundedCall& call);
+  // The same, for want of a rule.
+  void leave_unbounded(const BoundedCall& call);
   // Whether an element of the value, or of a tensor in its list, may be off. The host waits for a
   // device.
   bool is_off(const Value& value) const;

@@ -67,13 +67,14 @@ void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
     return set_rounded(bounds, only_result(call), bounds.scale(bounds.find_or_zero(a), factor_at(call, 1)));
   const Tensor& b = call.args[1].tensor();
   const Tensor bound_a = bounds.find_or_zero(a);
-  Tensor bound = bounds.apply("aten.mul.Tensor", {bound_a, bounds.magnitude(b)});
+  const Tensor size_b = magnitude_at(bounds, call, 1);
+  Tensor bound = bounds.apply("aten.mul.Tensor", {bound_a, size_b});
   if (bounds.find(b)) {
     const Tensor reach = bounds.add(magnitude_at(bounds, call, 0), bound_a);
     bound = bounds.add(bound, bounds.apply("aten.mul.Tensor", {reach, bounds.find_or_zero(b)}));
   }
   if (is_complex(only_result(call).dtype)) {  // two products, and their sum may be smaller than they are
-    const Tensor product = bounds.apply("aten.mul.Tensor", {bounds.magnitude(a), bounds.magnitude(b)});
+    const Tensor product = bounds.apply("aten.mul.Tensor", {magnitude_at(bounds, call, 0), size_b});
     bound = bounds.add(bound, bounds.scale(product, sum_error(2, a.dtype)));
   }
   set_rounded(bounds, only_result(call), bound);

@@ -13,6 +13,11 @@ namespace epweave::replay {
 // Throws NoBound where n is so large that it says nothing.
 double sum_error(std::int64_t terms, DType dtype);
 
+// Of a sum of n squares or magnitudes, and of its root, relative to what was computed. No term is
+// below 0, and in the order of math/sum_order.h each is in a few of the additions alone. Throws
+// NoBound as sum_error does.
+double norm_error(std::int64_t terms, DType dtype);
+
 // Argument `param`. Throws NoBound if it is no tensor.
 const Tensor& tensor_at(const BoundedCall& call, std::size_t param);
 
@@ -27,8 +32,8 @@ Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args);
 
 // Whether the call wrote its result over argument `param`.
 bool writes_argument(const BoundedCall& call, std::size_t param);
-// How large the argument's elements are at most; where the call wrote over them, by what they were
-// without rounding. Throws NoBound if that is not known.
+// How large the elements that the call read of the argument are at most; where it wrote over them,
+// by what they were without rounding. Throws NoBound if that is not known.
 Tensor magnitude_at(const ErrorBounds& bounds, const BoundedCall& call, std::size_t param);
 
 // Whether the op gives the conjugates of its operand's elements.

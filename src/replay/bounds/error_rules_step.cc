@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "replay/bounds/error_rules.h"
+#include "replay/kernels/math/sum_order.h"
 
 namespace epweave::replay {
 namespace {
@@ -51,7 +52,7 @@ Tensor bound_quotient(const ErrorBounds& bounds, const Divided& of, const Tensor
   if (const auto floor = bounds.floor_of(divisor))
     least = bounds.apply(named::kMaximum, {least, full_like(bounds, least, *floor)});
   const Tensor moved = bounds.add(of.bound_1, times(bounds, of.quotient, bound_2));
-  const Tensor either = bounds.add(bounds.add(of.bound_1, bound_2), bounds.scale(moved, 0));
+  const Tensor either = bounds.add(bounds.add(of.bound_1, bound_2), bounds.zeros(moved.sizes));
   const Tensor bound = choose(bounds, bounds.apply(named::kGtNumber, {least, 0.0}),
                               bounds.apply(named::kDiv, {moved, least}), full_like(bounds, moved, kNoLimit));
   // Of what is exact the quotient is, of zero, too.
@@ -66,6 +67,19 @@ Tensor bound_of_product(const ErrorBounds& bounds, const Tensor& a, const Tensor
 }
 
 }  // namespace
+
+// A product of k factors that are each off by u is off by at most exp(k u) - 1 of what it gives,
+// but for squares of u.
+double norm_error(std::int64_t terms, DType dtype) {
+  constexpr std::int64_t kLevels = 4;  // at which the lanes are added up
+  static_assert(math::kLanes == 1 << kLevels);
+  constexpr std::int64_t kOthers = 2;  // a square, a root
+  const double u = unit_roundoff(dtype == DType::kFloat64 ? dtype : DType::kFloat32);
+  const std::int64_t additions = (terms + math::kLanes - 1) / math::kLanes + kLevels;
+  const double error = static_cast<double>(additions + kOthers) * u * (1 + kBoundSlack);
+  if (!(error <= 1)) throw NoBound();
+  return std::expm1(error);
+}
 
 const Tensor& only_result(const BoundedCall& call) {
   if (!call.result.is_tensor()) throw NoBound();
@@ -84,13 +98,13 @@ Tensor magnitude_at(const ErrorBounds& bounds, const BoundedCall& call, std::siz
   return bounds.add(bounds.magnitude(bounds.ideals().find(x)), bounds.find_or_zero(x));
 }
 
-// (|X2| B1 + |X1 / X2| .. as above.
+// (B1 + |X1 / X2| B2) / |x2|; by an exact divisor B1 / |x2|.
 void bound_div(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
   if (!call.args[1].is_tensor())
     return set_rounded(bounds, only_result(call), bounds.scale(bound, 1 / std::abs(number_at(call, 1))));
   const Tensor& divisor = call.args[1].tensor();
-  if (is_complex(divisor.dtype) && bounds.find(divisor)) throw NoBound();
+  if (is_complex(divisor.dtype) || writes_argument(call, 1)) throw NoBound();
   if (!bounds.find(divisor)) {
     const Tensor size = bounds.apply(named::kAbs, {bounds.narrow(divisor)});
     return set_rounded(bounds, only_result(call), bounds.apply(named::kDiv, {bound, size}));
@@ -145,7 +159,7 @@ void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call) {
   args[4] = Value();
   const double terms =
       static_cast<double>(x.numel()) / static_cast<double>(std::max<std::int64_t>(result.numel(), 1));
-  const double g = sum_error(static_cast<std::int64_t>(terms), result.dtype);
+  const double g = norm_error(static_cast<std::int64_t>(terms), result.dtype);
   const Tensor bound = bounds.add(bounds.scale(run_op(bounds, call.op, std::move(args)).tensor(), 1 + g),
                                   bounds.scale(bounds.magnitude(result), g));
   const double lost = order == 2 ? kLostSquare * std::sqrt(terms) : 0;
@@ -156,7 +170,7 @@ void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call) {
 void bound_lerp(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor& end = tensor_at(call, 1);
   const double w = std::abs(number_at(call, 2)), rest = std::abs(1 - number_at(call, 2));
-  const Tensor sizes = bounds.add(magnitude_at(bounds, call, 0), bounds.magnitude(end));
+  const Tensor sizes = bounds.add(magnitude_at(bounds, call, 0), magnitude_at(bounds, call, 1));
   const Tensor bound = bounds.add(bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), rest),
                                   bounds.scale(bounds.find_or_zero(end), w));
   set_rounded(bounds, only_result(call),
@@ -180,6 +194,7 @@ void bound_addcdiv(ErrorBounds& bounds, const BoundedCall& call) {
   if (writes_argument(call, 1) || writes_argument(call, 2)) throw NoBound();
   const Tensor &a = tensor_at(call, 1), &b = tensor_at(call, 2);
   const double value = std::abs(number_at(call, 3));
+  if (is_complex(a.dtype) || is_complex(b.dtype)) throw NoBound();
   const Tensor quotient = bounds.apply(named::kDiv, {bounds.magnitude(a), bounds.magnitude(b)});
   const Tensor bound = bounds.add(bound_quotient(bounds, {quotient, bounds.find_or_zero(a)}, b),
                                   bounds.scale(quotient, sum_error(2, only_result(call).dtype)));

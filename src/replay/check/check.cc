@@ -190,16 +190,20 @@ class Checker {
     find_same_values();
   }
 
+  // Each value of B is then the whole or a piece of it: not what adds up to it.
   void find_same_values() {
     for (std::size_t i = 0; i < graphs_.groups.size(); ++i) {
       bool is_same = true;
       for_each_rank([&](Rank rank) {
         const GroupJudgement& found = judgements_of(rank)[i];
-        is_same = is_same && found.skipped.empty() && found.judgement.verdict == Verdict::kEqual;
+        is_same = is_same && found.skipped.empty() && found.judgement.verdict == Verdict::kEqual &&
+                  !found.judgement.is_sum;
       });
       if (!is_same) continue;
-      plan_.a.same.insert(graphs_.groups[i].whole);
-      for (const NodeId value : graphs_.groups[i].values) plan_.b.same.insert(value);
+      const Group& group = graphs_.groups[i];
+      plan_.a.same.insert(group.whole);
+      for (const NodeId value : group.values)
+        if (!group.is_chain || value == group.values.back()) plan_.b.same.insert(value);
     }
   }
 

@@ -51,9 +51,10 @@
 //   run A, run B        hashes of all values, made where they lie: verdicts but those on regrouped
 //                       sums; of the results of B those are kept that differ from A's
 //   run A, run B again  with bounds, where a sum was regrouped (without: A alone). A's values are
-//                       kept until B's are made; where that is more than `kept_bytes`, once for each
-//                       lot of values that fits
-//   run A, run B again  for the one node that differs first, if one does: its index, bits and distance
+//                       kept until B's are made; where that is more than `kept_bytes`, once for
+//                       each lot of values that fits
+//   run A, run B again  for the one node that differs first, if one does: its index, bits and
+//                       distance
 //
 // Where ranks are processes of their own (executor.h), each compares its own rank. What the runs
 // depend on is agreed by all between them: which sums were regrouped on some rank, which node of

@@ -72,8 +72,9 @@ struct CheckReport {
   std::set<std::string> ops_without_bound;   // targets that regrouped sums went through
   std::set<std::string> added_roundings;     // casts by which B alone loses precision, in words
   std::optional<ReferenceCheck> reference;
-  Bounds bounds = Bounds::kNone;  // where they were made: not kDevice if that is the CPU; kNone: none were
-  bool devices_agree = true;      // with the CPU, where bounds were made there
+  // Where they were made: not kDevice if that is the CPU; kNone: none were.
+  Bounds bounds = Bounds::kNone;
+  bool devices_agree = true;  // with the CPU, where bounds were made there
   // Outputs of A that hold NaN or infinity, behind which a fault can hide, and whether loss or
   // gradients do.
   std::uint64_t outputs_not_finite = 0;

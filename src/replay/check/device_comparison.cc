@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -292,86 +294,171 @@ BoundedValue join_rows(const std::vector<BoundedValue>& parts, std::size_t dim, 
   return made;
 }
 
-// Rows of a whole and of parts, [rows, elements of each], matched where they lie. In the order of
-// their sums each row of the parts is near its own of the whole: all rows are compared with those
-// in their place, then with those one further on, and so on; a row that none of these is takes a
-// comparison of its own, with all rows of the whole.
+// Rows of a whole and of parts, [rows, elements of each], matched where they lie, in the order of
+// their sums: there each row of the parts is near its own of the whole. Its sum says which places
+// it may have. All rows are compared with those in their place, then those that are left with the
+// ones next to it, and so on as far as rows are found to be moved. How far that is, a row says that
+// is compared with all that it may be.
 class RowsOnDevice {
  public:
   RowsOnDevice(const BoundedValue& whole, const BoundedValue& rows, const TensorOps& ops)
       : ops_(ops),
         whole_(order_rows(whole, ops)),
         rows_(order_rows(rows, ops)),
-        count_(whole.value.sizes[0]) {}
+        count_(whole.value.sizes[0]),
+        ranges_(find_ranges()) {}
 
   BoundComparison match() {
+    BoundComparison all;
+    all.is_within = std::ranges::none_of(ranges_, &Range::is_empty);
+    if (!all.is_within) return all;
     Matching matching(static_cast<std::size_t>(count_), [&](std::size_t row, const Matching::Visit& visit) {
       try_places(static_cast<std::int64_t>(row), visit);
     });
-    std::vector<std::size_t> others;
-    for (std::size_t row = 0; row < static_cast<std::size_t>(count_); ++row) {
-      if (shifted(0)[row].is_within)
-        matching.put(row, row);
-      else
-        others.push_back(row);
+    std::vector<std::int64_t> left(static_cast<std::size_t>(count_));
+    std::iota(left.begin(), left.end(), std::int64_t{0});
+    std::int64_t tried = -1;  // all places so far from a row's own
+    const auto try_up_to = [&](std::int64_t distance) {
+      while (tried < distance && !left.empty()) {
+        ++tried;
+        take_at(-tried, left, matching);
+        if (tried != 0) take_at(tried, left, matching);
+      }
+    };
+    try_up_to(kNear);
+    while (!left.empty()) {
+      const auto at = left.begin() + static_cast<std::ptrdiff_t>(left.size() / 2);
+      const std::int64_t row = *at;
+      left.erase(at);
+      all.is_within = matching.add(static_cast<std::size_t>(row));
+      if (!all.is_within) return all;
+      try_up_to(std::abs(place_in(matching, row) - row));
     }
-    BoundComparison all;
-    all.is_within = std::ranges::all_of(others, [&](std::size_t row) { return matching.add(row); });
-    for (std::size_t row = 0; row < static_cast<std::size_t>(count_) && all.is_within; ++row)
-      merge(all, at(static_cast<std::int64_t>(row), static_cast<std::int64_t>(matching.place_of(row))));
+    std::vector<Pair> matched;
+    for (std::int64_t row = 0; row < count_; ++row) matched.push_back({row, place_in(matching, row)});
+    for (const BoundComparison& pair : compare(matched)) merge(all, pair);
     return all;
   }
 
  private:
   static constexpr std::int64_t kNear = 4;
-  using Compared = std::vector<BoundComparison>;  // row by row
 
-  Compared compare(const BoundedValue& whole, const BoundedValue& rows) const {
-    return Comparison(whole, {rows}, {whole.value.sizes[1], Limit::kOfBounds}, ops_).find_lots();
+  // Places of the whole that a row may have, by its sum.
+  struct Range {
+    std::int64_t first = 0, end = 0;
+    bool is_empty() const { return first == end; }
+    bool holds(std::int64_t place) const { return place >= first && place < end; }
+  };
+  struct Pair {
+    std::int64_t row, place;
+  };
+
+  static std::int64_t place_in(const Matching& matching, std::int64_t row) {
+    return static_cast<std::int64_t>(matching.place_of(static_cast<std::size_t>(row)));
+  }
+  const Range& range_of(std::int64_t row) const { return ranges_[static_cast<std::size_t>(row)]; }
+
+  // All places where a sum, or how far it reaches, is no number.
+  std::vector<Range> find_ranges() const {
+    const RowSums whole = sum_rows(whole_, 0, ops_), rows = sum_rows(rows_, 0, ops_);
+    double most = 0;
+    for (const double reach : whole.reach) most = reach <= most ? most : reach < kNoLimit ? reach : kNoLimit;
+    const auto begin = whole.sums.begin(), end = whole.sums.end();
+    std::vector<Range> ranges;
+    for (std::size_t row = 0; row < rows.sums.size(); ++row) {
+      const double least = rows.sums[row] - (rows.reach[row] + most),
+                   greatest = rows.sums[row] + (rows.reach[row] + most);
+      const auto first = std::partition_point(begin, end, [&](double sum) { return sum < least; });
+      const auto behind = std::partition_point(first, end, [&](double sum) { return !(sum > greatest); });
+      ranges.push_back({first - begin, behind - begin});
+    }
+    return ranges;
   }
 
-  // Each row with the one that lies so many further on in the whole, from the first that has one.
-  const Compared& shifted(std::int64_t by) {
-    const auto [known, is_new] = shifted_.try_emplace(by);
-    const std::int64_t count = count_ - std::abs(by);
-    if (is_new && count > 0)
-      known->second = compare(cut_range(whole_, 0, std::max<std::int64_t>(by, 0), count),
-                              cut_range(rows_, 0, std::max<std::int64_t>(-by, 0), count));
+  BoundedValue take(const BoundedValue& from, const std::vector<std::int64_t>& indices) const {
+    HostMemory memory;
+    const Tensor index = make_tensor(memory, DType::kInt64, {static_cast<std::int64_t>(indices.size())});
+    std::ranges::copy(indices, index.data<std::int64_t>());
+    const Tensor placed = ops_.memory().place(index);
+    return map_tensors(from, [&](const Tensor& tensor) {
+      return ops_.apply(named::kIndexSelect, {tensor, std::int64_t{0}, placed});
+    });
+  }
+  std::int64_t width() const { return whole_.value.sizes[1]; }
+  std::vector<BoundComparison> compare(const BoundedValue& whole, const BoundedValue& rows) const {
+    return Comparison(whole, {rows}, {width(), Limit::kOfBounds}, ops_).find_lots();
+  }
+  // Pair by pair.
+  std::vector<BoundComparison> compare(const std::vector<Pair>& pairs) const {
+    std::vector<BoundComparison> found;
+    for_each_stretch(
+        static_cast<std::int64_t>(pairs.size()), width(), [&](std::int64_t first, std::int64_t count) {
+          std::vector<std::int64_t> rows, places;
+          for (std::int64_t i = first; i < first + count; ++i) {
+            rows.push_back(pairs[static_cast<std::size_t>(i)].row);
+            places.push_back(pairs[static_cast<std::size_t>(i)].place);
+          }
+          std::ranges::move(compare(take(whole_, places), take(rows_, rows)), std::back_inserter(found));
+        });
+    return found;
+  }
+
+  // Gives the rows that are left a place so far behind their own, where it is theirs.
+  void take_at(std::int64_t distance, std::vector<std::int64_t>& left, Matching& matching) const {
+    std::vector<Pair> pairs;
+    for (const std::int64_t row : left)
+      if (const std::int64_t place = row + distance;
+          range_of(row).holds(place) && matching.is_free(static_cast<std::size_t>(place)))
+        pairs.push_back({row, place});
+    if (pairs.empty()) return;
+    const std::vector<BoundComparison> found = compare(pairs);
+    std::vector<std::int64_t> taken;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      if (!found[i].is_within) continue;
+      matching.put(static_cast<std::size_t>(pairs[i].row), static_cast<std::size_t>(pairs[i].place));
+      taken.push_back(pairs[i].row);
+    }
+    std::vector<std::int64_t> rest;
+    std::ranges::set_difference(left, taken, std::back_inserter(rest));
+    left = std::move(rest);
+  }
+
+  // Of each place in the row's range, whether it is within its bounds.
+  const std::vector<bool>& places_of(std::int64_t row) {
+    const auto [known, is_new] = places_.try_emplace(row);
+    if (!is_new) return known->second;
+    const Range& range = range_of(row);
+    for_each_stretch(range.end - range.first, width(), [&](std::int64_t first, std::int64_t count) {
+      const BoundedValue repeated = map_tensors(rows_, [&](const Tensor& rows) {
+        Tensor one = cut_range(rows, 0, row, 1);
+        one.sizes[0] = count;
+        one.strides[0] = 0;
+        return one;
+      });
+      for (const BoundComparison& found : compare(cut_range(whole_, 0, range.first + first, count), repeated))
+        known->second.push_back(found.is_within);
+    });
     return known->second;
   }
-  // A row with all of the whole.
-  const Compared& with_all(std::int64_t row) {
-    const auto [known, is_new] = with_all_.try_emplace(row);
-    if (is_new)
-      known->second = compare(whole_, map_tensors(rows_, [&](const Tensor& rows) {
-                                Tensor repeated = cut_range(rows, 0, row, 1);
-                                repeated.sizes[0] = count_;
-                                repeated.strides[0] = 0;
-                                return repeated;
-                              }));
-    return known->second;
-  }
-  const BoundComparison& at(std::int64_t row, std::int64_t place) {
-    const std::int64_t by = place - row;
-    if (std::abs(by) > kNear) return with_all(row)[static_cast<std::size_t>(place)];
-    return shifted(by)[static_cast<std::size_t>(by < 0 ? row + by : row)];
-  }
 
+  // The nearest first.
   void try_places(std::int64_t row, const Matching::Visit& visit) {
+    const std::vector<bool>& is_within = places_of(row);
+    const Range& range = range_of(row);
     const auto takes = [&](std::int64_t place) {
-      return place >= 0 && place < count_ && at(row, place).is_within &&
+      return range.holds(place) && is_within[static_cast<std::size_t>(place - range.first)] &&
              visit(static_cast<std::size_t>(place));
     };
-    for (std::int64_t by = 0; by <= kNear; ++by)
+    const std::int64_t furthest = std::max(std::abs(range.first - row), std::abs(range.end - row));
+    for (std::int64_t by = 0; by <= furthest; ++by)
       if (takes(row - by) || (by != 0 && takes(row + by))) return;
-    for (std::int64_t by = kNear + 1; by < count_; ++by)
-      if (takes(row - by) || takes(row + by)) return;
   }
 
   const TensorOps& ops_;
   BoundedValue whole_, rows_;  // each by sum
   std::int64_t count_;
-  std::map<std::int64_t, Compared> shifted_, with_all_;
+  std::vector<Range> ranges_;                         // by row
+  std::map<std::int64_t, std::vector<bool>> places_;  // of the rows that were asked
 };
 
 }  // namespace

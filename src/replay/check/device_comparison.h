@@ -16,9 +16,9 @@ BoundComparison compare_where_they_lie(const BoundedValue& a, const std::vector<
 BoundComparison compare_by_ops(const BoundedValue& a, const std::vector<BoundedValue>& b,
                                const TensorOps& ops);
 
-// match_rows() of values where they lie. On a device rows are matched in the order of their sums
-// first; each that is not within the bounds of one near it so is compared with all rows of the
-// whole there.
+// match_rows() of values where they lie. On a device rows are matched in the order of their sums,
+// as near to their place in it as they are found. What is kept of a pair of rows is a bit, where it
+// is kept at all.
 BoundComparison match_rows_where_they_lie(const BoundedValue& whole, const std::vector<BoundedValue>& parts,
                                           std::size_t dim, const TensorOps& ops);
 

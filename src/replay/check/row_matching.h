@@ -25,6 +25,7 @@ class Matching {
   void put(std::size_t row, std::size_t place);
   // Whether the row, and all that have a place, can have one each. If so, they have.
   bool add(std::size_t row);
+  bool is_free(std::size_t place) const { return owner_[place] == kNone; }
   std::size_t place_of(std::size_t row) const { return place_of_[row]; }
 
  private:

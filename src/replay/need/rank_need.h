@@ -5,16 +5,20 @@
 // those of the run (steps/steps.h): a value goes behind the last step that uses it or a view of it.
 //
 //   inputs      of the graph, held for the whole run
-//   values      what nodes made, the copies of their operands that collectives hold until the wait behind theirs (a slower rank
-//               may need them), what is returned
-//   together    values that all ranks hold at some time: where a rank has waited for a collective of all, the others have launched it,
-//               and none has waited for one that this rank launches later
-//   scratch     what the kernel that runs asks for beside its operands and results: on a device the kernel itself is asked
-//               (kernels/device/call_memory.h); on the CPU, whose kernels take less, its results and, but for attention,
-//               its operands once more in the type it computes in. Where bounds are followed, assumed: four times the
-//               kernel's, and four numbers of float32 and two of float64 for each element of operands and results
-//   bounds      beside the values that have them (`bytes_of_bounds`), and beside all of the memory that such a value is written into
-//   rounding    blocks of memory are larger than what lies in them; on a device those of inputs, too
+//   values      what nodes made, the copies of their operands that collectives hold until the wait
+//               behind theirs (a slower rank may need them), what is returned
+//   together    values that all ranks hold at some time: where a rank has waited for a collective
+//               of all, the others have launched it, and none has waited for one that this rank
+//               launches later
+//   scratch     what the kernel that runs asks for beside its operands and results: on a device the
+//               kernel itself is asked (kernels/device/call_memory.h); on the CPU, whose kernels
+//               take less, its results and, but for attention, its operands once more in the type
+//               it computes in. Where bounds are followed, assumed: four times the kernel's, and
+//               four numbers of float32 and two of float64 for each element of operands and results
+//   bounds      beside the values that have them (`bytes_of_bounds`), and beside all of the memory
+//               that such a value is written into
+//   rounding    blocks of memory are larger than what lies in them; on a device those of inputs,
+//               too
 #pragma once
 
 #include <cstdint>

@@ -30,6 +30,12 @@ bool reads_element(const OpInfo& op) {
   return op.family == OpFamily::kHostRead;
 }
 
+// How large the result is, the elements of an operand say.
+bool finds_size(OpFamily family) {
+  return family == OpFamily::kMaskedRows || family == OpFamily::kRepeatRows || family == OpFamily::kCount ||
+         family == OpFamily::kOneHot || family == OpFamily::kIndex;
+}
+
 class RankRunner {
  public:
   // `placed`: by input, what earlier runs placed of those that no run writes; grows. Null: one run.
@@ -259,7 +265,7 @@ class RankRunner {
         launch_collective(step, node);
         break;
       case StepKind::kWait:
-        define(step.node, wait(node));
+        define(step.node, wait(step.node));
         break;
       case StepKind::kLaunch:
         clock_.measure(step.node, step.stream, [&] { define(step.node, call(step.node, node)); });
@@ -298,13 +304,16 @@ class RankRunner {
     const bool in_doubt = bounded && takes_number_in_doubt(node);
     const bool follows = bounded && !in_doubt && needs_bounds(id, kernel);
     if (follows && node.op->writes) bounds_->keep_written(*node.op, kernel.args());
+    if (bounded && finds_size_in_doubt(node, kernel)) sizes_in_doubt_.insert(id);
+    hand_on_doubt(id);
     Value result = program_.kernels.find(*node.op)(kernel);
+    const BoundedCall made{kernel.op(), kernel.args(), result};
     if (bounded && result.is_number())
-      follow_number(id);
+      follow_number(id, made);
     else if (in_doubt)
-      bounds_->set_unknown(result);
+      follow_in_doubt(id, made);
     else if (follows)
-      bounds_->follow({kernel.op(), kernel.args(), result});
+      bounds_->follow(made);
     else if (!bounded && bounds_ != nullptr && node.op->family == OpFamily::kElement)
       bounds_->set_exact(result);  // the op is bounded for another element, which is a regrouped sum
     return result;
@@ -328,20 +337,52 @@ class RankRunner {
   }
 
   // Numbers have no bounds: what is computed from one that the other graph may not have is not
-  // bounded.
-  void follow_number(NodeId id) {
+  // bounded. Of an op that reads the type alone that is the size of its operand.
+  void follow_number(NodeId id, const BoundedCall& call) {
     if (options_.bounded->same.contains(id)) return;
     const Node& node = body_.nodes[id];
     bool is_read = false;  // where it lies: the kernel has a copy of the host's
-    for_each_input(context_, node,
-                   [&](NodeId input) { is_read = is_read || bounds_->is_off(values_[input.index()]); });
-    if (is_read) bounds_->leave_unbounded(*node.op, Value());
+    for_each_input(context_, node, [&](NodeId input) {
+      is_read = is_read || (node.op->reads_types_only ? sizes_in_doubt_.contains(input)
+                                                      : bounds_->is_off(values_[input.index()]));
+    });
+    if (is_read) bounds_->leave_unbounded(call);
     if (is_read || takes_number_in_doubt(node)) numbers_in_doubt_.insert(id);
   }
-  bool takes_number_in_doubt(const Node& node) const {
+  bool takes_number_in_doubt(const Node& node) const { return takes_one_of(node, numbers_in_doubt_); }
+  bool takes_one_of(const Node& node, const IdSet<NodeId>& nodes) const {
     bool takes = false;
-    for_each_input(context_, node, [&](NodeId input) { takes = takes || numbers_in_doubt_.contains(input); });
+    for_each_input(context_, node, [&](NodeId input) { takes = takes || nodes.contains(input); });
     return takes;
+  }
+
+  // Sizes follow from numbers and other sizes, but where both graphs were seen to have the same.
+  void hand_on_doubt(NodeId id) {
+    if (!is_bounded(options_, id)) return;
+    const Node& node = body_.nodes[id];
+    if (options_.bounded->same.contains(id))
+      sizes_in_doubt_.erase(id);
+    else if (takes_number_in_doubt(node) || takes_one_of(node, sizes_in_doubt_))
+      sizes_in_doubt_.insert(id);
+  }
+  // All but `nonzero` find them in integers and masks. Before the call: bounds are those of what it
+  // reads.
+  bool finds_size_in_doubt(const Node& node, const KernelCall& kernel) const {
+    if (!finds_size(node.op->family)) return false;
+    return std::ranges::any_of(kernel.args(), [&](const Value& arg) {
+      return (node.op->family == OpFamily::kMaskedRows || !is_tensor_of_numbers(arg)) && bounds_->is_off(arg);
+    });
+  }
+  static bool is_tensor_of_numbers(const Value& value) {
+    return value.is_tensor() && (is_floating(value.tensor().dtype) || is_complex(value.tensor().dtype));
+  }
+
+  // Computed from a number that the other graph may not have. Where both were seen to have the same
+  // elements nothing is in doubt; a view of them keeps what is known of the memory.
+  void follow_in_doubt(NodeId id, const BoundedCall& call) {
+    if (!options_.bounded->same.contains(id)) return bounds_->set_call_unknown(call);
+    if (call.op.writes) bounds_->set_call_unknown(call);
+    if (!call.op.is_view && call.op.family != OpFamily::kElement) bounds_->set_exact(call.result);
   }
 
   void end_bounds() {
@@ -357,12 +398,15 @@ class RankRunner {
     if (device_ != nullptr) forget_written(*node.op, bound.args);
     if (clock_.takes_spans()) result_.measured[step.node] = collectives_.describe(*node.op, bound);
     const Known numbers = takes_number_in_doubt(node) ? Known::kNo : Known::kYes;
+    hand_on_doubt(step.node);
     define(step.node, collectives_.launch(step, node, bound, numbers));
   }
 
-  Value wait(const Node& node) {
+  Value wait(NodeId id) {
+    const Node& node = body_.nodes[id];
     const Value operand = evaluate(environment_, arg_of(context_, node, 0));
     collectives_.complete(operand.tensor().storage.get(), is_joined_ ? Joined::kYes : Joined::kNo);
+    hand_on_doubt(id);
     return operand;
   }
 
@@ -418,6 +462,7 @@ class RankRunner {
   std::vector<Value>* placed_;
   const std::unique_ptr<ErrorBounds> bounds_;  // or null
   IdSet<NodeId> numbers_in_doubt_;             // read where there is a bound, and computed from those
+  IdSet<NodeId> sizes_in_doubt_;               // values whose sizes may be others in the other graph
   RankClock clock_;
   RankCollectives collectives_;
   std::vector<Value> kept_;  // inputs, where they are computed with

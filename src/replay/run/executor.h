@@ -75,7 +75,8 @@ using RankInputs = std::vector<Value>;
 struct BoundedNodes {
   IdSet<NodeId> sums;   // whose bounds start here: a sum's order is not the other graph's
   IdSet<NodeId> nodes;  // these, and all that is computed from them
-  IdSet<NodeId> same;   // values that both graphs were seen to have: the host computes with those numbers
+  // Values that both graphs were seen to have: nothing that is computed from them is in doubt.
+  IdSet<NodeId> same;
   std::function<void(Rank rank, NodeId node, const Value& value, const ErrorBounds& bounds)> observer;
   std::function<void(Rank rank, const std::vector<Value>& outputs, const RankInputs& inputs,
                      const ErrorBounds& bounds)>
@@ -87,7 +88,8 @@ struct Process {
   Rank rank = 0;
   Transport* transport = nullptr;
   Exchange* exchange = nullptr;
-  Device* device = nullptr;  // that the exchange moves bytes between, also where the rank computes on the CPU
+  // That the exchange moves bytes between, also where the rank computes on the CPU.
+  Device* device = nullptr;
   // Between runs: gives a text to all ranks, and returns those of all, by rank, once all have given
   // one.
   std::function<std::vector<std::string>(const std::string&)> share;

@@ -579,6 +579,29 @@ TEST_CASE("rows and blocks are read, written and added where they lie") {
   }
 }
 
+// Tiles of tiles; sums and products that wrap.
+TEST_CASE("scans of integers in long rows, in several, and beyond the largest number") {
+  Random random;
+  const Value none;
+  const auto scan = [&](std::int64_t rows, std::int64_t length, std::int64_t size) {
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < rows * length; ++i) numbers.push_back((i * 7919 % 4099 - 2050) * size + 1);
+    const Tensor x = random.integers(numbers, {rows, length});
+    for (const char* target : {"aten.cumsum.default", "aten.cumprod.default"}) {
+      INFO(target << " " << rows << " " << length);
+      CHECK(run_both(target, {x, std::int64_t{1}, none}) == "");
+    }
+  };
+  constexpr std::int64_t kLarge = std::int64_t{1} << 51;
+  for (const std::int64_t size : {std::int64_t{2}, kLarge}) {
+    scan(3, 5000, size);
+    scan(1, 5000, size);
+    scan(1, 300'000, size);
+  }
+  scan(40, 64, kLarge);
+  scan(40, 65, 2);
+}
+
 TEST_CASE("sorts, scans and searches of rows that are longer than a tile") {
   Random random;
   const Value none;

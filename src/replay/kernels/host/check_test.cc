@@ -140,6 +140,60 @@ TEST_CASE("a number that is read of a regrouped sum is exact only if both graphs
   CHECK(same.ops_without_bound.empty());
 }
 
+// The two graphs with a line each behind the gradient, which is the output then.
+CheckReport check_behind(const std::string& in_whole, const std::string& in_parts,
+                         const std::string& origins) {
+  const auto with = [](const std::string& graph, const std::string& lines) {
+    return replace(graph, "  output([%g])\n", lines + "  output([%w])\n");
+  };
+  const std::string parts = replace(parts_of_tokens(), "%g = aten._to_copy.default\n",
+                                    "%g = aten._to_copy.default, " + origins + "\n");
+  return check_graphs(parse(with(kTokens, in_whole)), parse(with(parts, in_parts)), {table(), 1, 3, {}});
+}
+
+TEST_CASE("the size of a regrouped sum is no number that is read of it") {
+  const CheckReport report =
+      check_behind("  %w = aten.mul.Tensor(%g, 32) : f32[32, 32]\n",
+                   "  %k = aten.sym_size.int(%g, 0) from(chunk added)\n"
+                   "  %w = aten.mul.Tensor(%g, %k) : f32[32, 32] from(chunk kept %w)\n",
+                   "%w = aten.mul.Tensor");
+  CHECK(report.is_same());
+  CHECK(report.ops_without_bound.empty());
+  CHECK(report.outputs.at(0).verdict == Verdict::kSumOrder);
+}
+
+// Rows that may be others are found: so many more or less.
+TEST_CASE("the size of what is found in a regrouped sum may be another one") {
+  const CheckReport report =
+      check_behind("  %w = aten.mul.Tensor(%g, 1024) : f32[32, 32]\n",
+                   "  %found = aten.nonzero.default(%g) from(chunk added)\n"
+                   "  %k = aten.sym_size.int(%found, 0) from(chunk added)\n"
+                   "  %w = aten.mul.Tensor(%g, %k) : f32[32, 32] from(chunk kept %w)\n",
+                   "%w = aten.mul.Tensor");
+  CHECK(report.conclusion() == CheckReport::Conclusion::kNotVerified);
+}
+
+TEST_CASE("what both graphs have of a number in doubt is exact") {
+  std::string in_whole, in_parts, origins;
+  constexpr const char* kLines[][2] = {
+      {"s", "aten.sum.default(%g) : f32[]"},
+      {"n", "aten._local_scalar_dense.default(%s)"},
+      {"zero", "aten.zeros.default([32, 32], dtype=f32) : f32[32, 32]"},
+      {"none", "aten.mul.Tensor(%zero, %n) : f32[32, 32]"},
+      {"w", "aten.add.Tensor(%g, %none) : f32[32, 32]"},
+  };
+  for (const auto& [name, call] : kLines) {
+    in_whole += fmt::format("  %{} = {}\n", name, call);
+    in_parts += fmt::format("  %{} = {} from(chunk kept %{})\n", name, call, name);
+    origins += fmt::format("{}%{} = {}", origins.empty() ? "" : ", ", name,
+                           std::string(call).substr(0, std::string_view(call).find('(')));
+  }
+  const CheckReport report = check_behind(in_whole, in_parts, origins);
+  CHECK(report.outputs.at(0).verdict == Verdict::kSumOrder);
+  CHECK(report.outputs[0].difference.differing > 0);
+  CHECK(report.ops_without_bound == std::set<std::string>{"aten._local_scalar_dense.default"});
+}
+
 TEST_CASE("a check says how many runs there are as soon as it knows") {
   const std::string wrong = replace(kParts, "[%y0, %y1]", "[%y1, %y0]");
   for (const auto& [b, kept_bytes, bounds, expected] :

@@ -6,10 +6,13 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
 
 #include "ops/op.h"
+#include "replay/bounds/error_rules.h"
 #include "replay/check/bound_comparison.h"
 #include "replay/kernels/host/kernels.h"
+#include "replay/kernels/host/sum.h"
 #include "replay/values/evaluate.h"
 
 namespace epweave::replay {
@@ -278,6 +281,7 @@ struct Step {
   std::string_view target;
   std::vector<std::optional<Value>> args;  // none: such a tensor
   float least = -1, most = 1;
+  bool is_of_itself = false;  // one tensor is all of them
 };
 
 // An operand of a call, and what is within its bound.
@@ -299,13 +303,17 @@ class Operands {
   std::vector<Value> moved() { return make(0.999F); }
   void set_bounds(const std::vector<Value>& args) {
     for (std::size_t i = 0; i < args.size(); ++i)
-      if (!step_.args[i]) calls_.set_bound(args[i].tensor(), allowed_[i]);
+      if (!step_.args[i] && !repeats_first(i)) calls_.set_bound(args[i].tensor(), allowed_[i]);
   }
 
  private:
   std::vector<Value> make(float share) {
     std::vector<Value> args;
     for (std::size_t i = 0; i < step_.args.size(); ++i) {
+      if (repeats_first(i)) {
+        args.push_back(args.front());
+        continue;
+      }
       std::vector<float> numbers = numbers_[i];
       for (std::size_t j = 0; j < numbers.size(); ++j)
         numbers[j] += share * allowed_[i][j] * (engine_() % 2 == 0 ? 1.0F : -1.0F);
@@ -313,6 +321,8 @@ class Operands {
     }
     return args;
   }
+
+  bool repeats_first(std::size_t i) const { return step_.is_of_itself && i > 0 && !step_.args[i]; }
 
   Calls& calls_;
   const Step& step_;
@@ -331,6 +341,8 @@ std::vector<Step> list_steps() {
       {"aten.div.Tensor", {kTensor, kTensor}, 0.1F}, {"aten.div_.Tensor", {kTensor, kTensor}, 0.1F},
       {"aten.mul_.Tensor", {kTensor, kTensor}},
   };
+  steps.push_back({"aten.mul_.Tensor", {kTensor, kTensor}, -1, 1, true});
+  steps.push_back({"aten.lerp_.Scalar", {kTensor, kTensor, 0.3}, -1, 1, true});
   for (const double order : {1.0, 2.0, static_cast<double>(std::numeric_limits<float>::infinity())})
     steps.push_back({"aten.linalg_vector_norm.default", {kTensor, order, rows}});
   for (const std::string_view lerp : {"aten.lerp.Scalar", "aten.lerp_.Scalar"})
@@ -374,6 +386,34 @@ TEST_CASE("what clips gradients and steps an optimizer moves as far as its bound
   }
 }
 
+namespace {
+
+// Of how many additions, of numbers other than 0, a sum is made at most, one upon the other.
+struct Depth {
+  int additions = -1;  // of the number 0
+};
+Depth operator+(Depth a, Depth b) {
+  if (a.additions < 0 || b.additions < 0) return {std::max(a.additions, b.additions)};
+  return {std::max(a.additions, b.additions) + 1};
+}
+
+}  // namespace
+
+TEST_CASE("the norm of all gradients of a large model is bounded by the order of its sum") {
+  constexpr double kUnit = 0x1p-24;
+  for (const std::int64_t terms : {1, 2, 16, 17, 100, 4096, 100'001}) {
+    CAPTURE(terms);
+    const std::vector<Depth> numbers(static_cast<std::size_t>(terms), Depth{0});
+    const int additions = cpu::ordered_sum(numbers.data(), terms).additions;
+    CHECK(norm_error(terms, DType::kFloat32) >= (additions + 2) * kUnit);
+    CHECK(norm_error(terms, DType::kFloat32) <= (additions + 8) * kUnit * 1.01);
+  }
+  CHECK(norm_error(4'194'304, DType::kFloat32) < 0.016);
+  CHECK(norm_error(200'000'000, DType::kFloat32) < 1.2);
+  CHECK_THROWS_AS(norm_error(std::int64_t{1} << 29, DType::kFloat32), NoBound);
+  CHECK(norm_error(std::int64_t{1} << 29, DType::kFloat64) < 1e-8);
+}
+
 // Where the divisor may be 0 nothing is known, but where it is a root to which a number was added.
 TEST_CASE("a quotient is bounded where the divisor is known not to be 0") {
   constexpr float kUnknown = std::numeric_limits<float>::infinity();
@@ -412,6 +452,46 @@ TEST_CASE("a quotient is bounded where the divisor is known not to be 0") {
   CHECK(divided()[0] < 4.1F * 4 * 2 * of_roots[0]);
   follow("aten.mul_.Scalar", {roots, -1.0});
   CHECK(bounds.floor_of(roots) == std::nullopt);
+}
+
+// What a rule would read is no longer there, or not bounded.
+TEST_CASE("a quotient that is written over its divisor has no bound, nor has one of complex numbers") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  Calls calls;
+  ErrorBounds& bounds = calls.bounds();
+  const Tensor x = calls.with_bound({1, 2}, {0.25F, 0});
+  const std::vector<Value> over_divisor = {x, calls.view(x, {2})};
+  bounds.keep_written(*find_op("aten.div_.Tensor"), over_divisor);
+  CHECK(calls.bound_of_call("aten.div_.Tensor", over_divisor) == std::vector<float>{kUnknown, kUnknown});
+  const auto complex = [&](const Tensor& parts) {
+    return bounds.apply("aten.view_as_complex.default", {calls.view(parts, {1, 2})});
+  };
+  const Tensor z = complex(calls.with_bound({1, 2}, {0.25F, 0.25F})), w = complex(calls.tensor({3, 4}));
+  for (const auto& [target, args] : {std::pair{"aten.div.Tensor", std::vector<Value>{z, w}},
+                                     {"aten.addcdiv.default", {z, w, w, 1.0}},
+                                     {"aten.addcdiv.default", {w, z, complex(calls.tensor({1, 1})), 1.0}}}) {
+    CAPTURE(target);
+    const Tensor result = complex(calls.tensor({1, 1}));
+    bounds.follow({*find_op(target), args, result});
+    CHECK(bounds.find_or_zero(result).data<float>()[0] == kUnknown);
+  }
+}
+
+TEST_CASE("without a rule nothing is known of all that a call writes") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  Calls calls;
+  ErrorBounds& bounds = calls.bounds();
+  const Tensor x = calls.with_bound({1, 2}, {0.25F, 0}), first = calls.tensor({1}),
+               second = calls.tensor({2});
+  const OpInfo& op = *find_op("aten.split_with_sizes_copy.out");
+  const std::vector<Value> args = {x, Value::list({std::int64_t{1}, std::int64_t{1}}), std::int64_t{0},
+                                   Value::list({first, second})};
+  bounds.keep_written(op, args);
+  for (const Tensor& written : {first, second}) CHECK(bounds.ideals().has_any(written));
+  bounds.follow({op, args, Value()});
+  for (const Tensor& written : {first, second})
+    CHECK(bounds.find_or_zero(written).data<float>()[0] == kUnknown);
+  CHECK(bounds.without_bound() == std::set<std::string>{"aten.split_with_sizes_copy.out"});
 }
 
 TEST_CASE("a product that is stored in float64 is added up as its operands are") {

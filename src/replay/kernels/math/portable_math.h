@@ -402,8 +402,9 @@ EPWEAVE_HD float rsqrt(float x) {
 
 // n / d by a reciprocal of d that is off by 1 unit at most, for d in [1, 2] and n that is 1 or what
 // was added to 1 for d: where d is 1 the reciprocal becomes 1, so that small n are themselves; all
-// others were tried (portable_math_test.cc tries some). One Newton step, and one of the quotient,
-// as a compiler's division does; without its branch for quotients that are very small.
+// others were tried (portable_math_test.cc tries some), but 1 / (2 - 2^-23) takes the nearest
+// reciprocal alone. One Newton step, and one of the quotient: the steps of nvcc's own division for
+// sm_90, without the check (FCHK) that leads to another way where quotients are very small.
 EPWEAVE_HD float divide_by_reciprocal(float n, float d, float reciprocal) {
   const float r = fma(reciprocal, fma(-d, reciprocal, 1.0f), reciprocal);
   const float q = n * r;
