@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 MODULE = "module_fqn"
 TOKENS = "EP_token_exchange"
 COUNTS = "EP_token_count_exchange"
-_LABELS = ("EP", TOKENS, "EP_token_exchange_wait", COUNTS, "EP_token_count_sync")
+COPIES = "EP_token_count_sync"
+_LABELS = ("EP", TOKENS, "EP_token_exchange_wait", COUNTS, COPIES)
 
 
 def require_graph(x) -> None:
@@ -81,9 +82,18 @@ def _is_wait(node) -> bool:
     return node.op == "call_function" and str(node.target) == "_c10d_functional.wait_tensor.default"
 
 
+def _is_copy_to_host(node) -> bool:
+    import torch
+    value = node.meta.get("val")
+    is_copy = node.op == "call_function" and str(node.target) == "aten._to_copy.default"
+    return is_copy and isinstance(value, torch.Tensor) and value.device.type == "cpu"
+
+
 def _may_have(node, key: str) -> bool:
-    """Of an exchange, what else has its forward node's number has no label: sizes that it takes, sums of gradients."""
-    return key not in _LABELS[1:] or _is_all_to_all(node) or _is_wait(node)
+    """Whether a node gets its forward node's label: of an exchange only the exchange and its wait do."""
+    if key == COPIES:
+        return _is_copy_to_host(node)
+    return key not in _LABELS[1:] or _is_all_to_all(node) or (_is_wait(node) and _is_all_to_all(node.args[0]))
 
 
 def _is_labelled(node) -> bool:

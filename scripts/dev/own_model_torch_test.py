@@ -445,6 +445,35 @@ class Exported(unittest.TestCase):
                    ["modules", "directions", "tokens"])
 
 
+class Labels(unittest.TestCase):
+    def test_of_an_exchange_only_its_own_calls_get_its_labels(self):
+        import torch
+        ops, copy = torch.ops._c10d_functional, torch.ops.aten._to_copy.default
+        graph = torch.fx.Graph()
+        nodes = {}
+
+        def call(name, target, first, device="cpu", **meta):
+            nodes[name] = graph.call_function(target, (first,))
+            nodes[name].meta = {"seq_nr": 1, "val": torch.empty(4, device=device), **meta}
+            return nodes[name]
+
+        x = graph.placeholder("x")
+        custom = {"EP": "dispatch", "EP_token_exchange": "dispatch", "EP_token_count_sync": "dispatch"}
+        call("forward", ops.all_to_all_single.default, x, custom=custom)
+        exchange = call("exchange", ops.all_to_all_single.default, x, autograd_backward=True)
+        reduced = call("reduced", ops.all_reduce.default, x, autograd_backward=True)
+        call("wait", ops.wait_tensor.default, exchange, autograd_backward=True)
+        call("wait of another", ops.wait_tensor.default, reduced, autograd_backward=True)
+        call("copy to the host", copy, x, autograd_backward=True)
+        call("copy", copy, x, "meta", autograd_backward=True)
+        graph.output(x)
+        epweave.annotate(torch.fx.GraphModule(torch.nn.Module(), graph), label_exchanges=False)
+        labels = {name: sorted(node.meta["custom"]) for name, node in nodes.items() if name != "forward"}
+        tokens, counts = ["EP", "EP_token_exchange"], ["EP", "EP_token_count_sync"]
+        self.assertEqual(labels, {"exchange": tokens, "reduced": ["EP"], "wait": tokens, "wait of another": ["EP"],
+                                  "copy to the host": counts, "copy": ["EP"]})
+
+
 class Refusals(unittest.TestCase):
     def test_what_cannot_be_traced_is_named(self):
         import torch

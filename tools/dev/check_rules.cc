@@ -474,6 +474,12 @@ std::vector<GoldenCase> list_golden_cases() {
       {kOrdersPair, "wrong_runs_beside_rows"},
       {kCountsTheSorted, "wrong_runs_of_other_ids"},
       {kSortsUpwards, "groups_of_runs_downwards"},
+      {kNone, "runs_joined"},
+      {kEqualPartsAreOne, "wrong_runs_of_another_cut"},
+      {kRemainderNumbersTokens, "wrong_remainder_of_way_back"},
+      {kRemainderNumbersTokens, "wrong_remainder_of_second_sort"},
+      {kCountsOverAndOver, "groups_of_classes_downwards"},
+      {kSumsEachClass, "groups_of_other_period"},
   };
 }
 

@@ -53,6 +53,8 @@ enum class Condition : std::uint8_t {
   kOrdersPair,
   kBlocksPair,
   kNumbersOfTheirRows,
+  kEqualPartsAreOne,
+  kRemainderNumbersTokens,
   // WRITE
   kWritesReachViews,
   // INPUT, CALL
@@ -108,6 +110,8 @@ enum class Condition : std::uint8_t {
   kCountsTheSorted,
   kSortsUpwards,
   kMarksDiffer,
+  kCountsOverAndOver,
+  kSumsEachClass,
   // COMMON, COUNT, IOTA, MOVE, PLACES
   kZerosUnwritten,
   kCountsRows,

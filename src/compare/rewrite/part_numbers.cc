@@ -5,7 +5,8 @@
 //   x[order]          rows, where order numbers as many rows as x has along the dimension in which
 //                     they are picked
 //   x[order // c]     rows of each c-th of what was numbered, where c divides each part's
-//   order % c         data: which of its c entries
+//   order % c         data: which of its c entries, of rows in the order of the tokens
+//                     (verify_frames.h)
 //   x[order + s[e]]   rows, in an order of the part's own if x's are; order - order and
 //                     order + order are no places
 #include <algorithm>

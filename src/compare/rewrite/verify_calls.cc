@@ -259,7 +259,7 @@ CallCheck::Taken CallCheck::match_size(NodeId user, Arg x, Arg y) {
   const Arg taken = is_size_node ? claims_.scalar_b(y.as_node()) : y;
   const Fraction fraction = numbers_.match_scalar(size, taken, claims_.share_of(user));
   if (fraction != Fraction::kNone || !x.is_int() || param_ == nullptr) return taken_as(fraction);
-  // A literal is a share's whole where it is an extent that is divided.
+  // A literal may be the number of all rows: then the part takes its share of that.
   const ExprId extent = extents_a_.find(*before_, {position_of_param(), item_});
   return extent && is_extent(size, extent)
              ? taken_as(numbers_.match_scalar(extent, taken, claims_.share_of(user)))

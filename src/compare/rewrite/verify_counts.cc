@@ -116,8 +116,10 @@ bool CountCheck::counts_classes(NodeId ends, NodeId sort) const {
   const auto is_summed = summed_dimensions(sizes);
   if (!is_summed || is_summed->back() || std::ranges::count(*is_summed, false) != 1) return false;
   const NodeId grid = first_input(sizes), counted = integers_behind(grid);
+  const bool sums_each_class =
+      context_.exprs.constant(tensor_of(context_, node(grid).type)->sizes.back()) == classes;
   return counted && numbers_[counted] == numbers_[counts] &&
-         context_.exprs.constant(tensor_of(context_, node(grid).type)->sizes.back()) == classes;
+         holds(Condition::kSumsEachClass, sums_each_class);
 }
 
 // Of elements of a list, each picked as often as its count says: the counts.
@@ -129,6 +131,7 @@ NodeId CountCheck::counts_of_runs(NodeId picked) const {
     if (indices.size() == 1) index = indices.front();
   }
   const NodeId runs = index.is_node() ? integers_behind(index.as_node()) : NodeId();
+  if (!is_list(picked) || !is_list(first_input(picked))) return {};
   if (!runs || !is_of(runs, OpFamily::kRepeatRows) || node(runs).op->params.front().name != "repeats")
     return {};
   return integers_behind(first_input(runs));
@@ -141,13 +144,20 @@ std::optional<std::int64_t> CountCheck::length_of_cycle(NodeId list) const {
   const NodeId cycle = integers_behind(first_input(repeated));
   const TensorType *type = tensor_of(context_, node(repeated).type),
                    *once = cycle ? tensor_of(context_, node(cycle).type) : nullptr;
-  const bool is_list = type != nullptr && once != nullptr && type->rank() == 1 && once->rank() == 1;
-  if (!is_list || !is_of(cycle, OpFamily::kIota) || !counts_from_zero(context_, node(cycle))) return {};
+  const bool are_lists = type != nullptr && once != nullptr && type->rank() == 1 && once->rank() == 1;
+  if (!are_lists || !is_of(cycle, OpFamily::kIota)) return {};
+  if (!holds(Condition::kCountsOverAndOver, counts_from_zero(context_, node(cycle)))) return {};
   return context_.exprs.constant(once->sizes[0]);
 }
 
 bool CountCheck::is_sum_from_first(NodeId scan) const {
-  return is_of(scan, OpFamily::kScan) && node(scan).op->linearity != Linearity::kNone;
+  return is_of(scan, OpFamily::kScan) && node(scan).op->linearity != Linearity::kNone &&
+         is_list(first_input(scan));
+}
+
+bool CountCheck::is_list(NodeId value) const {
+  const TensorType* type = value ? tensor_of(context_, node(value).type) : nullptr;
+  return type != nullptr && type->rank() == 1;
 }
 
 bool CountCheck::sorts_upwards_one(NodeId sort) const {

@@ -7,12 +7,12 @@
 //   rows   = x[sort(reshape(ids, [-1]))[1] // k]
 //   all_to_all(rows, all_to_all(counts), counts)             counts[i] rows are those of id i
 //
-// And do the rows lie in runs, of each id, or of each rank and id, of as many rows as a list is
-// repeated by?
+// Rows lie in runs, of each id, or of each rank and id: of as many rows as a list is repeated by
+// (check_runs).
 //
 //   theirs = all_to_all(counts)
 //   owner  = index_select(repeat(arange(2), [2]), 0, repeat_interleave(theirs))
-//   received[sort(owner)[1]]                         row i of `owner` is of the run in which row i was received
+//   received[sort(owner)[1]]                         row i of `owner` is of the run of received[i]
 //   ends   = cumsum(sum(view(theirs, [2, 2]), [0]))  where the groups of these rows end
 //
 // Read off the graph of the whole: the same calls make the sizes of a part. That the part counts
@@ -84,6 +84,7 @@ class CountCheck {
   bool sorts_upwards_one(NodeId sort) const;
   bool sums_neighbours(NodeId sum) const;
   bool is_sum_from_first(NodeId scan) const;
+  bool is_list(NodeId value) const;
   bool sums_rows_of_marks(NodeId sum) const;
   Counted list_counted(NodeId exchange) const;
   Finding compare(const Counted& counted, NodeId key) const;

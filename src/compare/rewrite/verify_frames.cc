@@ -150,8 +150,7 @@ FrameCheck::Row FrameCheck::row_of(NodeId value, const std::vector<bool>& is_div
 }
 
 FrameCheck::Order FrameCheck::unknown(NodeId value, FrameId base) {
-  const std::uint64_t word = FrameTerms::kNodeWord | numbers_[value].index();
-  return known(terms_.intern({FrameTerms::kUnknown, base, {word, contents_[value]}}));
+  return known(terms_.intern({FrameTerms::kUnknown, base, {word_of_value(value), contents_[value]}}));
 }
 
 // Of a call that regroups, joins or cuts rows in the order of the tokens, the blocks are followed
@@ -227,7 +226,7 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       entry.numbered = common();
       if (entry.numbered.kind != Order::Kind::kNoRows) return made_by(origin, entry.numbered);
       return family == OpFamily::kRepeatRows && operands.front().fact == PartFact::kShare
-                 ? in_runs(origin, operands.front())
+                 ? in_runs(operands.front())
                  : unknown(origin);
     case RowOrder::kExchanged:
       return exchanged(origin);
@@ -265,13 +264,28 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       break;
   }
   const Order rows = common();
-  // What the remainder of its number says of a row is data of the tokens.
-  if (rows.is_counted() && number_rule(*node_->op) == NumberRule::kRemainder) return token_order_;
+  if (number_rule(*node_->op) == NumberRule::kRemainder) {
+    require_tokens_numbered();
+    // What the remainder of its number says of a row is data of the tokens.
+    if (rows.is_counted()) return token_order_;
+  }
   if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || is_tokens(rows)) return rows;
   const auto as_many = [&](const Operand& operand) {
     return !operand.is_rows() || has_as_many_rows(operand, origin);
   };
   return std::ranges::all_of(operands, as_many) ? rows : unknown(origin, rows.frame);
+}
+
+// Of the number of a row that lies elsewhere in a part than in the whole, the remainder is no data.
+void FrameCheck::require_tokens_numbered() {
+  const auto operands = facts_->operands();
+  if (operands.empty() || operands.front().fact != PartFact::kNumbers) return;
+  const Order numbered = numbered_by(operands.front());
+  if (holds(Condition::kRemainderNumbersTokens, numbered.is_counted() || is_tokens(numbered))) return;
+  claims_.fail(
+      part_, "rewrite-rows",
+      fmt::format("takes the remainder of {}, which numbers rows that a part has in an order of its own",
+                  name_of(operands.front())));
 }
 
 // In one dimension, or of a result without rows.
@@ -340,21 +354,30 @@ FrameCheck::Order FrameCheck::common() {
   return result;
 }
 
-// As many rows of each kind as a part's own counts say. Of equal counts, the parts' must be equal,
-// too: B can cut one value in two ways.
-FrameCheck::Order FrameCheck::in_runs(NodeId origin, const Operand& counts) {
-  const NodeId value = value_in_a(counts), first = numbers_[value];
-  const ValueNumbers& numbers = counts_in_b().numbers;
-  for (const NodeId part : claims_.parts(value)) {
-    const NodeId of_first = claims_.part_of(first, claims_[part].part);
-    if (!of_first || numbers[of_first] != numbers[part]) return unknown(origin);
+// Of values of A that are equal, and whose parts in B are, the first. B can cut one value in two
+// ways: then the parts of equal values differ.
+NodeId FrameCheck::first_equal(NodeId value) {
+  if (claims_.parts(value).empty() || holds(Condition::kEqualPartsAreOne, false)) return numbers_[value];
+  std::vector<NodeId> equal = {numbers_[value]};
+  for (std::uint32_t k = 0; k < claims_.part_count(value); ++k) {
+    const NodeId part = claims_.part_of(value, k);
+    equal.push_back(part ? counts_in_b().numbers[part] : NodeId());
   }
-  return known(
-      terms_.intern({FrameTerms::kRuns, {}, {FrameTerms::kNodeWord | first.index(), contents_[value]}}));
+  return first_equal_.try_emplace(std::move(equal), value).first->second;
+}
+
+std::uint64_t FrameCheck::word_of_value(NodeId value) {
+  return FrameTerms::kNodeWord | first_equal(value).index();
+}
+
+// As many rows of each kind as a part's own counts say.
+FrameCheck::Order FrameCheck::in_runs(const Operand& counts) {
+  const NodeId value = value_in_a(counts);
+  return known(terms_.intern({FrameTerms::kRuns, {}, {word_of_value(value), contents_[value]}}));
 }
 
 FrameCheck::Order FrameCheck::made_by(NodeId call, const Order& rows) {
-  const std::uint64_t word = FrameTerms::kNodeWord | numbers_[call].index();
+  const std::uint64_t word = word_of_value(call);
   if (rows.is_known() && !is_tokens(rows))
     return known(terms_.intern({FrameTerms::kPick, rows.frame, {word}}));
   // Of tokens in other blocks, another order.
@@ -374,21 +397,13 @@ FrameCheck::Order FrameCheck::sorted(NodeId call) {
 
 // The sort whose order a value is.
 NodeId FrameCheck::sort_of(NodeId order) const {
-  if (!order || is_written(order)) return {};
-  const auto element = tuple_element(context_, a_, a_.nodes[order]);
-  if (!element) {
-    const Node& node = a_.nodes[order];
-    const bool is_argsort = has_family(node, OpFamily::kSort) && node.op->returns.size() == 1;
-    return is_argsort ? numbers_[order] : NodeId();
-  }
-  const OpInfo* op = a_.nodes[element->tuple].op;
-  return element->index == 1 && op != nullptr && op->family == OpFamily::kSort ? numbers_[element->tuple]
-                                                                               : NodeId();
+  return order && !is_written(order) ? sort_of_order(context_, a_, order) : NodeId();
 }
 
-std::uint64_t FrameCheck::word_of(NodeId positions) const {
+// An order by its sort, else a value.
+std::uint64_t FrameCheck::word_of(NodeId positions) {
   const NodeId sort = sort_of(positions);
-  return FrameTerms::kNodeWord | (sort ? sort : numbers_[positions]).index();
+  return word_of_value(sort ? sort : positions);
 }
 
 // Whether each row of a value is named once along a dimension.
@@ -514,7 +529,8 @@ FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   const auto words = [&](Arg list) {
     std::vector<std::uint64_t> result;
     const auto items = list.is_list() ? context_.args.children(list) : std::span<const Arg>();
-    for (Arg item : items) result.push_back(terms_.word(item));
+    for (Arg item : items)
+      result.push_back(item.is_node() ? word_of_value(item.as_node()) : terms_.word(item));
     are_counted &= std::ranges::any_of(items, [&](Arg item) { return is_read_from_data(item); });
     return result;
   };
@@ -775,13 +791,32 @@ FrameCheck::Meeting FrameCheck::meet(FrameId a, FrameId b) {
   if (y.kind == FrameTerms::kRuns) return meet_runs(b, a);
   const bool is_made_alike = x.kind == y.kind && x.values == y.values && x.base && y.base;
   if (is_made_alike) return meet(x.base, y.base);
+  if (x.kind == FrameTerms::kJoin && y.kind == FrameTerms::kJoin && x.values.size() == y.values.size())
+    return meet_joined(x.values, y.values);
   const bool is_of_tokens = x.kind == FrameTerms::kTokenOrder || y.kind == FrameTerms::kTokenOrder;
   return !is_of_tokens && (is_made_of_runs(a) || is_made_of_runs(b)) ? Meeting::kUnknown : Meeting::kWrong;
 }
 
+// Those that are joined in one place meet each other.
+FrameCheck::Meeting FrameCheck::meet_joined(std::span<const std::uint64_t> a,
+                                            std::span<const std::uint64_t> b) {
+  Meeting result = Meeting::kRight;
+  for (std::size_t i = 0; i < a.size(); i += 2) {
+    const bool are_as_many = a[i + 1] == b[i + 1];
+    if (are_as_many && a[i] == b[i]) continue;
+    if (!are_as_many || a[i] == FrameTerms::kNoFrame || b[i] == FrameTerms::kNoFrame) return Meeting::kWrong;
+    result = std::max(result, meet(FrameId(a[i]), FrameId(b[i])));
+  }
+  return result;
+}
+
 bool FrameCheck::is_made_of_runs(FrameId frame) const {
-  while (frame && terms_[frame].kind != FrameTerms::kRuns) frame = terms_[frame].base;
-  return static_cast<bool>(frame);
+  const FrameTerms::Term& term = terms_[frame];
+  if (term.kind == FrameTerms::kRuns || (term.base && is_made_of_runs(term.base))) return true;
+  if (term.kind != FrameTerms::kJoin) return false;
+  for (std::size_t i = 0; i < term.values.size(); i += 2)
+    if (term.values[i] != FrameTerms::kNoFrame && is_made_of_runs(FrameId(term.values[i]))) return true;
+  return false;
 }
 
 // Rows that meet the same runs in one call meet each other.
@@ -793,14 +828,14 @@ FrameCheck::Meeting FrameCheck::meet_runs(FrameId runs, FrameId rows) {
   return found;
 }
 
-// Rows in the order of the tokens lie in no runs. Of those that were neither sorted nor received,
-// nothing is known.
+// Rows in the order of the tokens are taken to lie in no runs: they do only where the ids ascend
+// already. Of those that were neither sorted nor received, nothing is known.
 FrameCheck::Meeting FrameCheck::find_runs(NodeId counts, FrameId rows) {
   if (terms_[rows].kind == FrameTerms::kTokenOrder) return Meeting::kWrong;
   const bool is_sent = terms_[rows].kind == FrameTerms::kExchange;
   const NodeId exchange = is_sent ? exchanges_[rows] : NodeId(),
                sort = sort_behind(known(is_sent ? terms_[rows].base : rows));
-  if (!sort) return Meeting::kUnknown;
+  if (!sort || claims_.parts(sort).empty()) return Meeting::kUnknown;
   const auto look = [](const CountCheck& check, NodeId c, NodeId e, NodeId s) {
     switch (check.check_runs(c, e, s).verdict) {
       case CountCheck::Verdict::kCounted:
@@ -829,10 +864,12 @@ FrameCheck::Order FrameCheck::settled(const Order& order) {
 FrameId FrameCheck::settle(FrameId frame) {
   for (const auto& [runs, rows] : met_)
     if (frame == runs) return rows;
-  const FrameTerms::Term term = terms_[frame];
-  if (!term.base) return frame;
-  const FrameId base = settle(term.base);
-  return base == term.base ? frame : terms_.intern({term.kind, base, term.values});
+  FrameTerms::Term term = terms_[frame];
+  if (term.base) term.base = settle(term.base);
+  if (term.kind == FrameTerms::kJoin)
+    for (std::size_t i = 0; i < term.values.size(); i += 2)
+      if (term.values[i] != FrameTerms::kNoFrame) term.values[i] = settle(FrameId(term.values[i])).index();
+  return terms_.intern(std::move(term));
 }
 
 // Where blocks are not known, or it reports them itself, OrderCheck says so.

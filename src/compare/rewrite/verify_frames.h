@@ -5,12 +5,14 @@
 //   %t = sort(%x)          rows in sort(%t); %t[1] numbers rows in the order of the tokens
 //   %y = %h[%t[1]]         rows in sort(%t)
 //   mul(%y, %w)            wrong where %w's rows are in the order of the tokens, or of another sort
-//   index_put(%o, [%t[1]], %y)      the order of the tokens: numbers and rows are in one order, and it is what they number
-//   index_put(%o, [arange], %y)     wrong: puts the first sorted row in the place of the first token
+//   index_put(%o, [%t[1]], %y)      the order of the tokens: that is what the numbers number, and
+//                                   they are in the order of the rows
+//   index_put(%o, [arange], %y)     wrong: puts the first sorted row in the first token's place
 //
 // An order is a term (analysis/frame_terms.h): of the tokens, of which a part has some of so many
 // blocks (verify_orders.h); made by a sort; picked by numbers; placed; exchanged, and back;
-// gathered; each row c times; joined. Rows of constants are in any.
+// gathered; each row c times; joined. Rows of constants are in any. Equal calls of A make one order
+// where their parts in B are equal, too: B can cut a value in two ways.
 // 0, 1, .. are in the order of the rows that they pick; moved, they permute a part's own.
 // Rows that are repeated by counts lie in runs (repeat_interleave): they may meet sorted or
 // received rows of which the counts are (verify_counts.h), and are in the order of these from there
@@ -23,8 +25,10 @@
 // assumption. Reports rewrite-rows.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,9 +109,10 @@ class FrameCheck {
   Order common();
   Entry element(NodeId origin);
   Order sorted_order(NodeId sort, NodeId made);
-  Order in_runs(NodeId origin, const Operand& counts);
+  Order in_runs(const Operand& counts);
   Order made_by(NodeId call, const Order& rows);
   Order sorted(NodeId call);
+  void require_tokens_numbered();
   Order order_among(const Order& rows, const Operand& positions);
   Order picked(const Operand& positions);
   Order put(NodeId origin, const Operand& positions);
@@ -143,6 +148,7 @@ class FrameCheck {
   enum class Meeting : std::uint8_t { kRight, kUnknown, kWrong };
   Meeting meet(FrameId a, FrameId b);
   Meeting meet_runs(FrameId runs, FrameId rows);
+  Meeting meet_joined(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b);
   bool is_made_of_runs(FrameId frame) const;
   Meeting find_runs(NodeId counts, FrameId rows);
   Order settled(const Order& order);
@@ -151,7 +157,9 @@ class FrameCheck {
   void pair(const Operand& x, const Order& a, const Operand& y, const Order& b);
   void pair_tokens(const Operand& x, const Order& a, const Operand& y, const Order& b);
   void pair_positions(const Operand& positions, const Order& order);
-  std::uint64_t word_of(NodeId positions) const;
+  NodeId first_equal(NodeId value);
+  std::uint64_t word_of_value(NodeId value);
+  std::uint64_t word_of(NodeId positions);
   NodeId sort_of(NodeId order) const;
   bool is_permutation(NodeId positions, NodeId of, std::size_t dim) const;
   bool numbers_each_row(NodeId positions, NodeId of, std::size_t dim) const;
@@ -172,6 +180,8 @@ class FrameCheck {
   const Effects& effects_b_;
   CountCheck counts_;
   std::optional<OwnCounts> counts_b_;  // once it is asked for
+  // By the number of values of A, and the numbers of their parts in B.
+  std::map<std::vector<NodeId>, NodeId> first_equal_;
   FrameTerms terms_;
   StorageContents contents_;
   SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
@@ -193,7 +203,8 @@ class FrameCheck {
   NodeId part_;
   std::vector<NodeId> written_views_;  // of A, of what is written in place and is the call's result
   bool keeps_order_ = false;
-  std::vector<std::pair<FrameId, FrameId>> met_;  // orders of runs, and of the rows that they met
+  // Orders of runs, and of the rows that they met.
+  std::vector<std::pair<FrameId, FrameId>> met_;
 };
 
 }  // namespace epweave

@@ -147,7 +147,7 @@ class Prover {
         return;
       case RowOp::kSort:
         if (!sorts_rows(node, p)) break;
-        if (p.elements[0].is_local() && rows_of(arg(node, 0)).is_known()) set(id, sorted(id));
+        if (sorted_rows(p).is_local() && rows_of(arg(node, 0)).is_known()) set(id, sorted(id));
         return;
       case RowOp::kIndex:
         if (p.is_local() && placement(only_item(arg(node, 1))).is_divided())
@@ -196,11 +196,12 @@ class Prover {
                          [&](AtomId atom) { return pool[atom].kind == AtomKind::kSymbol; });
     });
   }
+  // Of a sort, or of an argsort.
+  static const Placement& sorted_rows(const Placement& p) { return p.elements.empty() ? p : p.elements[0]; }
   // Not along another dimension, which leaves the rows where they are.
   bool sorts_rows(const Node& node, const Placement& p) const {
     const TensorType* type = arg(node, 0).is_node() ? tensor(arg(node, 0)) : nullptr;
-    if (p.elements.empty() || type == nullptr) return false;
-    return p.elements[0].dim == sorted_dimension(context_, node, type->rank());
+    return type != nullptr && sorted_rows(p).dim == sorted_dimension(context_, node, type->rank());
   }
   const TensorType* tensor(Arg a) const { return tensor_of(context_, body_.nodes[a.as_node()].type); }
 
@@ -265,12 +266,9 @@ class Prover {
   }
   // The sort whose order a value is.
   NodeId sort_of(Arg order) const {
-    if (!order.is_node()) return {};
-    const auto element = tuple_element(context_, body_, body_.nodes[order.as_node()]);
-    const bool is_order = element && element->index == 1 &&
-                          row_op_of(body_.nodes[element->tuple]) == RowOp::kSort &&
-                          !is_written(order.as_node());
-    return is_order ? numbers_[element->tuple] : NodeId();
+    if (!order.is_node() || is_written(order.as_node())) return {};
+    const NodeId sort = sort_of_order(context_, body_, order.as_node());
+    return sort ? numbers_[sort] : NodeId();
   }
   // An order by its sort, else a value.
   std::uint64_t index_word(Arg index) const {

@@ -6,17 +6,20 @@
 // first (vn), so that a recomputed copy has the number of the original:
 //
 //   Split rows                                    the order of the tokens
-//   sort(k), with all its options                 sort(vn of the call); of k in frame f: pick(f, vn of the call)
+//   sort(k), argsort(k), with all options         sort(vn of the call); of k in frame f: pick(f, vn of
+//                                                 the call)
 //   row-wise op on operands with rows             their common frame; rows of a constant have any
 //   x[i], x in token order                        frame of i
 //   x[i], x Local with frame f, i a permutation   pick(f, vn(i))
-//   x[i], x in sort(k), i the sorted order of that sort      the order of the tokens; in none else i may pick
-//   index_put(zeros, [i], rows in f), i the sorted order o   pick(f, vn(o)); of tokens' rows the order of o
+//   x[sort(o)], o the order of sort(k)            of x in sort(k) the order of the tokens; rows in
+//                                                 another order are refused
+//   index_put(zeros, [sort(o)], rows in f)        pick(f, vn(o)); of tokens' rows the order of o
 //   x[i], x a part's own sum                      none
 //   index_put(dst, [i], rows in pick(f, vn(i)))   f
 //   index_put_(new_empty, [i], rows in f)         place(f, vn(i)); picked by i again: f
-//   reshape of n rows in f to c*n                 each(f, c); of c*n rows in each(f, c) to n: f; other regrouped
-//                                                 rows have other neighbours in a part, and are refused
+//   reshape of n rows in f to c*n                 each(f, c); of c*n rows in each(f, c) to n: f;
+//                                                 other regrouped rows have other neighbours in a
+//                                                 part, and are refused
 //   exchange of rows in f with splits (o, in)     exch(f, g, o, in) within group g, and
 //                                                 exch(exch(f, g, o, in), g, in, o) = f; none where f is the
 //                                                 order of the tokens

@@ -73,7 +73,7 @@ NumberOp find_number_op(const OpInfo& op) {
     case OpFamily::kElement:
       return NumberOp::kElement;
     case OpFamily::kSort:
-      return op.returns.size() == 2 ? NumberOp::kSort : NumberOp::kComputes;
+      return NumberOp::kSort;
     case OpFamily::kRepeatRows:
       return NumberOp::kRepeat;
     case OpFamily::kIndex:
@@ -216,7 +216,7 @@ class Checker {
       case NumberOp::kArange:
         return arange();
       case NumberOp::kSort:
-        return kept(of(args_.values[0]));
+        return sort_of_order(context_, body_, id) == id ? order_of(node) : kept(of(args_.values[0]));
       case NumberOp::kElement:
         return element(node);
       case NumberOp::kRepeat:
@@ -261,12 +261,15 @@ class Checker {
   Numbers element(const Node& node) {
     const auto element = tuple_element(context_, body_, node);
     if (!element) return {};
-    const Node& made = body_.nodes[element->tuple];
-    const bool is_order = number_op_of(made) == NumberOp::kSort && element->index == 1;
-    if (!is_order) return numbers_[element->tuple];
+    const NodeId sort = sort_of_order(context_, body_, id_);
+    return sort ? order_of(body_.nodes[sort]) : numbers_[element->tuple];
+  }
+
+  // The order that a sort gives numbers what it sorts.
+  Numbers order_of(const Node& sort) {
     const Placement& p = placements_.placement[id_];
-    const TensorType* type = tensor_of(context_, node.type);
-    if (!p.is_rows() || type == nullptr || p.dim != sorted_dimension(context_, made, type->rank())) return {};
+    const TensorType* type = result();
+    if (!p.is_rows() || type == nullptr || p.dim != sorted_dimension(context_, sort, type->rank())) return {};
     return {Numbers::Kind::kRows, facts_.normalize(type->sizes[static_cast<std::size_t>(p.dim)])};
   }
 
