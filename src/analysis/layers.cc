@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/module_path.h"
+#include "ops/bind.h"
 #include "ops/family.h"
 
 namespace epweave {
