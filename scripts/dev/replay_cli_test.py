@@ -186,8 +186,8 @@ class ReplayCommandLineTest(unittest.TestCase):
         text = on_terminal("run")
         self.assertRegex(text, r"^\d+ % of (\d+) steps, 0 s\r\x1b\[K")
         self.assertRegex(text, r"\r\x1b\[K100 % of \d+ steps, 0 s\r\x1b\[K2 ranks")
-        text = on_terminal("check", "small.txt")  # one bar for all runs
-        self.assertRegex(text, r"25 % \(A\), 0 s.*50 % \(B\), 0 s.*75 % \(A, run 2\), 0 s")
+        text = on_terminal("check", "small.txt")  # one bar for all runs, of which nothing regrouped needs none with bounds
+        self.assertRegex(text, r"33 % \(A\), 0 s.*67 % \(B\), 0 s.*100 % \(A, run 2\), 0 s")
         percents = [int(percent) for percent in re.findall(r"(\d+) % \(", text)]
         self.assertEqual(percents, sorted(percents))
         self.assertNotIn("steps", self.run_tool("run", "small.txt", "-v").stderr)  # over before there is a line

@@ -23,7 +23,8 @@ constexpr ExitCodeRow kExitCodes[] = {
     {kInvalidInput, "a file cannot be read or written, or is not a valid graph",
      "a file cannot be read or written, is not a valid graph, or its inputs cannot be made"},
     {kDeclined, "a pass declined the graph",
-     "the graph cannot be executed: an op has no kernel, it is too large, or the CUDA part is of another "
+     "the graph cannot be executed: an op has no kernel, or none for 8-bit floats, it is too large, or the "
+     "CUDA part is of another "
      "build"},
     {kInternal, "a bug of epweave", "a bug of epweave"},
     {kNoDevice, "", "the device is not there"},

@@ -471,7 +471,8 @@ FrameCheck::Order FrameCheck::picked(const Operand& positions) {
     return index;
   }
   const FrameTerms::Term& term = terms_[rows.frame];
-  if (term.kind == FrameTerms::kPlace && term.values[0] == word_of(value)) return known(term.base);
+  if (term.kind == FrameTerms::kPlace && are_undone(term.values, std::vector{word_of(value)}))
+    return known(term.base);
   const FrameTerms::Kind kind =
       is_permutation(value, value_in_a(source), *facts_->picked_dimension(positions)) ? FrameTerms::kPick
                                                                                       : FrameTerms::kUnknown;
@@ -510,8 +511,8 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
   if (!values.is_known()) return is_mask(positions) ? rows : unknown(origin);
   const NodeId value = value_in_a(positions);
   const FrameTerms::Term& term = terms_[values.frame];
-  if (term.kind == FrameTerms::kPick && term.values[0] == word_of(value) &&
-      (rows.kind == Order::Kind::kAny || rows == known(term.base)))
+  if (term.kind == FrameTerms::kPick && (rows.kind == Order::Kind::kAny || rows == known(term.base)) &&
+      are_undone(term.values, std::vector{word_of(value)}))
     return known(term.base);
   return is_uninitialised(a_.nodes[value_in_a(into)]) &&
                  is_permutation(value, value_in_a(into), *facts_->picked_dimension(positions))
@@ -545,7 +546,7 @@ FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   };
   const FrameTerms::Term& term = terms_[rows.frame];
   const FrameTerms::Kind kind = are_counted ? FrameTerms::kExchange : FrameTerms::kDeal;
-  if (term.kind == kind && term.values == joined(in, out)) return known(term.base);
+  if (term.kind == kind && are_undone(term.values, joined(in, out))) return known(term.base);
   if (are_counted && !in.empty()) check_counts(origin, rows);
   const FrameId made = terms_.intern({kind, rows.frame, joined(out, in)});
   if (!exchanges_[made]) exchanges_.at(made) = origin;
@@ -793,8 +794,34 @@ FrameCheck::Meeting FrameCheck::meet(FrameId a, FrameId b) {
   if (is_made_alike) return meet(x.base, y.base);
   if (x.kind == FrameTerms::kJoin && y.kind == FrameTerms::kJoin && x.values.size() == y.values.size())
     return meet_joined(x.values, y.values);
+  if (are_one_in_a(a, b)) return Meeting::kUnknown;
   const bool is_of_tokens = x.kind == FrameTerms::kTokenOrder || y.kind == FrameTerms::kTokenOrder;
   return !is_of_tokens && (is_made_of_runs(a) || is_made_of_runs(b)) ? Meeting::kUnknown : Meeting::kWrong;
+}
+
+// Whether they differ in calls alone that are equal in A. Their parts can be equal, too, where B's
+// numbers do not show it: what is computed once more reads weights that were gathered once more.
+bool FrameCheck::are_one_in_a(FrameId a, FrameId b) const {
+  if (a == b) return true;
+  const FrameTerms::Term &x = terms_[a], &y = terms_[b];
+  return x.kind == y.kind && x.kind != FrameTerms::kJoin && x.base.valid() == y.base.valid() &&
+         (!x.base || are_one_in_a(x.base, y.base)) && are_one_in_a(x.values, y.values);
+}
+
+bool FrameCheck::are_one_in_a(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const {
+  return std::ranges::equal(a, b, [&](std::uint64_t x, std::uint64_t y) {
+    const bool are_calls = (x & y & FrameTerms::kNodeWord) != 0;
+    return x == y || (are_calls && numbers_[FrameTerms::node_of(x)] == numbers_[FrameTerms::node_of(y)]);
+  });
+}
+
+// Whether rows come back by what they went by.
+bool FrameCheck::are_undone(std::span<const std::uint64_t> went, std::span<const std::uint64_t> back) {
+  if (std::ranges::equal(went, back)) return true;
+  if (!are_one_in_a(went, back)) return false;
+  assumptions_.push_back(fmt::format("rows come back by the numbers by which they went in each part, at {}",
+                                     claims_.name_b(part_)));
+  return true;
 }
 
 // Those that are joined in one place meet each other.

@@ -148,6 +148,9 @@ class FrameCheck {
   enum class Meeting : std::uint8_t { kRight, kUnknown, kWrong };
   Meeting meet(FrameId a, FrameId b);
   Meeting meet_runs(FrameId runs, FrameId rows);
+  bool are_one_in_a(FrameId a, FrameId b) const;
+  bool are_one_in_a(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const;
+  bool are_undone(std::span<const std::uint64_t> went, std::span<const std::uint64_t> back);
   Meeting meet_joined(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b);
   bool is_made_of_runs(FrameId frame) const;
   Meeting find_runs(NodeId counts, FrameId rows);
