@@ -16,14 +16,9 @@ case ${1:-} in
 esac
 
 scripts/install_packages.sh --tests
-# The wheels are large: they come while the compiler runs.
-if [ -n "$with_torch" ]; then
-  scripts/dev/torch_venv.sh &
-  torch=$!
-fi
 scripts/build.sh release
 if [ -n "$with_torch" ]; then
-  wait "$torch"
+  scripts/dev/torch_venv.sh
   # Each mostly has one thread: two run at the same time.
   xargs -P 2 -L 1 scripts/dev/print_whole.sh build/venv/bin/python <<END
 scripts/dev/torchtitan_torch_test.py

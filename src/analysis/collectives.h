@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ops/bind.h"
 
 namespace epweave {
 
@@ -64,6 +65,14 @@ NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait)
 //   l = all_gather_into_tensor(x, 2, "35")
 //   n = sym_size(view(l, [4, 2]), 0)                       reads the type of l
 NodeId find_described_launch(const Context& context, const Body& body, const Node& node);
+
+// Visits what lies between a wait, or a read of the type, and its launch, itself included: views,
+// elements of tuples and other waits; not the launch.
+template <class Visit>  // void(NodeId)
+void for_each_behind_launch(const Context& context, const Body& body, NodeId from, NodeId launch,
+                            const Visit& visit) {
+  for (NodeId at = from; at != launch; at = arg_of(context, body.nodes[at], 0).as_node()) visit(at);
+}
 
 // Position of the group among the launch's arguments.
 std::size_t group_position(const OpInfo& op);

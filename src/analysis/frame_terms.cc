@@ -17,6 +17,7 @@ FrameId FrameTerms::intern(Term term) {
     terms_.push_back(&made);
     is_sent_by_place_.push_back(is_cut_and_sent || is_true_below(made, is_sent_by_place_));
     is_unknown_.push_back(is_unknown);
+    is_in_runs_.push_back(made.kind == kRuns || is_true_below(made, is_in_runs_));
   }
   return found->second;
 }

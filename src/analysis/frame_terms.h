@@ -58,6 +58,8 @@ class FrameTerms {
   // Whether it is made of rows that were sent to ranks by the places where they lay: of a part,
   // others go to a rank than of the whole.
   bool is_sent_by_place(FrameId id) const { return is_sent_by_place_[id.index()]; }
+  // Whether it is made of rows that lie in runs.
+  bool is_in_runs(FrameId id) const { return is_in_runs_[id.index()]; }
   // Whether the parts together may have other rows than the whole.
   bool may_lack_rows(FrameId id) const { return is_unknown(id) || is_sent_by_place(id); }
 
@@ -74,7 +76,7 @@ class FrameTerms {
   const ValueNumbers& numbers_;
   std::map<Term, FrameId> ids_;
   std::vector<const Term*> terms_;
-  std::vector<bool> is_unknown_, is_sent_by_place_;
+  std::vector<bool> is_unknown_, is_sent_by_place_, is_in_runs_;
 };
 
 }  // namespace epweave

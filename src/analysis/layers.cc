@@ -1,7 +1,5 @@
 #include "analysis/layers.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -45,7 +43,9 @@ std::string find_block_list(const Graph& graph) {
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
     if (node.kind != NodeKind::kCall || !node.module) continue;
-    if (calls.at(node.module)++ == 0) modules.push_back(node.module);
+    if (calls.at(node.module)++ > 0) continue;
+    if (list_of(graph.text(node.module)) == kLayers) return std::string(kLayers);
+    modules.push_back(node.module);
   }
   std::vector<std::pair<std::string_view, std::int64_t>> lists;
   for (StringId module : modules) {
@@ -57,16 +57,14 @@ std::string find_block_list(const Graph& graph) {
     else
       known->second += calls[module];
   }
-  const bool has_layers =
-      std::ranges::any_of(lists, [&](const auto& entry) { return entry.first == kLayers; });
-  if (has_layers || lists.empty()) return std::string(kLayers);
+  if (lists.empty()) return std::string(kLayers);
   return std::string(
       std::ranges::max_element(lists, {}, [](const auto& entry) { return entry.second; })->first);
 }
 
 BlockNames find_block_names(const Graph& graph) {
   BlockNames names{.pattern = find_block_list(graph) + ".*"};
-  std::map<std::string, std::pair<std::int64_t, std::int64_t>> exchanges;  // labelled, all; by module
+  std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> exchanges;  // labelled, all; by module
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
     if (node.kind != NodeKind::kCall || !has_family(node, OpFamily::kAllToAll) || !node.module) continue;
@@ -75,8 +73,7 @@ BlockNames find_block_names(const Graph& graph) {
     const std::string_view path = graph.text(node.module), block = match_module(names.pattern, path);
     if (block.empty()) continue;
     const std::string_view below = path.substr(block.size());
-    auto& [labelled, all] =
-        exchanges[below.empty() ? "" : fmt::format(".{}", first_component(below.substr(1)))];
+    auto& [labelled, all] = exchanges[below.substr(0, below.find('.', 1))];
     labelled += node.ep.ep || node.ep.token_exchange ? 1 : 0;
     ++all;
   }
@@ -87,7 +84,7 @@ BlockNames find_block_names(const Graph& graph) {
 }
 
 std::int64_t Layers::of(std::string_view path) const {
-  if (!path.starts_with(list_) || path.size() <= list_.size() || path[list_.size()] != '.') return kNoLayer;
+  if (path.size() <= list_.size() || !is_in_module(path, list_)) return kNoLayer;
   return number_of(first_component(path.substr(list_.size() + 1))).value_or(kNoLayer);
 }
 

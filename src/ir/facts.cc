@@ -84,6 +84,19 @@ bool Facts::is_symbol_or_part(AtomId id) const {
   });
 }
 
+bool Facts::has_symbols_and_parts_only(PolyId poly) const {
+  return std::ranges::all_of(pool_[poly].terms, [&](const Term& term) {
+    return std::ranges::all_of(term.atoms, [&](AtomId atom) { return is_symbol_or_part(atom); });
+  });
+}
+
+// The symbol that a term subtracts by itself; or none.
+StringId Facts::subtracted_symbol(const Term& term) const {
+  if (term.coefficient.num >= 0 || term.atoms.size() != 1) return {};
+  const Atom& atom = pool_[term.atoms[0]];
+  return atom.kind == AtomKind::kSymbol ? atom.name : StringId();
+}
+
 // difference = 0. Eliminates `symbol` where it occurs once, as itself, with coefficient 1 or -1.
 void Facts::learn_equality(StringId symbol, PolyId difference) {
   Known& known = known_.at(symbol);
@@ -100,9 +113,7 @@ void Facts::learn_equality(StringId symbol, PolyId difference) {
     const auto& symbols = pool_.symbols(rest);
     if (std::find(symbols.begin(), symbols.end(), symbol) != symbols.end()) return;
     // Nothing but symbols and parts of them: normal forms stay what rules can divide and compare.
-    for (const Term& t : pool_[rest].terms)
-      for (AtomId atom : t.atoms)
-        if (!is_symbol_or_part(atom)) return;
+    if (!has_symbols_and_parts_only(rest)) return;
     known.equals = pool_.scale(rest, Rational{-term.coefficient.num, 1});
     return;
   }
@@ -116,20 +127,15 @@ void Facts::learn_order(const Atom& fact) {
   const PolyId less = fact.operands[is_upwards ? 0 : 1], more = fact.operands[is_upwards ? 1 : 0];
   if (pool_.symbols(less).empty() || pool_.symbols(more).empty()) return;
   const PolyId difference = pool_.sub(pool_.sub(more, less), pool_.poly_number(is_strict ? 1 : 0));
-  for (const Term& term : pool_[difference].terms)
-    for (AtomId atom : term.atoms)
-      if (!is_symbol_or_part(atom)) return;
-  bounds_.push_back(difference);
+  if (has_symbols_and_parts_only(difference)) bounds_.push_back(difference);
 }
 
 void Facts::index_bounds() {
-  bounds_of_.clear();
+  bounds_of_ = {};
   for (PolyId bound : bounds_) {
     const PolyId normal = normalize(bound);
     for (const Term& term : pool_[normal].terms)
-      if (term.coefficient.num < 0 && term.atoms.size() == 1 &&
-          pool_[term.atoms[0]].kind == AtomKind::kSymbol)
-        bounds_of_[pool_[term.atoms[0]].name].push_back(normal);
+      if (const StringId symbol = subtracted_symbol(term)) bounds_of_.at(symbol).push_back(normal);
   }
 }
 
@@ -338,15 +344,16 @@ std::optional<PolyId> Facts::divide(PolyId a, std::int64_t divisor) const {
 //   u4 <= u2 + u3       u2 + u3 - u4 + u6     is (u2 + u3 - u4) + u6
 bool Facts::is_nonnegative(PolyId poly) {
   if (are_terms_nonnegative(poly)) return true;
-  const auto is_bounded = [&](const Term& term) {
-    return term.coefficient.num < 0 && term.atoms.size() == 1 &&
-           pool_[term.atoms[0]].kind == AtomKind::kSymbol && bounds_of_.contains(pool_[term.atoms[0]].name);
-  };
+  const std::vector<PolyId>* bounds = nullptr;
   const std::vector<Term>& terms = pool_[poly].terms;
-  const auto found = std::ranges::find_if(terms, is_bounded);
+  const auto found = std::ranges::find_if(terms, [&](const Term& term) {
+    const StringId symbol = subtracted_symbol(term);
+    bounds = symbol ? bounds_of_.find(symbol) : nullptr;
+    return bounds != nullptr;
+  });
   if (found == terms.end()) return false;
   const Term subtracted = *found;  // a copy: the pool grows
-  for (PolyId bound : bounds_of_.at(pool_[subtracted.atoms[0]].name)) {
+  for (PolyId bound : *bounds) {
     const auto same = std::ranges::find(pool_[bound].terms, subtracted.atoms, &Term::atoms);
     const Rational part = Rational{-same->coefficient.den, -same->coefficient.num} * subtracted.coefficient;
     if (are_terms_nonnegative(pool_.sub(poly, pool_.scale(bound, part)))) return true;

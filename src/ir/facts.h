@@ -76,6 +76,8 @@ class Facts {
   void index_bounds();
   bool are_terms_nonnegative(PolyId poly);
   bool is_symbol_or_part(AtomId id) const;
+  bool has_symbols_and_parts_only(PolyId poly) const;
+  StringId subtracted_symbol(const Term& term) const;
   bool at_least(PolyId a, PolyId b);
   std::vector<PolyId> operands_of(PolyId poly, AtomKind kind) const;
   PolyId normalize_atom(AtomId atom);
@@ -90,7 +92,7 @@ class Facts {
   SideTable<PolyId, PolyId> normal_stride_;
   std::vector<PolyId> bounds_;  // sums of symbols that are known to be at least 0, as recorded
   // The same, normalised, by each symbol that they subtract.
-  std::unordered_map<StringId, std::vector<PolyId>> bounds_of_;
+  FewTable<StringId, std::vector<PolyId>> bounds_of_;
 };
 
 }  // namespace epweave

@@ -81,8 +81,8 @@ void size_where_launched(const Graph& graph, const Joint& joint, Cut& cut) {
   for (NodeId id : cut.saved) {
     const NodeId launch = find_sized_launch(graph, joint, id);
     if (!launch || !cut.recomputes(launch)) continue;
-    for (NodeId at = id; at != launch; at = arg_of(*graph.context, body.nodes[at], 0).as_node())
-      cut.recomputed[at.index()] = 1;
+    for_each_behind_launch(*graph.context, body, id, launch,
+                           [&](NodeId at) { cut.recomputed[at.index()] = 1; });
     is_moved = true;
   }
   if (is_moved) std::erase_if(cut.saved, [&](NodeId id) { return cut.recomputes(id); });

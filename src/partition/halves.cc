@@ -98,8 +98,7 @@ class HalfWriter {
     }
     for (const auto& [wait, launch] : waits)
       if (!joint_.backward(wait) && waited.insert(launch))
-        for (NodeId at = wait; at != launch; at = arg_of(context_, body_.nodes[at], 0).as_node())
-          needed[at.index()] = 1;
+        for_each_behind_launch(context_, body_, wait, launch, [&](NodeId at) { needed[at.index()] = 1; });
   }
 
   bool is_taken(NodeId id, const std::vector<std::uint8_t>& needed) const {

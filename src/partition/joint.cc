@@ -107,9 +107,9 @@ void find_forward(const Graph& graph, Waits waits, Joint& joint) {
   }
   // What forward launches, as it needs a size of the result, it waits for.
   for (const auto& [wait, launch] : left_waits)
-    for (NodeId at = wait; joint.forward(launch) && at != launch;
-         at = arg_of(*graph.context, body.nodes[at], 0).as_node())
-      joint.is_forward[at.index()] = 1;
+    if (joint.forward(launch))
+      for_each_behind_launch(*graph.context, body, wait, launch,
+                             [&](NodeId at) { joint.is_forward[at.index()] = 1; });
 }
 
 void divide_outputs(const Graph& graph, Joint& joint) {

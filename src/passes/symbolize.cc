@@ -353,9 +353,10 @@ class Symbolizer {
     if (before == nullptr) {
       // A size: `max_q` of attention, or one that is read of an input and was a number.
       const bool is_size = inferred && context().types[inferred].kind == TypeKind::kScalar;
-      const bool is_known = is_size && has_symbols(recorded) &&
+      if (!is_size) return recorded;
+      const bool is_known = !has_symbols(recorded) ||
                             is_traced_number(context().types[recorded].expr, context().types[inferred].expr);
-      return is_size && (is_known || !has_symbols(recorded)) ? inferred : recorded;
+      return is_known ? inferred : recorded;
     }
     const TensorType* found = tensor_of(context(), inferred);
     TensorType after = *before;

@@ -225,7 +225,7 @@ FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& gr
   const auto add = [&](const Graph& graph, const InputOptions& input, const FitPlace& place,
                        std::uint32_t runs) -> FitGraph& {
     return command.graphs.emplace_back(
-        FitGraph{graph, input, place, runs, has_bounds ? 1U : 0U, on_device ? place : FitPlace{}, {}});
+        FitGraph{graph, input, place, runs, has_bounds, on_device ? place : FitPlace{}, {}});
   };
   FitGraph& a = add(graphs.a, options.a, place_of(ranks.devices.a, options.name_of_a()), again ? 2U : 1U);
   a.followed = std::move(followed.a);

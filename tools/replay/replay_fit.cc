@@ -89,7 +89,7 @@ void Fit::find_needs() {
       return place.is_cpu() ? NeedOf::kHost : command_.has_own_device ? NeedOf::kOwnDevice : NeedOf::kDevice;
     };
     entry.need = finder.find(need_of(run.place));
-    if (run.bounded != 0) entry.bounded = finder.find(need_of(run.bounded_place), &run.followed);
+    if (run.has_bounds) entry.bounded = finder.find(need_of(run.bounded_place), &run.followed);
     if (!command_.options.dry_run) continue;
     const replay::StepWork work =
         replay::find_step_work(run.graph, rates_of(run.place, command_), costs ? &*costs : nullptr);
@@ -118,9 +118,8 @@ void Fit::find_needs() {
 void Fit::count_lots() {
   const double kept = command_.ranks * number(needs_[0].bounded.bounded);
   for (GraphNeed& entry : needs_) {
-    if (entry.run->bounded == 0) continue;
-    entry.bounded_runs =
-        entry.run->bounded * static_cast<std::uint32_t>(std::max(1.0, std::ceil(kept / kept_)));
+    if (!entry.run->has_bounds) continue;
+    entry.bounded_runs = static_cast<std::uint32_t>(std::max(1.0, std::ceil(kept / kept_)));
     // With bounds and in float64 everything is computed about three times.
     constexpr double kBoundedWork = 3;
     const replay::StepWork work =
@@ -222,7 +221,7 @@ void Fit::add_host() {
       copies = number(entry.need.written);
       repeats = true;
     }
-    const bool has_bounds = entry.run->bounded != 0 && entry.run->bounded_place.is_cpu();
+    const bool has_bounds = entry.run->has_bounds && entry.run->bounded_place.is_cpu();
     outputs += number(entry.need.outputs) * count_kept(entry);
     if (entry.run->place.is_cpu()) certain = std::max(certain, certain_values(entry));
     for (const RankNeed* need : {&entry.need, &entry.bounded}) {

@@ -38,8 +38,8 @@ struct FitGraph {
   const Graph& graph;
   const InputOptions& input;
   FitPlace place;
-  std::uint32_t runs = 1;     // from fresh inputs, with values compared or not
-  std::uint32_t bounded = 0;  // more of them, with bounds
+  std::uint32_t runs = 1;   // from fresh inputs, with values compared or not
+  bool has_bounds = false;  // runs with bounds, too
   FitPlace bounded_place = {};
   IdSet<NodeId> followed = {};  // values that have bounds then
 };
@@ -97,7 +97,7 @@ class Fit {
     const FitGraph* run = nullptr;
     replay::RankNeed need;     // where it runs
     replay::RankNeed bounded;  // with bounds; empty where there are none
-    bool is_bounded_there() const { return run->bounded != 0 && !run->bounded_place.is_cpu(); }
+    bool is_bounded_there() const { return run->has_bounds && !run->bounded_place.is_cpu(); }
     // Where it runs, of its runs the one that takes most.
     const replay::RankNeed& most() const { return is_bounded_there() ? bounded : need; }
     std::uint32_t bounded_runs = 0;             // of a dry run

@@ -88,7 +88,7 @@ void Fit::warn(Console& console) const {
                       memory_text(memory.sum()), memory.name, memory_text(*memory.there),
                       memory.is_allowed ? "allowed" : "free", memory_text(memory.least()),
                       std::any_of(needs_.begin(), needs_.end(),
-                                  [](const GraphNeed& entry) { return entry.run->bounded != 0; })
+                                  [](const GraphNeed& entry) { return entry.run->has_bounds; })
                           ? ", and --bounds none needs less"
                           : ""));
 }

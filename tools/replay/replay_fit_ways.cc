@@ -58,8 +58,8 @@ bool Fit::would_fit(const Graph& graph) const {
       {}, command_.options, command_.ranks, command_.processes, command_.has_own_device, command_.compares};
   for (const FitGraph& run : command_.graphs) {
     FitGraph& made = other.graphs.emplace_back(
-        FitGraph{graph, run.input, run.place, run.runs, run.bounded, run.bounded_place, {}});
-    if (run.bounded != 0)  // which it would be is not known: all
+        FitGraph{graph, run.input, run.place, run.runs, run.has_bounds, run.bounded_place, {}});
+    if (run.has_bounds)  // which it would be is not known: all
       for (const NodeId id : graph.step().order) made.followed.insert(id);
   }
   const Fit found(other);

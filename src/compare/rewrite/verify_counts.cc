@@ -98,9 +98,7 @@ CountCheck::Finding CountCheck::compare(const Counted& counted, NodeId key) cons
 // Ends that are the sums of counts from the first on.
 std::optional<CountCheck::Histogram> CountCheck::counted_by_ends(NodeId ends) const {
   const NodeId sums = integers_behind(ends), counts = sums ? first_input(sums) : NodeId();
-  const TensorType* type = counts ? tensor_of(context_, node(counts).type) : nullptr;
-  const auto groups = type != nullptr && type->rank() == 1 ? context_.exprs.constant(type->sizes[0])
-                                                           : std::optional<std::int64_t>();
+  const auto groups = length_of(counts);
   if (!groups || !is_sum_from_first(sums)) return {};
   return follow(counts, static_cast<std::size_t>(*groups));
 }
@@ -142,12 +140,9 @@ std::optional<std::int64_t> CountCheck::length_of_cycle(NodeId list) const {
   const NodeId repeated = integers_behind(list);
   if (!repeated || !is_of(repeated, OpFamily::kRepeat)) return {};
   const NodeId cycle = integers_behind(first_input(repeated));
-  const TensorType *type = tensor_of(context_, node(repeated).type),
-                   *once = cycle ? tensor_of(context_, node(cycle).type) : nullptr;
-  const bool are_lists = type != nullptr && once != nullptr && type->rank() == 1 && once->rank() == 1;
-  if (!are_lists || !is_of(cycle, OpFamily::kIota)) return {};
+  if (!is_list(repeated) || !is_list(cycle) || !is_of(cycle, OpFamily::kIota)) return {};
   if (!holds(Condition::kCountsOverAndOver, counts_from_zero(context_, node(cycle)))) return {};
-  return context_.exprs.constant(once->sizes[0]);
+  return length_of(cycle);
 }
 
 bool CountCheck::is_sum_from_first(NodeId scan) const {
@@ -158,6 +153,11 @@ bool CountCheck::is_sum_from_first(NodeId scan) const {
 bool CountCheck::is_list(NodeId value) const {
   const TensorType* type = value ? tensor_of(context_, node(value).type) : nullptr;
   return type != nullptr && type->rank() == 1;
+}
+
+std::optional<std::int64_t> CountCheck::length_of(NodeId list) const {
+  return is_list(list) ? context_.exprs.constant(tensor_of(context_, node(list).type)->sizes[0])
+                       : std::nullopt;
 }
 
 bool CountCheck::sorts_upwards_one(NodeId sort) const {
@@ -174,9 +174,7 @@ std::optional<CountCheck::Histogram> CountCheck::counted_by(const Sizes& sizes) 
     if (!from || (vector && from != vector)) return {};
     vector = from;
   }
-  const TensorType* type = vector ? tensor_of(context_, node(vector).type) : nullptr;
-  const bool are_all = type != nullptr && type->rank() == 1 &&
-                       context_.exprs.constant(type->sizes[0]) == static_cast<std::int64_t>(sizes.size());
+  const bool are_all = length_of(vector) == static_cast<std::int64_t>(sizes.size());
   return are_all ? follow(vector, sizes.size()) : std::nullopt;
 }
 
@@ -199,8 +197,7 @@ NodeId CountCheck::entry_of(NodeId entry, std::size_t place) const {
         named_arg(context_, node(entry), "index") == Arg::integer(at))
       vector = first_input(entry);
   }
-  const TensorType* type = vector ? tensor_of(context_, node(vector).type) : nullptr;
-  return type != nullptr && type->rank() == 1 ? vector : NodeId();
+  return is_list(vector) ? vector : NodeId();
 }
 
 std::optional<CountCheck::Histogram> CountCheck::follow(NodeId vector,

@@ -85,6 +85,7 @@ class CountCheck {
   bool sums_neighbours(NodeId sum) const;
   bool is_sum_from_first(NodeId scan) const;
   bool is_list(NodeId value) const;
+  std::optional<std::int64_t> length_of(NodeId list) const;
   bool sums_rows_of_marks(NodeId sum) const;
   Counted list_counted(NodeId exchange) const;
   Finding compare(const Counted& counted, NodeId key) const;

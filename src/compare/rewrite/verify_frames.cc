@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "analysis/row_assumptions.h"
 #include "compare/rewrite/conditions.h"
@@ -42,9 +43,6 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const 
       terms_(claims.graph_a(), numbers_),
       contents_(numbers_, effects_) {
   token_order_ = tokens_in(0);
-  for (NodeId id : a_.order)
-    for (const StorageAccess& access : effects_.accesses_of(id))
-      if (access.writes) written_.insert(access.storage);
   // As many numbers as an uninitialised value has rows, which fill it, name each row once, or A
   // would read what nobody wrote.
   for (const auto [id, node] : walk(a_)) {
@@ -471,7 +469,7 @@ FrameCheck::Order FrameCheck::picked(const Operand& positions) {
     return index;
   }
   const FrameTerms::Term& term = terms_[rows.frame];
-  if (term.kind == FrameTerms::kPlace && are_undone(term.values, std::vector{word_of(value)}))
+  if (term.kind == FrameTerms::kPlace && are_undone(term.values, std::array{word_of(value)}))
     return known(term.base);
   const FrameTerms::Kind kind =
       is_permutation(value, value_in_a(source), *facts_->picked_dimension(positions)) ? FrameTerms::kPick
@@ -512,7 +510,7 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
   const NodeId value = value_in_a(positions);
   const FrameTerms::Term& term = terms_[values.frame];
   if (term.kind == FrameTerms::kPick && (rows.kind == Order::Kind::kAny || rows == known(term.base)) &&
-      are_undone(term.values, std::vector{word_of(value)}))
+      are_undone(term.values, std::array{word_of(value)}))
     return known(term.base);
   return is_uninitialised(a_.nodes[value_in_a(into)]) &&
                  is_permutation(value, value_in_a(into), *facts_->picked_dimension(positions))
@@ -549,7 +547,7 @@ FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   if (term.kind == kind && are_undone(term.values, joined(in, out))) return known(term.base);
   if (are_counted && !in.empty()) check_counts(origin, rows);
   const FrameId made = terms_.intern({kind, rows.frame, joined(out, in)});
-  if (!exchanges_[made]) exchanges_.at(made) = origin;
+  if (NodeId& first = exchanges_.at(made); !first) first = origin;
   return known(made);
 }
 
@@ -796,7 +794,8 @@ FrameCheck::Meeting FrameCheck::meet(FrameId a, FrameId b) {
     return meet_joined(x.values, y.values);
   if (are_one_in_a(a, b)) return Meeting::kUnknown;
   const bool is_of_tokens = x.kind == FrameTerms::kTokenOrder || y.kind == FrameTerms::kTokenOrder;
-  return !is_of_tokens && (is_made_of_runs(a) || is_made_of_runs(b)) ? Meeting::kUnknown : Meeting::kWrong;
+  return !is_of_tokens && (terms_.is_in_runs(a) || terms_.is_in_runs(b)) ? Meeting::kUnknown
+                                                                         : Meeting::kWrong;
 }
 
 // Whether they differ in calls alone that are equal in A. Their parts can be equal, too, where B's
@@ -837,15 +836,6 @@ FrameCheck::Meeting FrameCheck::meet_joined(std::span<const std::uint64_t> a,
   return result;
 }
 
-bool FrameCheck::is_made_of_runs(FrameId frame) const {
-  const FrameTerms::Term& term = terms_[frame];
-  if (term.kind == FrameTerms::kRuns || (term.base && is_made_of_runs(term.base))) return true;
-  if (term.kind != FrameTerms::kJoin) return false;
-  for (std::size_t i = 0; i < term.values.size(); i += 2)
-    if (term.values[i] != FrameTerms::kNoFrame && is_made_of_runs(FrameId(term.values[i]))) return true;
-  return false;
-}
-
 // Rows that meet the same runs in one call meet each other.
 FrameCheck::Meeting FrameCheck::meet_runs(FrameId runs, FrameId rows) {
   for (const auto& [others, met] : met_)
@@ -864,15 +854,11 @@ FrameCheck::Meeting FrameCheck::find_runs(NodeId counts, FrameId rows) {
                sort = sort_behind(known(is_sent ? terms_[rows].base : rows));
   if (!sort || claims_.parts(sort).empty()) return Meeting::kUnknown;
   const auto look = [](const CountCheck& check, NodeId c, NodeId e, NodeId s) {
-    switch (check.check_runs(c, e, s).verdict) {
-      case CountCheck::Verdict::kCounted:
-        return Meeting::kRight;
-      case CountCheck::Verdict::kUnknown:
-        return Meeting::kUnknown;
-      case CountCheck::Verdict::kOthers:
-        break;
-    }
-    return Meeting::kWrong;
+    using Verdict = CountCheck::Verdict;
+    const Verdict verdict = check.check_runs(c, e, s).verdict;
+    return verdict == Verdict::kCounted  ? Meeting::kRight
+           : verdict == Verdict::kOthers ? Meeting::kWrong
+                                         : Meeting::kUnknown;
   };
   Meeting found = look(counts_, counts, exchange, sort);
   for (std::uint32_t k = 0; k < claims_.part_count(sort) && found == Meeting::kRight; ++k) {
@@ -889,6 +875,7 @@ FrameCheck::Order FrameCheck::settled(const Order& order) {
 }
 
 FrameId FrameCheck::settle(FrameId frame) {
+  if (!terms_.is_in_runs(frame)) return frame;
   for (const auto& [runs, rows] : met_)
     if (frame == runs) return rows;
   FrameTerms::Term term = terms_[frame];

@@ -152,7 +152,6 @@ class FrameCheck {
   bool are_one_in_a(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const;
   bool are_undone(std::span<const std::uint64_t> went, std::span<const std::uint64_t> back);
   Meeting meet_joined(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b);
-  bool is_made_of_runs(FrameId frame) const;
   Meeting find_runs(NodeId counts, FrameId rows);
   Order settled(const Order& order);
   FrameId settle(FrameId frame);
@@ -166,7 +165,7 @@ class FrameCheck {
   NodeId sort_of(NodeId order) const;
   bool is_permutation(NodeId positions, NodeId of, std::size_t dim) const;
   bool numbers_each_row(NodeId positions, NodeId of, std::size_t dim) const;
-  bool is_written(NodeId value) const { return written_.contains(effects_.storage_of(value)); }
+  bool is_written(NodeId value) const { return effects_.is_written(effects_.storage_of(value)); }
   std::string name_of(const Operand& operand) const;
   void assume(const Operand& x, const Order& a, const Operand& y, const Order& b);
   void assume_all_rows(const Operand& summed);
@@ -190,7 +189,6 @@ class FrameCheck {
   SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
   SideTable<NodeId, Entry> entries_;
   SideTable<NodeId, std::vector<View>> views_;  // by storage
-  IdSet<NodeId> written_;                       // storages
   IdSet<StringId> read_;                        // symbols of numbers that calls read from data
   IdSet<NodeId> permutations_;                  // numbers that name each row once
   Order token_order_;

@@ -45,11 +45,7 @@ OrderCheck::OrderCheck(RewriteClaims& claims, const Effects& effects)
       facts_a_(claims.facts_a()),
       facts_b_(claims.facts_b()),
       effects_(effects),
-      blocks_(claims.graph_b().step().nodes.size(), kUnknown) {
-  for (NodeId id : b_.order)
-    for (const StorageAccess& access : effects_.accesses_of(id))
-      if (access.writes) written_.insert(access.storage);
-}
+      blocks_(claims.graph_b().step().nodes.size(), kUnknown) {}
 
 void OrderCheck::visit(NodeId id) {
   const ClaimKind kind = claims_[id].kind;
@@ -335,8 +331,7 @@ void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
 // Whether an order is sorted upwards: then row i of the result says where row i of what was sorted
 // first went, and is in that one's order.
 bool OrderCheck::undoes_order(NodeId sort, NodeId order) const {
-  return sort_of_order(context_, b_, order) && sorts_upwards(context_, b_.nodes[sort]) &&
-         !written_.contains(effects_.storage_of(order));
+  return sort_of_order(context_, b_, order) && sorts_upwards(context_, b_.nodes[sort]) && !is_written(order);
 }
 
 // Rows that are sorted within themselves stay where they are.
@@ -430,7 +425,7 @@ std::int64_t OrderCheck::order_of_positions(NodeId id, NodeId source, NodeId pos
 // order they are in, FrameCheck sees.
 bool OrderCheck::puts_back(NodeId source, NodeId positions) const {
   return source && blocks_[source] == kOwn && numbered_[positions] == kOwn &&
-         undone_order(context_, b_, positions) && !written_.contains(effects_.storage_of(positions));
+         undone_order(context_, b_, positions) && !is_written(positions);
 }
 
 // Rows of a table that all parts share are in the order of the numbers that pick them.

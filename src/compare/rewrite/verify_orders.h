@@ -100,6 +100,7 @@ class OrderCheck {
   std::int64_t order_of(NodeId id);
   std::int64_t order_by_family(NodeId id);
   std::int64_t order_of_sort(NodeId id);
+  bool is_written(NodeId value) const { return effects_.is_written(effects_.storage_of(value)); }
   bool undoes_order(NodeId sort, NodeId order) const;
   // An order of its own, if something shows that the part has less than all of the rows, or nothing
   // shows that it has all.
@@ -151,7 +152,6 @@ class OrderCheck {
   SideTable<NodeId, ExprId> groups_;
   SideTable<NodeId, std::vector<NodeId>> alike_;  // by storage: shares of rows that are like each other
   std::vector<std::string> assumptions_;
-  IdSet<NodeId> written_;                     // storages of B
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number
   // Of 0, 1, .. that were divided: as many rows have the same number, or all remainders. 0: one.
   SideTable<NodeId, std::int64_t> period_;

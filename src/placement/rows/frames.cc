@@ -89,16 +89,13 @@ class Prover {
     static const Placement kWhole;
     return a.is_node() ? placements_.seen_from(a.as_node(), region_) : kWhole;
   }
-  bool is_written(NodeId value) const { return written_.contains(effects_.storage_of(value)); }
+  bool is_written(NodeId value) const { return effects_.is_written(effects_.storage_of(value)); }
   bool is_uninitialised(Arg a) const {
     const OpInfo* op = a.is_node() ? body_.nodes[a.as_node()].op : nullptr;
     return op != nullptr && leaves_unset(*op);
   }
 
   void find_permutations() {
-    for (NodeId id : body_.order)
-      for (const StorageAccess& access : effects_.accesses_of(id))
-        if (access.writes) written_.insert(access.storage);
     for (const auto [id, node] : walk(body_)) {
       const bool is_written_to = node.op != nullptr && node.op->writes && row_op_of(node) == RowOp::kPut;
       const Arg index = is_written_to ? only_item(arg(node, 1)) : Arg::none();
@@ -486,7 +483,6 @@ class Prover {
   FrameId token_order_;
   IdSet<NodeId> constants_;
   IdSet<NodeId> counted_;  // made of 0, 1, .. alone, row by row
-  IdSet<NodeId> written_;  // storages
   IdSet<NodeId> permutations_;
   FrameClaims claims_;
 };

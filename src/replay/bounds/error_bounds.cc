@@ -146,14 +146,13 @@ Tensor ErrorBounds::unbounded(const Extents& sizes) const {
 
 void ErrorBounds::forget_dead() {
   std::erase_if(shadows_, [](const auto& entry) { return entry.second.of.expired(); });
-  std::erase_if(floors_, [](const auto& entry) { return entry.second.of.expired(); });
   ideals_.forget_dead();
 }
 
 void ErrorBounds::set(const Tensor& value, const Tensor& bound) {
   EPWEAVE_CHECK(bound.dtype == DType::kFloat32 && bound.sizes == value.sizes && !has_negative(bound));
-  floors_.erase(value.storage.get());
   Shadow& shadow = shadows_[value.storage.get()];
+  shadow.floor.reset();
   if (shadow.bounds == nullptr || shadow.of.expired()) {
     const auto count = static_cast<std::int64_t>(value.storage->bytes() / bytes_of_part(value.dtype));
     shadow = Shadow{value.storage, bytes_of_part(value.dtype), zeros({count}).storage};
@@ -181,14 +180,13 @@ void ErrorBounds::set_unknown(const Value& value) {
 }
 
 std::optional<double> ErrorBounds::floor_of(const Tensor& value) const {
-  const auto found = floors_.find(value.storage.get());
-  return found == floors_.end() || found->second.of.expired() ? std::nullopt
-                                                              : std::optional(found->second.number);
+  const Shadow* shadow = find_shadow(value);
+  return shadow == nullptr ? std::nullopt : shadow->floor;
 }
 
 void ErrorBounds::set_floor(const Tensor& value, double floor) {
   const auto stored = static_cast<std::int64_t>(value.storage->bytes() / value.element_bytes());
-  if (value.numel() == stored) floors_[value.storage.get()] = {value.storage, floor};
+  if (value.numel() == stored) shadows_.at(value.storage.get()).floor = floor;
 }
 
 void ErrorBounds::keep_written(const OpInfo& op, std::span<const Value> args) {
@@ -207,7 +205,7 @@ void ErrorBounds::follow(const BoundedCall& call) {
   const BoundRule rule = find_bound_rule(call.op);
   try {
     if (rule == nullptr || !returns_all_written(call)) throw NoBound();
-    const std::optional<double> floor = find_floor(*this, call);
+    const std::optional<double> floor = find_floor(*this, call, rule);
     rule(*this, call);
     if (!has_any(call.result)) return;
     if (floor) set_floor(call.result.tensor(), *floor);

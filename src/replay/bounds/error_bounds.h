@@ -111,6 +111,7 @@ class ErrorBounds {
   Tensor magnitude(const Tensor& value) const;         // float32
   Tensor round_off(const Tensor& result) const;        // v |result|
   Tensor add(const Tensor& a, const Tensor& b) const;  // broadcast
+  Tensor multiply(const Tensor& a, const Tensor& b) const { return apply(named::kMul, {a, b}); }
   Tensor scale(const Tensor& a, double factor) const;
   Tensor zeros(const Extents& sizes) const { return ops_.filled(DType::kFloat32, sizes, 0); }
   Tensor unbounded(const Extents& sizes) const;  // infinite
@@ -121,6 +122,7 @@ class ErrorBounds {
     std::weak_ptr<Storage> of;  // keeps the address from being given out again
     std::size_t element_bytes = 0;
     std::shared_ptr<Storage> bounds;
+    std::optional<double> floor = {};  // of all that is stored
   };
   const Shadow* find_shadow(const Tensor& value) const;
   void forget_dead();
@@ -129,12 +131,7 @@ class ErrorBounds {
   void set_floor(const Tensor& value, double floor);
 
   const TensorOps ops_;
-  struct Floor {
-    std::weak_ptr<Storage> of;
-    double number = 0;
-  };
   std::unordered_map<const Storage*, Shadow> shadows_;
-  std::unordered_map<const Storage*, Floor> floors_;  // of all that is stored
   IdealValues ideals_;
   std::set<std::string> without_bound_;
 };

@@ -2,6 +2,7 @@
 // roundoff u are off by at most n u / (1 - n u) times the sum of their magnitudes (Higham, Accuracy
 // and Stability of Numerical Algorithms, 4.2); any order of adding is.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "ops/family.h"
@@ -34,13 +35,21 @@ Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args) {
   return bounds.ops().run(op, std::move(args));
 }
 
-namespace {
+double number_at(const BoundedCall& call, std::size_t param) {
+  if (param >= call.args.size() || !call.args[param].is_number()) throw NoBound();
+  return call.args[param].real();
+}
 
 double factor_at(const BoundedCall& call, std::size_t param) {
-  if (param >= call.args.size() || !call.args[param].is_number()) throw NoBound();
-  const double factor = call.args[param].real();
-  return factor < 0 ? -factor : factor;
+  return std::abs(number_at(call, param));
 }
+
+Tensor widen(const ErrorBounds& bounds, const Tensor& x, double error) {
+  return bounds.add(bounds.scale(bounds.magnitude(x), error),
+                    bounds.scale(bounds.find_or_zero(x), 1 + error));
+}
+
+namespace {
 
 // --- pointwise ---
 
@@ -68,13 +77,13 @@ void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor& b = call.args[1].tensor();
   const Tensor bound_a = bounds.find_or_zero(a);
   const Tensor size_b = magnitude_at(bounds, call, 1);
-  Tensor bound = bounds.apply("aten.mul.Tensor", {bound_a, size_b});
+  Tensor bound = bounds.multiply(bound_a, size_b);
   if (bounds.find(b)) {
     const Tensor reach = bounds.add(magnitude_at(bounds, call, 0), bound_a);
-    bound = bounds.add(bound, bounds.apply("aten.mul.Tensor", {reach, bounds.find_or_zero(b)}));
+    bound = bounds.add(bound, bounds.multiply(reach, bounds.find_or_zero(b)));
   }
   if (is_complex(only_result(call).dtype)) {  // two products, and their sum may be smaller than they are
-    const Tensor product = bounds.apply("aten.mul.Tensor", {magnitude_at(bounds, call, 0), size_b});
+    const Tensor product = bounds.multiply(magnitude_at(bounds, call, 0), size_b);
     bound = bounds.add(bound, bounds.scale(product, sum_error(2, a.dtype)));
   }
   set_rounded(bounds, only_result(call), bound);
@@ -222,10 +231,7 @@ void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms)
   if (call.op.writes) throw NoBound();
   const Tensor& result = only_result(call);
   const double g = sum_error(terms, result.dtype);
-  const auto reach = [&](const Tensor& tensor) {
-    return bounds.add(bounds.scale(bounds.magnitude(tensor), g),
-                      bounds.scale(bounds.find_or_zero(tensor), 1 + g));
-  };
+  const auto reach = [&](const Tensor& tensor) { return widen(bounds, tensor, g); };
   const Value bound = run_op(bounds, call.op, replace_all(bounds, call, reach));
   set_rounded(bounds, result, bound.tensor());
 }
@@ -244,9 +250,8 @@ void bound_nansum(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor is_left_out = bounds.apply(
       named::kLogicalAnd,
       {bounds.apply(named::kIsnan, {bounds.narrow(x)}), bounds.apply(named::kEqNumber, {bound, 0.0})});
-  const Tensor reach = bounds.add(bounds.scale(bounds.magnitude(x), g), bounds.scale(bound, 1 + g));
   std::vector<Value> args(call.args.begin(), call.args.end());
-  args[0] = bounds.apply(named::kWhere, {is_left_out, bounds.zeros(x.sizes), reach});
+  args[0] = bounds.apply(named::kWhere, {is_left_out, bounds.zeros(x.sizes), widen(bounds, x, g)});
   args[3] = Value();
   set_rounded(bounds, result, bounds.apply(named::kSum, std::move(args)));
 }
@@ -314,8 +319,7 @@ void bound_convolution_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const double g = sum_error(std::max(windows, weight.numel()), grad.dtype);
   std::vector<Value> args =
       replace_all(bounds, call, [&](const Tensor& tensor) { return bounds.magnitude(tensor); });
-  args.at(0) =
-      bounds.add(bounds.scale(bounds.magnitude(grad), g), bounds.scale(bounds.find_or_zero(grad), 1 + g));
+  args.at(0) = widen(bounds, grad, g);
   const Value bound = run_op(bounds, call.op, std::move(args));
   for (std::size_t i = 0; i < call.result.items().size(); ++i)
     if (const Value& result = call.result.items()[i]; result.is_tensor())
@@ -447,8 +451,7 @@ BoundRule find_family_rule(const OpInfo& op) {
 
 // Of a root and a norm 0; where a number is added, or what is so is scaled by a positive one, what
 // follows.
-std::optional<double> find_floor(const ErrorBounds& bounds, const BoundedCall& call) {
-  const BoundRule rule = find_bound_rule(call.op);
+std::optional<double> find_floor(const ErrorBounds& bounds, const BoundedCall& call, BoundRule rule) {
   if (rule == bound_sqrt || rule == bound_vector_norm) return 0;
   if (call.args.size() < 2 || !call.args[0].is_tensor() || !call.args[1].is_number()) return {};
   const auto floor = bounds.floor_of(call.args[0].tensor());

@@ -21,6 +21,13 @@ double norm_error(std::int64_t terms, DType dtype);
 // Argument `param`. Throws NoBound if it is no tensor.
 const Tensor& tensor_at(const BoundedCall& call, std::size_t param);
 
+// Argument `param`, and its absolute value. Throws NoBound if it is no number.
+double number_at(const BoundedCall& call, std::size_t param);
+double factor_at(const BoundedCall& call, std::size_t param);
+
+// error |x| + (1 + error) bound(x)
+Tensor widen(const ErrorBounds& bounds, const Tensor& x, double error);
+
 // Throws NoBound if the result is no tensor.
 const Tensor& only_result(const BoundedCall& call);
 
@@ -59,7 +66,8 @@ void bound_reciprocal(ErrorBounds& bounds, const BoundedCall& call);
 void bound_sqrt(ErrorBounds& bounds, const BoundedCall& call);
 void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call);
 
-// What no element of the result is below without rounding; none: not known.
-std::optional<double> find_floor(const ErrorBounds& bounds, const BoundedCall& call);
+// What no element of the result of a call with this rule is below without rounding; none: not
+// known.
+std::optional<double> find_floor(const ErrorBounds& bounds, const BoundedCall& call, BoundRule rule);
 
 }  // namespace epweave::replay

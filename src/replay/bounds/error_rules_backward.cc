@@ -15,16 +15,11 @@ void require_exact(ErrorBounds& bounds, const BoundedCall& call, std::initialize
     if (param < call.args.size() && bounds.has_any(call.args[param])) throw NoBound();
 }
 
-// bound(g) + n u (|g| + bound(g)).
-Tensor widen(ErrorBounds& bounds, const Tensor& grad, std::int64_t terms) {
-  const double error = sum_error(terms, grad.dtype);
-  return bounds.add(bounds.scale(bounds.find_or_zero(grad), 1 + error),
-                    bounds.scale(bounds.magnitude(grad), error));
+// Of a sum of so many elements of it.
+Tensor widen_sum(ErrorBounds& bounds, const Tensor& grad, std::int64_t terms) {
+  return widen(bounds, grad, sum_error(terms, grad.dtype));
 }
 
-Tensor multiply(ErrorBounds& bounds, const Tensor& a, const Tensor& b) {
-  return bounds.apply("aten.mul.Tensor", {a, b});
-}
 Tensor sum_over(ErrorBounds& bounds, const Tensor& tensor, const Value& dims) {
   return bounds.apply("aten.sum.dim_IntList", {tensor, dims, true});
 }
@@ -60,18 +55,18 @@ void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor x = bounds.magnitude(input), rstd = bounds.magnitude(tensor_at(call, 3));
   const auto [normalised, length] = find_normalised(input, call.args[2]);
   if (const Tensor* of_input = result_at(call, 0); of_input != nullptr && bounds.find(grad)) {
-    const Tensor wide = widen(bounds, grad, length + 8);
+    const Tensor wide = widen_sum(bounds, grad, length + 8);
     const Tensor scaled =
-        call.args[4].is_tensor() ? multiply(bounds, wide, bounds.magnitude(call.args[4].tensor())) : wide;
-    const Tensor h = multiply(bounds, x, rstd);
-    const Tensor mean = bounds.scale(sum_over(bounds, multiply(bounds, scaled, h), normalised),
+        call.args[4].is_tensor() ? bounds.multiply(wide, bounds.magnitude(call.args[4].tensor())) : wide;
+    const Tensor h = bounds.multiply(x, rstd);
+    const Tensor mean = bounds.scale(sum_over(bounds, bounds.multiply(scaled, h), normalised),
                                      1 / static_cast<double>(length));
-    set_rounded(bounds, *of_input, multiply(bounds, rstd, bounds.add(scaled, multiply(bounds, h, mean))));
+    set_rounded(bounds, *of_input, bounds.multiply(rstd, bounds.add(scaled, bounds.multiply(h, mean))));
   }
   if (const Tensor* of_weight = result_at(call, 1); of_weight != nullptr) {
     const std::int64_t rows = input.numel() / std::max<std::int64_t>(length, 1);
     std::vector<Value> args(call.args.begin(), call.args.end());
-    args[0] = widen(bounds, grad, rows + 4);
+    args[0] = widen_sum(bounds, grad, rows + 4);
     args[1] = x;
     args[3] = rstd;
     if (args[4].is_tensor()) args[4] = bounds.magnitude(args[4].tensor());
@@ -91,21 +86,21 @@ void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   };
   const Tensor rstd = to_float(4);
   const Tensor h =
-      bounds.magnitude(multiply(bounds, bounds.add(to_float(1), bounds.scale(to_float(3), -1)), rstd));
+      bounds.magnitude(bounds.multiply(bounds.add(to_float(1), bounds.scale(to_float(3), -1)), rstd));
   if (const Tensor* of_input = result_at(call, 0); of_input != nullptr && bounds.find(grad)) {
-    const Tensor wide = widen(bounds, grad, length + 8);
+    const Tensor wide = widen_sum(bounds, grad, length + 8);
     const Tensor scaled =
-        call.args[5].is_tensor() ? multiply(bounds, wide, bounds.magnitude(call.args[5].tensor())) : wide;
+        call.args[5].is_tensor() ? bounds.multiply(wide, bounds.magnitude(call.args[5].tensor())) : wide;
     const auto mean = [&](const Tensor& of) {
       return bounds.scale(sum_over(bounds, of, normalised), 1 / static_cast<double>(length));
     };
-    const Tensor along_h = multiply(bounds, h, mean(multiply(bounds, scaled, h)));
+    const Tensor along_h = bounds.multiply(h, mean(bounds.multiply(scaled, h)));
     set_rounded(bounds, *of_input,
-                multiply(bounds, rstd, bounds.add(bounds.add(scaled, mean(scaled)), along_h)));
+                bounds.multiply(rstd, bounds.add(bounds.add(scaled, mean(scaled)), along_h)));
   }
   const std::int64_t rows = input.numel() / std::max<std::int64_t>(length, 1);
   std::vector<Value> args(call.args.begin(), call.args.end());
-  args[0] = widen(bounds, grad, rows + 4);
+  args[0] = widen_sum(bounds, grad, rows + 4);
   args[1] = h;
   args[3] = bounds.scale(rstd, 0);
   args[4] = bounds.apply("aten.ones_like.default", {rstd});
@@ -120,7 +115,7 @@ void bound_activation_backward(ErrorBounds& bounds, const BoundedCall& call) {
   if (call.op.writes) throw NoBound();
   std::vector<Value> args(call.args.begin(), call.args.end());
   for (std::size_t i = 1; i < args.size(); ++i) require_exact(bounds, call, {i});
-  args[0] = widen(bounds, tensor_at(call, 0), 4);
+  args[0] = widen_sum(bounds, tensor_at(call, 0), 4);
   const Value product = run_op(bounds, call.op, std::move(args));
   set_rounded(bounds, call.result.tensor(), bounds.magnitude(product.tensor()));
 }
@@ -130,9 +125,9 @@ void bound_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
   require_exact(bounds, call, {1});
   const Tensor& grad = tensor_at(call, 0);
   const Tensor output = bounds.magnitude(tensor_at(call, 1));
-  const Tensor wide = widen(bounds, grad, grad.size(call.args[2].integer()) + 4);
-  const Tensor total = sum_over(bounds, multiply(bounds, wide, output), Value::list({call.args[2]}));
-  set_rounded(bounds, call.result.tensor(), multiply(bounds, output, bounds.add(wide, total)));
+  const Tensor wide = widen_sum(bounds, grad, grad.size(call.args[2].integer()) + 4);
+  const Tensor total = sum_over(bounds, bounds.multiply(wide, output), Value::list({call.args[2]}));
+  set_rounded(bounds, call.result.tensor(), bounds.multiply(output, bounds.add(wide, total)));
 }
 
 // grad - exp(output) * sum(grad)
@@ -141,9 +136,9 @@ void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor& grad = tensor_at(call, 0);
   const Tensor output = bounds.apply(
       "aten.exp.default", {bounds.apply("aten._to_copy.default", {call.args[1], DType::kFloat32})});
-  const Tensor wide = widen(bounds, grad, grad.size(call.args[2].integer()) + 4);
+  const Tensor wide = widen_sum(bounds, grad, grad.size(call.args[2].integer()) + 4);
   const Tensor total = sum_over(bounds, wide, Value::list({call.args[2]}));
-  set_rounded(bounds, call.result.tensor(), bounds.add(wide, multiply(bounds, output, total)));
+  set_rounded(bounds, call.result.tensor(), bounds.add(wide, bounds.multiply(output, total)));
 }
 
 // With weights P, g the gradient of `out`, V the values:
@@ -179,7 +174,7 @@ std::vector<Value> take_magnitudes(ErrorBounds& bounds, const BoundedCall& call,
   args[at.key] = beside(wide_copy(key), bounds.magnitude(key), zero(key));
   args[at.value] = bounds.magnitude(tensor_at(call, at.value));
   args[at.out] = bounds.scale(bounds.magnitude(tensor_at(call, at.out)), -1);
-  args[at.grad_out] = widen(bounds, tensor_at(call, at.grad_out), terms);
+  args[at.grad_out] = widen_sum(bounds, tensor_at(call, at.grad_out), terms);
   return args;
 }
 
@@ -214,7 +209,7 @@ void bound_flex_attention_backward(ErrorBounds& bounds, const BoundedCall& call)
     throw NoBound();
   const std::int64_t terms = count_terms(call, kAt);
   std::vector<Value> args = take_magnitudes(bounds, call, kAt, terms);
-  if (args[kGradLse].is_tensor()) args[kGradLse] = widen(bounds, args[kGradLse].tensor(), terms);
+  if (args[kGradLse].is_tensor()) args[kGradLse] = widen_sum(bounds, args[kGradLse].tensor(), terms);
   set_gradients(bounds, call, run_op(bounds, call.op, std::move(args)), tensor_at(call, kQuery).size(3));
 }
 

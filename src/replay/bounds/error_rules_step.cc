@@ -10,30 +10,19 @@
 namespace epweave::replay {
 namespace {
 
-constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+constexpr double kMaximumNorm = std::numeric_limits<double>::infinity();
 // Squares below the smallest normal number are lost: so much of the root of their sum, for each.
 constexpr double kLostSquare = 0x1p-73;
 
-Tensor times(const ErrorBounds& bounds, const Tensor& a, const Tensor& b) {
-  return bounds.apply(named::kMul, {a, b});
-}
 Tensor subtract(const ErrorBounds& bounds, const Tensor& a, const Tensor& b) {
   return bounds.apply(named::kSub, {a, b});
 }
 Tensor root(const ErrorBounds& bounds, const Tensor& x) {
   return bounds.apply(named::kSqrt, {x});
 }
-// The one where the mask is true, elsewhere the other; numbers or tensors.
-Tensor choose(const ErrorBounds& bounds, const Tensor& mask, const Value& yes, const Value& no) {
+// The one where the mask is true, elsewhere the other.
+Tensor choose(const ErrorBounds& bounds, const Tensor& mask, const Tensor& yes, const Tensor& no) {
   return bounds.apply(named::kWhere, {mask, yes, no});
-}
-Tensor full_like(const ErrorBounds& bounds, const Tensor& x, double number) {
-  return bounds.ops().filled(DType::kFloat32, x.sizes, number);
-}
-
-double number_at(const BoundedCall& call, std::size_t param) {
-  if (param >= call.args.size() || !call.args[param].is_number()) throw NoBound();
-  return call.args[param].real();
 }
 
 // For ops that read their operand behind what they write.
@@ -50,20 +39,20 @@ Tensor bound_quotient(const ErrorBounds& bounds, const Divided& of, const Tensor
   const Tensor bound_2 = bounds.find_or_zero(divisor);
   Tensor least = subtract(bounds, bounds.magnitude(divisor), bound_2);
   if (const auto floor = bounds.floor_of(divisor))
-    least = bounds.apply(named::kMaximum, {least, full_like(bounds, least, *floor)});
-  const Tensor moved = bounds.add(of.bound_1, times(bounds, of.quotient, bound_2));
+    least = bounds.apply(named::kMaximum, {least, bounds.ops().filled(DType::kFloat32, least.sizes, *floor)});
+  const Tensor moved = bounds.add(of.bound_1, bounds.multiply(of.quotient, bound_2));
   const Tensor either = bounds.add(bounds.add(of.bound_1, bound_2), bounds.zeros(moved.sizes));
   const Tensor bound = choose(bounds, bounds.apply(named::kGtNumber, {least, 0.0}),
-                              bounds.apply(named::kDiv, {moved, least}), full_like(bounds, moved, kNoLimit));
+                              bounds.apply(named::kDiv, {moved, least}), bounds.unbounded(moved.sizes));
   // Of what is exact the quotient is, of zero, too.
-  return choose(bounds, bounds.apply(named::kEqNumber, {either, 0.0}), full_like(bounds, bound, 0), bound);
+  return choose(bounds, bounds.apply(named::kEqNumber, {either, 0.0}), bounds.zeros(bound.sizes), bound);
 }
 
 // B1 |X2| + B2 |X1| + B1 B2
 Tensor bound_of_product(const ErrorBounds& bounds, const Tensor& a, const Tensor& b) {
   const Tensor bound_a = bounds.find_or_zero(a), bound_b = bounds.find_or_zero(b);
-  return bounds.add(times(bounds, bound_a, bounds.add(bounds.magnitude(b), bound_b)),
-                    times(bounds, bounds.magnitude(a), bound_b));
+  return bounds.add(bounds.multiply(bound_a, bounds.add(bounds.magnitude(b), bound_b)),
+                    bounds.multiply(bounds.magnitude(a), bound_b));
 }
 
 }  // namespace
@@ -102,7 +91,7 @@ Tensor magnitude_at(const ErrorBounds& bounds, const BoundedCall& call, std::siz
 void bound_div(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
   if (!call.args[1].is_tensor())
-    return set_rounded(bounds, only_result(call), bounds.scale(bound, 1 / std::abs(number_at(call, 1))));
+    return set_rounded(bounds, only_result(call), bounds.scale(bound, 1 / factor_at(call, 1)));
   const Tensor& divisor = call.args[1].tensor();
   if (is_complex(divisor.dtype) || writes_argument(call, 1)) throw NoBound();
   if (!bounds.find(divisor)) {
@@ -132,8 +121,7 @@ void bound_sqrt(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor of_roots = choose(bounds, bounds.apply(named::kGt, {x, bound}),
                                  bounds.apply(named::kDiv, {bound, root(bounds, x)}), root(bounds, bound));
   const Tensor is_negative = bounds.apply(named::kLtNumber, {x, 0.0});
-  set_rounded(bounds, only_result(call),
-              choose(bounds, is_negative, full_like(bounds, x, kNoLimit), of_roots));
+  set_rounded(bounds, only_result(call), choose(bounds, is_negative, bounds.unbounded(x.sizes), of_roots));
 }
 
 // Between numbers: no two elements come further apart. Of two tensors: no further than either's.
@@ -152,7 +140,7 @@ void bound_clamp(ErrorBounds& bounds, const BoundedCall& call) {
 void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &x = tensor_at(call, 0), &result = only_result(call);
   const double order = number_at(call, 1);
-  if (order != 1 && order != 2 && order != kNoLimit) throw NoBound();
+  if (order != 1 && order != 2 && order != kMaximumNorm) throw NoBound();
   if (is_complex(x.dtype) || unit_roundoff(result.dtype) > unit_roundoff(x.dtype)) throw NoBound();
   std::vector<Value> args(call.args.begin(), call.args.end());
   args[0] = bounds.find_or_zero(x);
@@ -169,7 +157,7 @@ void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call) {
 // (1 - w) x1 + w x2, of which x1 + w (x2 - x1) and x2 - (x2 - x1) (1 - w) are computed.
 void bound_lerp(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor& end = tensor_at(call, 1);
-  const double w = std::abs(number_at(call, 2)), rest = std::abs(1 - number_at(call, 2));
+  const double w = factor_at(call, 2), rest = std::abs(1 - number_at(call, 2));
   const Tensor sizes = bounds.add(magnitude_at(bounds, call, 0), magnitude_at(bounds, call, 1));
   const Tensor bound = bounds.add(bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), rest),
                                   bounds.scale(bounds.find_or_zero(end), w));
@@ -181,8 +169,8 @@ void bound_lerp(ErrorBounds& bounds, const BoundedCall& call) {
 void bound_addcmul(ErrorBounds& bounds, const BoundedCall& call) {
   if (writes_argument(call, 1) || writes_argument(call, 2)) throw NoBound();
   const Tensor &a = tensor_at(call, 1), &b = tensor_at(call, 2);
-  const double value = std::abs(number_at(call, 3));
-  const Tensor product = times(bounds, bounds.magnitude(a), bounds.magnitude(b));
+  const double value = factor_at(call, 3);
+  const Tensor product = bounds.multiply(bounds.magnitude(a), bounds.magnitude(b));
   const Tensor bound = bounds.add(bound_of_product(bounds, a, b),
                                   bounds.scale(product, sum_error(2, only_result(call).dtype)));
   set_rounded(bounds, only_result(call),
@@ -193,7 +181,7 @@ void bound_addcmul(ErrorBounds& bounds, const BoundedCall& call) {
 void bound_addcdiv(ErrorBounds& bounds, const BoundedCall& call) {
   if (writes_argument(call, 1) || writes_argument(call, 2)) throw NoBound();
   const Tensor &a = tensor_at(call, 1), &b = tensor_at(call, 2);
-  const double value = std::abs(number_at(call, 3));
+  const double value = factor_at(call, 3);
   if (is_complex(a.dtype) || is_complex(b.dtype)) throw NoBound();
   const Tensor quotient = bounds.apply(named::kDiv, {bounds.magnitude(a), bounds.magnitude(b)});
   const Tensor bound = bounds.add(bound_quotient(bounds, {quotient, bounds.find_or_zero(a)}, b),

@@ -254,17 +254,23 @@ class Checker {
     };
     for (const BoundPlan::Lot& lot : plan_.lots) {
       start_lot(lot);
-      bounded_a_ = bounded_b_ = Run();
-      bounded_a_ = run_a(with_bounds(plan_.a, show_bounded_a(&lot == &plan_.lots.front())));
-      bounded_b_ =
+      note_without_bound(run_a(with_bounds(plan_.a, show_bounded_a(&lot == &plan_.lots.front()))));
+      note_without_bound(
           run_b(with_bounds(plan_.b, setup_.device_b == bounds_device() ? outputs_->show_b_again()
-                                                                        : outputs_->show_b_elsewhere()));
+                                                                        : outputs_->show_b_elsewhere())));
     }
     start_lot({});
   }
   ShowResults show_bounded_a(bool is_first) {
     if (setup_.device_a != bounds_device()) return outputs_->show_a_elsewhere();
     return is_first ? outputs_->show_a_again() : outputs_->show_a_once_more();
+  }
+
+  void note_without_bound(const Run& run) {
+    for_each_rank([&](Rank rank) {
+      const std::set<std::string>& ops = run.run.ranks[rank].without_bound;
+      report_of(rank).ops_without_bound.insert(ops.begin(), ops.end());
+    });
   }
 
   // On each rank those of the outputs that differ there.
@@ -297,10 +303,8 @@ class Checker {
     count_nodes(rank);
     outputs_->count_not_finite(rank, first_a_.outputs[rank], report);
     if (has_sums()) report.added_roundings = find_added_roundings(graphs_);
-    if (makes_bounds())
-      judge_sums(report, rank);
-    else if (has_sums())
-      leave_unverified(rank, report.outputs, [](std::size_t) { return true; });
+    if (makes_bounds()) bounded_outputs_[rank].judge(report.outputs);
+    if (has_sums()) leave_unverified(rank, report.outputs);
     if (is_native(setup_))
       changes_.explain_outputs(first_b_.run.ranks[rank], written_inputs_, report.outputs);
     if (!report.kernel_changes.empty()) report.first_change = describe_first_change(report);
@@ -309,24 +313,15 @@ class Checker {
         report.largest_share = std::max(report.largest_share, output.bound->largest_share);
   }
 
-  void judge_sums(CheckReport& report, Rank rank) {
-    for (const Run* run : {&bounded_a_, &bounded_b_}) {
-      const std::set<std::string>& ops = run->run.ranks[rank].without_bound;
-      report.ops_without_bound.insert(ops.begin(), ops.end());
-    }
-    bounded_outputs_[rank].judge(report.outputs);
-    leave_unverified(rank, report.outputs,
-                     [&](std::size_t i) { return first_b_.outputs[rank][i].is_number; });
-  }
-
   // Of the outputs behind a regrouped sum those that nothing bounds: numbers, and all where no
   // bounds are made.
-  template <class Has>
-  void leave_unverified(Rank rank, std::vector<OutputCheck>& outputs, const Has& has_no_bound) const {
+  void leave_unverified(Rank rank, std::vector<OutputCheck>& outputs) const {
     const std::vector<bool> sums =
         find_reached_results(behind_sums_, first_b_.run.ranks[rank], written_inputs_);
-    for (std::size_t i = 0; i < outputs.size() && i < sums.size(); ++i)
-      if (sums[i] && needs_bound(outputs[i]) && has_no_bound(i)) outputs[i].verdict = Verdict::kUnverified;
+    for (std::size_t i = 0; i < outputs.size() && i < sums.size(); ++i) {
+      const bool has_bound = makes_bounds() && !first_b_.outputs[rank][i].is_number;
+      if (sums[i] && needs_bound(outputs[i]) && !has_bound) outputs[i].verdict = Verdict::kUnverified;
+    }
   }
 
   // The verdict in the end: where a regrouped sum is behind it, that of its bound.
@@ -432,8 +427,7 @@ class Checker {
   World world_a_, world_b_;
   RankRange here_;
   PairedGraphs graphs_;
-  Run first_a_, first_b_;  // results without memory
-  Run bounded_a_, bounded_b_;
+  Run first_a_, first_b_;               // results without memory
   std::vector<Judgements> judgements_;  // by rank here
   BoundPlan plan_;                      // in portable math
   Reached behind_sums_;                 // of B

@@ -304,8 +304,7 @@ class RankRunner {
     const bool in_doubt = bounded && takes_number_in_doubt(node);
     const bool follows = bounded && !in_doubt && needs_bounds(id, kernel);
     if (follows && node.op->writes) bounds_->keep_written(*node.op, kernel.args());
-    if (bounded && finds_size_in_doubt(node, kernel)) sizes_in_doubt_.insert(id);
-    hand_on_doubt(id);
+    hand_on_doubt(id, &kernel);
     Value result = program_.kernels.find(*node.op)(kernel);
     const BoundedCall made{kernel.op(), kernel.args(), result};
     if (bounded && result.is_number())
@@ -357,16 +356,15 @@ class RankRunner {
   }
 
   // Sizes follow from numbers and other sizes, but where both graphs were seen to have the same.
-  void hand_on_doubt(NodeId id) {
-    if (!is_bounded(options_, id)) return;
+  // Before the call, if there is one: bounds are those of what it reads.
+  void hand_on_doubt(NodeId id, const KernelCall* kernel = nullptr) {
+    if (!is_bounded(options_, id) || options_.bounded->same.contains(id)) return;
     const Node& node = body_.nodes[id];
-    if (options_.bounded->same.contains(id))
-      sizes_in_doubt_.erase(id);
-    else if (takes_number_in_doubt(node) || takes_one_of(node, sizes_in_doubt_))
+    if (takes_number_in_doubt(node) || takes_one_of(node, sizes_in_doubt_) ||
+        (kernel != nullptr && finds_size_in_doubt(node, *kernel)))
       sizes_in_doubt_.insert(id);
   }
-  // All but `nonzero` find them in integers and masks. Before the call: bounds are those of what it
-  // reads.
+  // All but `nonzero` find them in integers and masks.
   bool finds_size_in_doubt(const Node& node, const KernelCall& kernel) const {
     if (!finds_size(node.op->family)) return false;
     return std::ranges::any_of(kernel.args(), [&](const Value& arg) {
