@@ -19,7 +19,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 
 # Precompiled headers: what most files include, parsed once for each class of flags. A file includes what it uses all the
-# same: a build with -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON must pass (the preset fuzz is one).
+# same (scripts/dev/check_alone.sh).
 #   epweave_precompiled_library   libraries
 #   epweave_precompiled_program   programs, with JSON
 #   epweave_precompiled_kernels   those whose sums and products are rounded where they are written
@@ -47,7 +47,7 @@ endif()
 
 # epweave_unity(TARGET...): the sources are compiled eight to a unit, which halves the time of a clean build: most of it is
 # headers. So a name in an anonymous namespace stands once in a library. Off where single files are edited and compiled
-# over and over (-DEPWEAVE_UNITY=OFF), and in the preset fuzz, which shows that each file stands alone.
+# over and over (-DEPWEAVE_UNITY=OFF).
 option(EPWEAVE_UNITY "Compile the sources of a library eight at a time" ON)
 function(epweave_unity)
   set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ${EPWEAVE_UNITY} UNITY_BUILD_BATCH_SIZE 8)
@@ -100,16 +100,28 @@ function(epweave_library name)
     target_compile_definitions(${name}_test PRIVATE EPWEAVE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_compile_options(${name}_test PRIVATE ${EPWEAVE_TEST_OPTIONS})
     target_precompile_headers(${name}_test REUSE_FROM epweave_precompiled_test)
-    # Test cases tagged [slow] take half a minute or more; they start first, and not at all under sanitizers (.ci/run).
-    set(slow)
-    foreach(test IN LISTS tests)
-      file(STRINGS ${test} slow_cases REGEX "TEST_CASE\\(.*\\[slow\\]")
-      list(APPEND slow ${slow_cases})
+    # Two tags become labels. [slow]: half a minute or more; these start first. [repetitive]: minutes under sanitizers, for
+    # code that other cases run, too. .ci/run runs neither under sanitizers.
+    set(others)
+    foreach(tag slow repetitive)
+      set(tagged)
+      foreach(test IN LISTS tests)
+        file(STRINGS ${test} cases REGEX "\\[${tag}\\]\"\\)")
+        list(APPEND tagged ${cases})
+      endforeach()
+      if(tagged)
+        set(properties LABELS ${tag})
+        if(tag STREQUAL slow)
+          list(APPEND properties COST 100)
+        endif()
+        catch_discover_tests(${name}_test TEST_PREFIX "${name}: " WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+          TEST_SPEC "[${tag}]" PROPERTIES ${properties})
+        string(APPEND others "~[${tag}]")
+      endif()
     endforeach()
-    if(slow)
-      catch_discover_tests(${name}_test TEST_PREFIX "${name}: " WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
-        TEST_SPEC "[slow]" PROPERTIES LABELS slow COST 100)
+    if(NOT others)
+      set(others "*")
     endif()
-    catch_discover_tests(${name}_test TEST_PREFIX "${name}: " WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} TEST_SPEC "~[slow]")
+    catch_discover_tests(${name}_test TEST_PREFIX "${name}: " WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} TEST_SPEC "${others}")
   endif()
 endfunction()

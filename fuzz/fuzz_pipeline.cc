@@ -1,5 +1,6 @@
-// Fuzzes the parser of pipelines: any text gives a resolved pipeline or a UsageError. What is
-// printed of a pipeline parses again, to the same text.
+// Fuzzes the parser of pipelines: any text gives a resolved pipeline, a UsageError, or an
+// InputError of a file that an option names. What is printed of a pipeline parses again, to the
+// same text.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@ void check(std::string_view text, const Parse& parse) {
   try {
     pipeline = parse(text);
   } catch (const UsageError&) {
+    return;
+  } catch (const InputError&) {
     return;
   }
   const std::string printed = print_pipeline(pipeline);

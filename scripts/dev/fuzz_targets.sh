@@ -34,8 +34,10 @@ scripts/build.sh fuzz fuzz_targets
 # What libFuzzer tries next depends on addresses, and by default on times.
 same_addresses=
 if [ -n "$fixed" ] && setarch -R true 2>/dev/null; then same_addresses="setarch -R"; fi
-failed=
-for target in "$@"; do
+
+# run_target TARGET: fuzzes it and prints a line.
+run_target() {
+  target=$1
   corpus=build/fuzz/corpus/$target
   limit=-max_total_time=$seconds
   if [ -n "$fixed" ]; then
@@ -49,14 +51,34 @@ for target in "$@"; do
   if $same_addresses build/fuzz/bin/fuzz_"$target" "$corpus" "testdata/fuzz/$target" $limit -timeout=20 -rss_limit_mb=2048 \
     -max_len=65536 -dict=fuzz/graph.dict -artifact_prefix="build/fuzz/found/$target-" -print_final_stats=1 \
     >"$log" 2>&1; then
-    printf '%-11s' "$target"
-    awk '/stat::number_of_executed_units/ {n = $2} / cov: / {for (i = 1; i < NF; i++) {
+    awk -v target="$target" '/stat::number_of_executed_units/ {n = $2} / cov: / {for (i = 1; i < NF; i++) {
       if ($i == "cov:") c = $(i + 1); if ($i == "ft:") f = $(i + 1); if ($i == "corp:") s = $(i + 1)}}
-      END {printf "%9d executions  %6d edges  %6d features  corpus %s\n", n, c, f, s}' "$log"
+      END {printf "%-11s%9d executions  %6d edges  %6d features  corpus %s\n", target, n, c, f, s}' "$log"
   else
     echo "$target FAILED, see $log and build/fuzz/found" >&2
     tail -40 "$log" >&2
-    failed=1
+    return 1
   fi
-done
-[ -z "$failed" ]
+}
+
+# run_every_second TARGET...: the first, the third and so on.
+run_every_second() {
+  passed=0
+  while [ $# -gt 0 ]; do
+    run_target "$1" || passed=1
+    shift
+    [ $# -eq 0 ] || shift
+  done
+  return $passed
+}
+
+# Each has one thread: two run at the same time.
+status=0
+run_every_second "$@" &
+beside=$!
+if [ $# -gt 1 ]; then
+  shift
+  run_every_second "$@" || status=1
+fi
+wait $beside || status=1
+exit $status

@@ -160,7 +160,8 @@ TEST_CASE("rank-agnostic graphs gather each parameter once, too") {
   }
 }
 
-TEST_CASE("policy=budget: no smaller budget gives a larger peak, and none that fits is refused") {
+TEST_CASE("policy=budget: no smaller budget gives a larger peak, and none that fits is refused",
+          "[repetitive]") {
   for (const auto& [name, path] : find_graphs("1_norm")) {
     if (name != "llama3_debug_fsdp4" && name != "dsv3_debug_ep2") continue;
     INFO(name);

@@ -375,7 +375,7 @@ RanksReport verify(const Programs& programs) {
   return verify_ranks(read);
 }
 
-TEST_CASE("random programs of four ranks do what verify_ranks says") {
+TEST_CASE("random programs of four ranks do what verify_ranks says", "[repetitive]") {
   int right = 0;
   for (std::uint32_t seed = 0; seed < kPrograms; ++seed) {
     Maker maker(seed);

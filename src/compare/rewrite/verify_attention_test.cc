@@ -65,7 +65,7 @@ TEST_CASE("parts of FlexAttention are proved in both modes, after concretize too
       }
 }
 
-TEST_CASE("faults in the mask of a part are found") {
+TEST_CASE("faults in the mask of a part are found", "[repetitive]") {
   const Graph graph = read_block_graph();
   const Graph sound = rewrite(graph, "chunk{roots=layers.*,parts=4}");
   struct Fault {

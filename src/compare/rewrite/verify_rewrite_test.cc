@@ -120,7 +120,7 @@ TEST_CASE("rewrites of rewrites are accepted, from each to each") {
   CHECK(verify_rewrite(graphs[1], graphs[4]).divided > 1000);
 }
 
-TEST_CASE("faults in the second of two rewrites are found") {
+TEST_CASE("faults in the second of two rewrites are found", "[repetitive]") {
   const Graph a = read("dsv3_debug_ep2.1b_remat");
   const Graph b = rewrite(a, "canonicalize,chunk{parts=2}");
   const Graph c = rewrite(b, "overlap-ep,concretize");
@@ -139,8 +139,8 @@ TEST_CASE("faults in the second of two rewrites are found") {
 
 // What a later command merges, buckets or divides may be there several times: each claim is of the
 // one whose place it has.
-TEST_CASE(
-    "chains with what is computed, bucketed or merged once more are accepted, and faults in them found") {
+TEST_CASE("chains with what is computed, bucketed or merged once more are accepted, and faults in them found",
+          "[repetitive]") {
   static const char* const kTp = "llama3_debug_fsdp2_tp2.0_traced";
   static const char* const kMoe = "dsv3_debug_ep2.1b_remat";
   const auto [graph, front, then] = GENERATE(table<const char*, const char*, const char*>(
@@ -200,7 +200,7 @@ TEST_CASE("a graph is not a rewrite of another one") {
   CHECK(report.violations.front().invariant == "rewrite-derived");
 }
 
-TEST_CASE("injected faults are found") {
+TEST_CASE("injected faults are found", "[repetitive]") {
   struct Count {
     std::size_t made = 0, found = 0;
     std::map<std::string, std::size_t> by;

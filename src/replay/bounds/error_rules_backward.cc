@@ -53,18 +53,18 @@ void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   require_exact(bounds, call, {1, 3, 4});
   const Tensor &grad = tensor_at(call, 0), &input = tensor_at(call, 1);
   const Tensor x = bounds.magnitude(input), rstd = bounds.magnitude(tensor_at(call, 3));
-  const auto [normalised, length] = find_normalised(input, call.args[2]);
+  const Normalised normalised = find_normalised(input, call.args[2]);
   if (const Tensor* of_input = result_at(call, 0); of_input != nullptr && bounds.find(grad)) {
-    const Tensor wide = widen_sum(bounds, grad, length + 8);
+    const Tensor wide = widen_sum(bounds, grad, normalised.length + 8);
     const Tensor scaled =
         call.args[4].is_tensor() ? bounds.multiply(wide, bounds.magnitude(call.args[4].tensor())) : wide;
     const Tensor h = bounds.multiply(x, rstd);
-    const Tensor mean = bounds.scale(sum_over(bounds, bounds.multiply(scaled, h), normalised),
-                                     1 / static_cast<double>(length));
+    const Tensor mean = bounds.scale(sum_over(bounds, bounds.multiply(scaled, h), normalised.dims),
+                                     1 / static_cast<double>(normalised.length));
     set_rounded(bounds, *of_input, bounds.multiply(rstd, bounds.add(scaled, bounds.multiply(h, mean))));
   }
   if (const Tensor* of_weight = result_at(call, 1); of_weight != nullptr) {
-    const std::int64_t rows = input.numel() / std::max<std::int64_t>(length, 1);
+    const std::int64_t rows = input.numel() / std::max<std::int64_t>(normalised.length, 1);
     std::vector<Value> args(call.args.begin(), call.args.end());
     args[0] = widen_sum(bounds, grad, rows + 4);
     args[1] = x;
@@ -80,7 +80,7 @@ void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
 void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   require_exact(bounds, call, {1, 3, 4, 5});
   const Tensor &grad = tensor_at(call, 0), &input = tensor_at(call, 1);
-  const auto [normalised, length] = find_normalised(input, call.args[2]);
+  const Normalised normalised = find_normalised(input, call.args[2]);
   const auto to_float = [&](std::size_t param) {
     return bounds.apply("aten._to_copy.default", {tensor_at(call, param), DType::kFloat32});
   };
@@ -88,17 +88,17 @@ void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor h =
       bounds.magnitude(bounds.multiply(bounds.add(to_float(1), bounds.scale(to_float(3), -1)), rstd));
   if (const Tensor* of_input = result_at(call, 0); of_input != nullptr && bounds.find(grad)) {
-    const Tensor wide = widen_sum(bounds, grad, length + 8);
+    const Tensor wide = widen_sum(bounds, grad, normalised.length + 8);
     const Tensor scaled =
         call.args[5].is_tensor() ? bounds.multiply(wide, bounds.magnitude(call.args[5].tensor())) : wide;
     const auto mean = [&](const Tensor& of) {
-      return bounds.scale(sum_over(bounds, of, normalised), 1 / static_cast<double>(length));
+      return bounds.scale(sum_over(bounds, of, normalised.dims), 1 / static_cast<double>(normalised.length));
     };
     const Tensor along_h = bounds.multiply(h, mean(bounds.multiply(scaled, h)));
     set_rounded(bounds, *of_input,
                 bounds.multiply(rstd, bounds.add(bounds.add(scaled, mean(scaled)), along_h)));
   }
-  const std::int64_t rows = input.numel() / std::max<std::int64_t>(length, 1);
+  const std::int64_t rows = input.numel() / std::max<std::int64_t>(normalised.length, 1);
   std::vector<Value> args(call.args.begin(), call.args.end());
   args[0] = widen_sum(bounds, grad, rows + 4);
   args[1] = h;

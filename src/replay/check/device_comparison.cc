@@ -425,8 +425,9 @@ class RowsOnDevice {
 
   // Of each place in the row's range, whether it is within its bounds.
   const std::vector<bool>& places_of(std::int64_t row) {
-    const auto [known, is_new] = places_.try_emplace(row);
-    if (!is_new) return known->second;
+    const auto entry = places_.try_emplace(row);
+    std::vector<bool>& is_within = entry.first->second;
+    if (!entry.second) return is_within;
     const Range& range = range_of(row);
     for_each_stretch(range.end - range.first, width(), [&](std::int64_t first, std::int64_t count) {
       const BoundedValue repeated = map_tensors(rows_, [&](const Tensor& rows) {
@@ -436,9 +437,9 @@ class RowsOnDevice {
         return one;
       });
       for (const BoundComparison& found : compare(cut_range(whole_, 0, range.first + first, count), repeated))
-        known->second.push_back(found.is_within);
+        is_within.push_back(found.is_within);
     });
-    return known->second;
+    return is_within;
   }
 
   // The nearest first.

@@ -312,7 +312,7 @@ TEST_CASE("a key that is not finite counts in the same blocks in slabs of any si
   }
 }
 
-TEST_CASE("a bias is broadcast over slabs") {
+TEST_CASE("a bias is broadcast over slabs", "[repetitive]") {
   for (const std::size_t budget : kBudgets) {
     const ScoreBytesForTest bytes(budget);
     INFO("bytes of scores: " << budget);

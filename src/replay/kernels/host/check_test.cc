@@ -280,7 +280,7 @@ Tensor run_for_gradient(const std::string& text) {
   return copy_tensor(run.ranks[0].outputs[0].tensor(), memory);
 }
 
-TEST_CASE("which errors of a regrouped gradient are found") {
+TEST_CASE("which errors of a regrouped gradient are found", "[repetitive]") {
   const std::string whole = kTokens, parts = parts_of_tokens();
   const Tensor gradient = run_for_gradient(whole);
   const CheckReport right = check_graphs(parse(whole), parse(parts), {table(), 1, 3, {}});
@@ -323,7 +323,7 @@ TEST_CASE("which errors of a regrouped gradient are found") {
   SUCCEED(table_text);  // docs/replay.md; printed with --success
 }
 
-TEST_CASE("which errors are found behind attention's gradients and complex numbers") {
+TEST_CASE("which errors are found behind attention's gradients and complex numbers", "[repetitive]") {
   const std::string whole = kQueries, parts = parts_of_queries();
   const CheckReport right = check_graphs(parse(whole), parse(parts), {table(), 1, 3, {}});
   CHECK(right.is_same());
