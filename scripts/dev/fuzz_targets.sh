@@ -63,13 +63,13 @@ run_target() {
 
 # run_every_second TARGET...: the first, the third and so on.
 run_every_second() {
-  passed=0
+  row=0
   while [ $# -gt 0 ]; do
-    run_target "$1" || passed=1
+    run_target "$1" || row=1
     shift
     [ $# -eq 0 ] || shift
   done
-  return $passed
+  return $row
 }
 
 # Each has one thread: two run at the same time.
