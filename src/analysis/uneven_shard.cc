@@ -47,7 +47,8 @@ class Gathers {
 
 }  // namespace
 
-std::optional<std::string> find_uneven_shard(const Graph& graph) {
+std::vector<UnevenShard> find_uneven_shards(const Graph& graph) {
+  std::vector<UnevenShard> found;
   const Context& context = *graph.context;
   const Body& step = graph.step();
   const std::int64_t world_size = recorded_world_size(graph);  // 0: every count of shards divides it
@@ -70,11 +71,18 @@ std::optional<std::string> find_uneven_shard(const Graph& graph) {
       const std::int64_t shards =
           *local > 0 && extents[d].as_int() % *local == 0 ? extents[d].as_int() / *local : 0;
       if (shards > 0 && world_size % shards == 0 && shards % gathers.ranks_of(at->second) == 0) continue;
-      return fmt::format("%{} ({}, {} of {})", graph.text(input.name), graph.text(input.fqn), *local,
-                         extents[d].as_int());
+      found.push_back({at->second, d, *local, extents[d].as_int()});
+      break;
     }
   }
-  return std::nullopt;
+  return found;
+}
+
+std::string describe(const Graph& graph, const UnevenShard& shard) {
+  const StringId name = graph.step().nodes[shard.input].name;
+  const auto role = std::ranges::find(graph.inputs, name, &InputRole::name);
+  return fmt::format("%{} ({}, {} of {})", graph.text(name), graph.text(role->fqn), shard.local,
+                     shard.global);
 }
 
 }  // namespace epweave

@@ -3,15 +3,26 @@
 // padding off.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ir/graph.h"
 
 namespace epweave {
 
-// The first input of which that is so, as "%arg3_1 (layers.0.w, 683 of 2048)"; by the global shapes
-// that the graph records of its parameters.
-std::optional<std::string> find_uneven_shard(const Graph& graph);
+// One dimension of an input.
+struct UnevenShard {
+  NodeId input;
+  std::size_t dim = 0;
+  std::int64_t local = 0, global = 0;  // extents
+};
+
+// In the order of the inputs, for each the first such dimension; by the global shapes that the graph
+// records of its parameters.
+std::vector<UnevenShard> find_uneven_shards(const Graph& graph);
+
+// "%arg3_1 (layers.0.w, 683 of 2048)"
+std::string describe(const Graph& graph, const UnevenShard& shard);
 
 }  // namespace epweave

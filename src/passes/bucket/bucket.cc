@@ -113,10 +113,9 @@ class Bucketer {
       result_.graph = given_;
       result_.notes.push_back(
           decision.uneven_shard
-              ? fmt::format(
-                    "predicted: {} is cut unevenly, so other ranks have other prices: nothing is merged by "
-                    "predicted time; plan=blocks merges the same on all ranks",
-                    *decision.uneven_shard)
+              ? fmt::format("predicted: {}, so other ranks have other prices: nothing is merged by "
+                            "predicted time; plan=blocks merges the same on all ranks",
+                            *decision.uneven_shard)
               : fmt::format("predicted: {}; to merge any of {} collectives makes it no shorter "
                             "within {}, so nothing is merged",
                             describe(clock_->given), found_.list.size(), memory_text(clock_->budget)));

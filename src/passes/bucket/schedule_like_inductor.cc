@@ -94,7 +94,7 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
   if (knobs.buckets) merge_like_inductor(pass, model, problem, facts, found, options);
   if (decision.uneven_shard)
     pass.notes.push_back(
-        fmt::format("predicted: {} is cut unevenly, so other ranks have other prices, and may get another "
+        fmt::format("predicted: {}, so other ranks have other prices, and may get another "
                     "order (epweave verify "
                     "--ranks shows it)",
                     *decision.uneven_shard));

@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "analysis/module_path.h"
-#include "analysis/uneven_shard.h"
 #include "analysis/users.h"
 #include "passes/bucket/bucket.h"
 #include "passes/schedule/region_choices.h"
+#include "passes/schedule/whole_shards.h"
 
 namespace epweave {
 namespace {
@@ -150,13 +150,12 @@ void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
 }  // namespace
 
 PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options) {
-  if (const auto shard = find_uneven_shard(graph))
+  if (const auto problem = find_whole_shards(graph).problem)
     return {
         graph,
-        {fmt::format("choice: {} is cut unevenly, so other ranks have other prices: nothing is divided or "
-                     "merged by predicted time; chunk{{parts=N}} and bucket{{plan=blocks}} do the same on "
-                     "all ranks",
-                     *shard)}};
+        {fmt::format("choice: {}, so other ranks have other prices: nothing is divided or merged by "
+                     "predicted time; chunk{{parts=N}} and bucket{{plan=blocks}} do the same on all ranks",
+                     *problem)}};
   ChunkTrials trials(graph, options);
   const bool is_divided = has_parts(graph);
   UniformSearch uniform =

@@ -5,12 +5,12 @@
 #include <charconv>
 #include <cmath>
 
-#include "analysis/uneven_shard.h"
 #include "base/memory_text.h"
 #include "cost/live_bytes.h"
 #include "cost/member_prices.h"
 #include "cost/simulate.h"
 #include "passes/coordinates.h"
+#include "passes/schedule/whole_shards.h"
 
 namespace epweave {
 namespace {
@@ -73,10 +73,12 @@ DecisionModel model_decision(const Graph& graph, const PriceOptions& options) {
 
 DecisionModel model_rewritten(const Graph& graph, const PriceOptions& options) {
   const MeasuredCosts* measured = options.measured ? &options.measured->costs : nullptr;
-  DecisionModel model{.step = model_step(graph, options.cluster, measured)};
+  const WholeShards shards = find_whole_shards(graph);
+  DecisionModel model{.step = model_step(shards.graph ? *shards.graph : graph, options.cluster, measured)};
   if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
   model.uneven_groups = price_for_all_members(graph, model.step);
-  model.uneven_shard = find_uneven_shard(graph);
+  model.whole_shards = shards.problem ? 0 : shards.uneven_inputs;
+  model.uneven_shard = shards.problem;
   return model;
 }
 
@@ -88,7 +90,8 @@ Predicted predict(const StepModel& model, std::span<const Place> order) {
 std::int64_t find_given_peak(const Graph& given) {
   Graph graph = given;
   hoist_rank_nodes(graph);
-  const StepModel model = model_step(graph, Cluster{});
+  const WholeShards shards = find_whole_shards(graph);
+  const StepModel model = model_step(shards.graph ? *shards.graph : graph, Cluster{});
   return find_peak(model, given_order(model)).bytes;
 }
 
@@ -116,6 +119,9 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
         "; {} lie{} unevenly on nodes: priced as where the fewest members share one",
         decision.uneven_groups == 1 ? "1 group" : fmt::format("{} groups", decision.uneven_groups),
         decision.uneven_groups == 1 ? "s" : "");
+  if (decision.whole_shards > 0)
+    text += fmt::format("; {} input{} cut unevenly: priced as where shards are whole", decision.whole_shards,
+                        decision.whole_shards == 1 ? " is" : "s are");
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;
 }

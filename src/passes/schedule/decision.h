@@ -47,12 +47,13 @@ struct PriceOptions {
   Unpriced unpriced = Unpriced::kDecline;
 };
 
-// A step with prices that are the same on every rank that runs it, but where shards are uneven.
+// A step with prices that are the same on every rank that runs it.
 struct DecisionModel {
   StepModel step;
   std::size_t uneven_groups = 0;
-  // An input (analysis/uneven_shard.h). Where there is one, other ranks have other prices, and
-  // passes keep the launches that all ranks have: in their order, and unmerged.
+  std::size_t whole_shards = 0;  // inputs that are cut unevenly, and priced as whole (whole_shards.h)
+  // An input that is cut unevenly, and why it has no price that all ranks know. Passes then keep the
+  // launches that all ranks have: in their order, and unmerged.
   std::optional<std::string> uneven_shard;
 };
 // Throws PassError simulate.unpriced, and InputError where the measured costs are of another graph.
@@ -67,7 +68,7 @@ struct Predicted {
 };
 Predicted predict(const StepModel& model, std::span<const Place> order);
 
-// The peak of a step in the order that it has.
+// The peak of a step in the order that it has, on ranks with whole shards.
 std::int64_t find_given_peak(const Graph& graph);
 
 std::string describe(const Predicted& predicted);

@@ -191,7 +191,7 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   }
   if (decision.uneven_shard)
     pass.notes.push_back(
-        fmt::format("predicted: {} is cut unevenly, so other ranks have other prices: launches keep the "
+        fmt::format("predicted: {}, so other ranks have other prices: launches keep the "
                     "given order, which "
                     "all ranks have",
                     *decision.uneven_shard));

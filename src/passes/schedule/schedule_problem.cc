@@ -12,6 +12,7 @@
 #include "cost/bounds.h"
 #include "passes/coordinates.h"
 #include "passes/rank_elements.h"
+#include "passes/schedule/whole_shards.h"
 
 namespace epweave {
 
@@ -25,7 +26,8 @@ class ProblemBuilder {
         m_(model),
         rules_(rules),
         rank_nodes_(find_rank_nodes(*graph.context, graph.step())),
-        element_nodes_(count_element_nodes(*graph.context, graph.step())) {}
+        element_nodes_(count_element_nodes(*graph.context, graph.step())),
+        padding_cuts_(find_padding_cuts(graph)) {}
 
   ScheduleProblem run() {
     find_works();
@@ -43,8 +45,9 @@ class ProblemBuilder {
            is_of_rank(place);
   }
   bool is_of_rank(Place place) const { return rank_nodes_.contains(m_.nodes[place]); }
-  // How many nodes it is in a rank's own graph.
+  // How many nodes it is in the graph of a rank with whole shards.
   Place count_on_rank(Place place) const {
+    if (padding_cuts_.contains(m_.nodes[place])) return 0;
     return is_of_rank(place) ? 0 : element_nodes_[m_.nodes[place]].value_or(1);
   }
 
@@ -289,7 +292,8 @@ class ProblemBuilder {
   const ScheduleRules& rules_;
   IdSet<NodeId> rank_nodes_;                                       // stand behind the inputs
   SideTable<NodeId, std::optional<std::uint32_t>> element_nodes_;  // how many such slices are on a rank
-  std::vector<std::pair<Place, Place>> pairs_;                     // before, after
+  IdSet<NodeId> padding_cuts_;
+  std::vector<std::pair<Place, Place>> pairs_;  // before, after
   ScheduleProblem p_;
 };
 

@@ -34,7 +34,9 @@ struct ScheduleProblem {
   // By node.
   std::vector<PlaceWork> work;
   std::vector<double> seconds;
-  std::vector<Place> number;         // the place in a rank's own graph: lookups in meshes are none there
+  // The place in the graph of a rank with whole shards: lookups in meshes and cuts of padding are none
+  // there.
+  std::vector<Place> number;
   std::vector<std::uint32_t> group;  // of launches
   std::vector<Place> launch;         // of waits
   std::vector<std::int16_t> part;    // of a divided region; 0 elsewhere
