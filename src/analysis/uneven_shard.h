@@ -18,8 +18,8 @@ struct UnevenShard {
   std::int64_t local = 0, global = 0;  // extents
 };
 
-// In the order of the inputs, for each the first such dimension; by the global shapes that the graph
-// records of its parameters.
+// In the order of the inputs, for each the first such dimension; by the global shapes that the
+// graph records of its parameters.
 std::vector<UnevenShard> find_uneven_shards(const Graph& graph);
 
 // "%arg3_1 (layers.0.w, 683 of 2048)"

@@ -52,8 +52,8 @@ struct DecisionModel {
   StepModel step;
   std::size_t uneven_groups = 0;
   std::size_t whole_shards = 0;  // inputs that are cut unevenly, and priced as whole (whole_shards.h)
-  // An input that is cut unevenly, and why it has no price that all ranks know. Passes then keep the
-  // launches that all ranks have: in their order, and unmerged.
+  // An input that is cut unevenly, and why it has no price that all ranks know. Passes then keep
+  // the launches that all ranks have: in their order, and unmerged.
   std::optional<std::string> uneven_shard;
 };
 // Throws PassError simulate.unpriced, and InputError where the measured costs are of another graph.

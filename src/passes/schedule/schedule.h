@@ -25,7 +25,8 @@
 // above it. Ranks that run the same program get the same order, so that launches pair up: a group
 // has one price on all ranks, however its members lie on nodes, where a rule says which groups the
 // other ranks have (find_group_rule). Ranks whose shards differ in size run programs of other
-// prices: there all launches keep the order that the step has, whatever the rules say.
+// prices: all take those of whole shards (whole_shards.h). Where they cannot be known, all launches
+// keep the order that the step has, whatever the rules say.
 //
 // Numerics: reorder (bitwise by construction).
 //
