@@ -288,7 +288,8 @@ std::string remedy_for_positions(PlacementCall& call, Operand positions) {
   const Node* made = call.producer(positions);
   const bool is_written =
       made != nullptr && (has_family(*made, OpFamily::kIndexPut) || has_family(*made, OpFamily::kScatter));
-  return is_written ? "take argsort(order) for the inverse of an order, in place of 0, 1, .. written to it"
+  return is_written ? "take argsort(order) for the inverse of an order, or write arange(n) to the n places "
+                      "that a sort gives as its order"
                     : "";
 }
 
