@@ -25,14 +25,18 @@ Arg only_item(const Context& context, Arg list) {
 }
 
 // Vectors of as many numbers of rows.
-bool have_as_many_rows(const Context& context, const Body& body, std::initializer_list<NodeId> values) {
+bool have_as_many_rows(const Context& context, Facts& facts, const Body& body,
+                       std::initializer_list<NodeId> values) {
   ExprId rows;
+  const auto are_as_many = [&](ExprId x, ExprId y) {
+    return facts.equal(x, y) || facts.assumed_value(facts.pool().sub(x, y)) == 0;
+  };
   return std::ranges::all_of(values, [&](NodeId value) {
     const TensorType* type = tensor_of(context, body.nodes[value].type);
     const bool is_vector = type != nullptr && type->rank() == 1 &&
                            (type->dtype == DType::kInt64 || type->dtype == DType::kInt32);
     if (is_vector && !rows) rows = type->sizes[0];
-    return is_vector && rows == type->sizes[0];
+    return is_vector && are_as_many(rows, type->sizes[0]);
   });
 }
 
@@ -65,7 +69,8 @@ NodeId sort_of_order(const Context& context, const Body& body, NodeId value) {
   return is_order ? element->tuple : NodeId();
 }
 
-std::optional<WrittenInverse> written_inverse(const Context& context, const Body& body, NodeId value) {
+std::optional<WrittenInverse> written_inverse(const Context& context, Facts& facts, const Body& body,
+                                              NodeId value) {
   const Node& node = body.nodes[value];
   const bool is_put = has_family(node, OpFamily::kIndexPut) && !adds(context, node);
   const bool is_scatter = has_family(node, OpFamily::kScatter) && !node.op->find_param("reduce");
@@ -77,12 +82,12 @@ std::optional<WrittenInverse> written_inverse(const Context& context, const Body
   const WrittenInverse found{order.as_node(), rows.as_node()};
   const bool undoes = sort_of_order(context, body, found.order) &&
                       counts_from_zero(context, body.nodes[found.rows]) &&
-                      have_as_many_rows(context, body, {value, found.order, found.rows});
+                      have_as_many_rows(context, facts, body, {value, found.order, found.rows});
   return undoes ? std::optional(found) : std::nullopt;
 }
 
-NodeId undone_order(const Context& context, const Body& body, NodeId value) {
-  if (const auto written = written_inverse(context, body, value)) return written->order;
+NodeId undone_order(const Context& context, Facts& facts, const Body& body, NodeId value) {
+  if (const auto written = written_inverse(context, facts, body, value)) return written->order;
   const NodeId sort = sort_of_order(context, body, value);
   if (!sort || !sorts_upwards(context, body.nodes[sort])) return {};
   const Arg keys = arg_of(context, body.nodes[sort], 0);

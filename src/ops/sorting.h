@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "ir/facts.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -26,13 +27,15 @@ NodeId sort_of_order(const Context& context, const Body& body, NodeId value);
 struct WrittenInverse {
   NodeId order, rows;  // `rows`: 0, 1, ..
 };
-std::optional<WrittenInverse> written_inverse(const Context& context, const Body& body, NodeId value);
+// `facts`: of the graph, for sizes that are written in several ways.
+std::optional<WrittenInverse> written_inverse(const Context& context, Facts& facts, const Body& body,
+                                              NodeId value);
 
 // The order that a value undoes: it says of each row that the order was made of where it went. It
 // is the order upwards of that order, or 0, 1, .. written to it. None if it is no such value.
 //
 //   %o = sort(%k)[1]    %back = sort(%o)[1]                                  %x[%o][%back] is %x
 //                       %back = index_put(empty_like(%o), [%o], arange(n))   so, too
-NodeId undone_order(const Context& context, const Body& body, NodeId value);
+NodeId undone_order(const Context& context, Facts& facts, const Body& body, NodeId value);
 
 }  // namespace epweave

@@ -330,8 +330,9 @@ void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
 // The order that a value undoes: row i says where row i of what was sorted first went, and is in
 // that one's order. None once what it is made of, or it itself, is written otherwise.
 NodeId OrderCheck::undone(NodeId value) const {
-  const NodeId order = undone_order(context_, b_, value), writer = last_writer_[effects_.storage_of(value)];
-  const auto written = written_inverse(context_, b_, value);
+  const NodeId order = undone_order(context_, facts_b_, b_, value),
+               writer = last_writer_[effects_.storage_of(value)];
+  const auto written = written_inverse(context_, facts_b_, b_, value);
   const bool is_as_made = !writer || writer == value;
   return order && is_as_made && !is_written(order) && !(written && is_written(written->rows)) ? order
                                                                                               : NodeId();

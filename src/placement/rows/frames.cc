@@ -409,8 +409,8 @@ class Prover {
 
   // The order whose way back a value is when it is made.
   NodeId undone_by(NodeId value) const {
-    const NodeId order = undone_order(context_, body_, value);
-    const auto written = written_inverse(context_, body_, value);
+    const NodeId order = undone_order(context_, facts_, body_, value);
+    const auto written = written_inverse(context_, facts_, body_, value);
     return order && !is_written(order) && !(written && is_written(written->rows)) ? order : NodeId();
   }
   // The order whose way back the positions are by now.

@@ -367,7 +367,7 @@ class Checker {
 
   // Whether 0, 1, .. of the part's own rows are written to an order of these.
   bool undoes_order() const {
-    const auto inverse = written_inverse(context_, body_, id_);
+    const auto inverse = written_inverse(context_, facts_, body_, id_);
     const auto is_unwritten = [&](NodeId value) {
       const Effects& effects = *placements_.effects;
       return !effects.is_written(effects.storage_of(value));
