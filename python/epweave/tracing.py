@@ -21,6 +21,7 @@ from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
 from .lists import list_decompositions
+from .norms import norm_decompositions
 from .operators import short_frame
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
@@ -353,9 +354,10 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     for equal extents. Without, extents are numbers, and the pass `symbolize` gives them a symbol, which also serves
     models that torch cannot trace with one. `groups` maps the name of an axis to its process group or DeviceMesh.
     `label_exchanges=False` keeps the labels of token exchanges as the model wrote them (see `annotate`). `device` is
-    where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`;
-    operators on lists (`_foreach_*`, of optimizers and clipping) become a call for each tensor. `info`
-    is plain data that the file is to hold, too.
+    where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`, beside what
+    epweave takes apart itself: operators on lists (`_foreach_*`, of optimizers and clipping) become a call for each
+    tensor, group norms means and products; None for an operator keeps its calls. `info` is plain data that the file
+    is to hold, too.
     """
     import torch
     from torch._guards import TracingContext, tracing
@@ -378,7 +380,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
           _all_lines_of_the_step(), torch.autograd.set_multithreading_enabled(False), torch.compiler._non_strict_tracing_context(),
           torch.compiler._patch_engine_backward()):
         try:
-            table = {**list_decompositions(), **(decompositions or {})}
+            table = {**list_decompositions(), **norm_decompositions(), **(decompositions or {})}
+            table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
             if said := collective_error(error):

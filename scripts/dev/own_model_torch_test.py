@@ -322,6 +322,67 @@ class Optimizer(unittest.TestCase):
                 self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
 
 
+class GroupNorm(unittest.TestCase):
+    """Of tokens, as of a recurrence's heads, and over the sequence: divided, proved and executed as what it is made of."""
+
+    @staticmethod
+    def make(torch, over_sequence, affine):
+        class Layer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up = torch.nn.Linear(8, 8)
+                self.norm = torch.nn.GroupNorm(4, 8, affine=affine)
+                for parameter in self.norm.parameters():
+                    torch.nn.init.normal_(parameter)
+
+            def forward(self, x):
+                y = self.up(x)
+                if over_sequence:
+                    return self.norm(y.transpose(1, 2)).transpose(1, 2)
+                return self.norm(y.reshape(-1, 8)).view_as(x)
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = torch.nn.Embedding(32, 8)
+                self.layers = torch.nn.ModuleList([Layer(), Layer()])
+
+            def forward(self, tokens):
+                x = self.embed(tokens)
+                for layer in self.layers:
+                    x = x + layer(x)
+                return x
+
+        model = Model().double()  # with few channels in a group, single precision loses much
+        return model, lambda model, tokens: model(tokens).square().mean(), {"tokens": torch.randint(32, (4, 6))}
+
+    def test_is_kept_where_its_decomposition_is_none(self):
+        import torch
+        model, step, inputs = self.make(torch, over_sequence=False, affine=True)
+        kept = [torch.ops.aten.native_group_norm.default, torch.ops.aten.native_group_norm_backward.default]
+        traced = epweave.trace(step, model, inputs, decompositions=dict.fromkeys(kept))
+        found = [n.target for n in traced.graph.graph.nodes if n.target in kept]
+        self.assertEqual([kept[0]] * 2 + [kept[1]] * 2, found)
+
+    def test_is_traced_divided_proved_and_replayed(self):
+        import torch
+        for over_sequence, affine, tokens in ((False, True, None), (True, True, {"tokens": 0}), (False, False, {"tokens": 0})):
+            with self.subTest(over_sequence=over_sequence, affine=affine), tempfile.TemporaryDirectory() as folder:
+                torch.manual_seed(7)
+                model, step, inputs = self.make(torch, over_sequence, affine)
+                traced = epweave.trace(step, model, inputs, tokens=tokens)
+                loss, gradients = traced(model, inputs)
+                wanted = torch.autograd.grad(step(model, **inputs), list(model.parameters()))
+                torch.testing.assert_close(loss, step(model, **inputs))
+                for (name, _), gradient in zip(model.named_parameters(), wanted):
+                    torch.testing.assert_close(gradients[name], gradient)
+                path = f"{folder}/step.epw"
+                traced.export(path)
+                changed = epweave.rewrite(path, ("" if tokens else "symbolize,") + "chunk{roots=layers.*,dense}")
+                self.assertTrue(epweave.verify(path, changed.path))
+                self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+
+
 def write_documented_step(path):
     """The example's step, with the frames of its stack traces in files named from site-packages or the example's folder."""
     subprocess.run([sys.executable, "-W", "ignore", str(ROOT / "scripts/examples/own_moe.py"), path], check=True,

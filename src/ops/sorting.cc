@@ -1,13 +1,46 @@
 #include "ops/sorting.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
+#include "ops/number_ops.h"
 #include "ops/op.h"
 
 namespace epweave {
+namespace {
+
+bool adds(const Context& context, const Node& put) {
+  const Arg accumulate = named_arg(context, put, "accumulate");
+  return !accumulate.is_none() && accumulate != Arg::boolean(false);
+}
+
+Arg only_item(const Context& context, Arg list) {
+  const auto items = list.is_list() ? context.args.children(list) : std::span<const Arg>();
+  return items.size() == 1 ? items[0] : Arg::none();
+}
+
+// Vectors of as many numbers of rows.
+bool have_as_many_rows(const Context& context, Facts& facts, const Body& body,
+                       std::initializer_list<NodeId> values) {
+  ExprId rows;
+  const auto are_as_many = [&](ExprId x, ExprId y) {
+    return facts.equal(x, y) || facts.assumed_value(facts.pool().sub(x, y)) == 0;
+  };
+  return std::ranges::all_of(values, [&](NodeId value) {
+    const TensorType* type = tensor_of(context, body.nodes[value].type);
+    const bool is_vector = type != nullptr && type->rank() == 1 &&
+                           (type->dtype == DType::kInt64 || type->dtype == DType::kInt32);
+    if (is_vector && !rows) rows = type->sizes[0];
+    return is_vector && are_as_many(rows, type->sizes[0]);
+  });
+}
+
+}  // namespace
 
 bool sorts_upwards(const Context& context, const Node& sort) {
   const Arg descending = named_arg(context, sort, "descending");
@@ -36,7 +69,25 @@ NodeId sort_of_order(const Context& context, const Body& body, NodeId value) {
   return is_order ? element->tuple : NodeId();
 }
 
-NodeId undone_order(const Context& context, const Body& body, NodeId value) {
+std::optional<WrittenInverse> written_inverse(const Context& context, Facts& facts, const Body& body,
+                                              NodeId value) {
+  const Node& node = body.nodes[value];
+  const bool is_put = has_family(node, OpFamily::kIndexPut) && !adds(context, node);
+  const bool is_scatter = has_family(node, OpFamily::kScatter) && !node.op->find_param("reduce");
+  if (!is_put && !is_scatter) return {};
+  const Arg order = is_put ? only_item(context, named_arg(context, node, "indices"))
+                           : named_arg(context, node, "index"),
+            rows = named_arg(context, node, is_put ? "values" : "src");
+  if (!order.is_node() || !rows.is_node()) return {};
+  const WrittenInverse found{order.as_node(), rows.as_node()};
+  const bool undoes = sort_of_order(context, body, found.order) &&
+                      counts_from_zero(context, body.nodes[found.rows]) &&
+                      have_as_many_rows(context, facts, body, {value, found.order, found.rows});
+  return undoes ? std::optional(found) : std::nullopt;
+}
+
+NodeId undone_order(const Context& context, Facts& facts, const Body& body, NodeId value) {
+  if (const auto written = written_inverse(context, facts, body, value)) return written->order;
   const NodeId sort = sort_of_order(context, body, value);
   if (!sort || !sorts_upwards(context, body.nodes[sort])) return {};
   const Arg keys = arg_of(context, body.nodes[sort], 0);

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
+#include "ir/facts.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -20,10 +22,20 @@ bool sorts_whole_rows(const Context& context, const Node& sort, const TensorType
 
 // The sort whose order a value is: of `argsort`, or element 1 of `sort`; none if it is no order.
 NodeId sort_of_order(const Context& context, const Body& body, NodeId value);
-// The order `x` of which a value is the order upwards: it says of each row that `x` was made of
-// where it went. None if it is no such value.
+// A call that writes 0, 1, .. to the places that an order of as many rows names. None if it is no
+// such call.
+struct WrittenInverse {
+  NodeId order, rows;  // `rows`: 0, 1, ..
+};
+// `facts`: of the graph, for sizes that are written in several ways.
+std::optional<WrittenInverse> written_inverse(const Context& context, Facts& facts, const Body& body,
+                                              NodeId value);
+
+// The order that a value undoes: it says of each row that the order was made of where it went. It
+// is the order upwards of that order, or 0, 1, .. written to it. None if it is no such value.
 //
-//   %o = sort(%k)[1]    %back = sort(%o)[1]    %x[%o][%back] is %x
-NodeId undone_order(const Context& context, const Body& body, NodeId value);
+//   %o = sort(%k)[1]    %back = sort(%o)[1]                                  %x[%o][%back] is %x
+//                       %back = index_put(empty_like(%o), [%o], arange(n))   so, too
+NodeId undone_order(const Context& context, Facts& facts, const Body& body, NodeId value);
 
 }  // namespace epweave

@@ -158,7 +158,9 @@ std::vector<StringId> Numbers::symbols_of(ExprId a) {
 const Numbers::Division* Numbers::find_division(ExprId a, std::uint32_t parts) {
   for (StringId symbol : symbols_of(a))
     if (auto found = divisions_.find({symbol, parts}); found != divisions_.end()) return &found->second;
-  return nullptr;
+  // Of symbols that are numbers in B: what has another one, as A's inputs have both, was divided.
+  const auto found = divisions_.find({StringId(), parts});
+  return found != divisions_.end() && facts_.pool().constant(in_numbers(a)) ? &found->second : nullptr;
 }
 
 bool Numbers::is_share(ExprId a, ExprId b, Share share) {

@@ -125,6 +125,7 @@ class PartFacts {
   PartFact number_chosen_rows(const Operand& chosen);
   std::optional<PartFact> find_numbers(NodeId origin, NodeId part);
   PartFact find_iota(NodeId origin, NodeId part);
+  bool undoes_order(NodeId origin, NodeId part) const;
   PartFact find_places() const;
   PartFact find_quotient(NodeId origin);
   std::optional<NumberedRows> divide_rows(std::uint32_t numbered, Arg divisor);

@@ -2,6 +2,7 @@
 // among rows in its own order. They may be moved and sorted, and pick or place the rows that they
 // number; what else is made of them is the part's own (part_facts.h).
 //
+//   index_put(o, [order], arange)     numbers: of each row, where `order` has it
 //   x[order]          rows, where order numbers as many rows as x has along the dimension in which
 //                     they are picked
 //   x[order // c]     rows of each c-th of what was numbered, where c divides each part's
@@ -17,6 +18,7 @@
 #include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
+#include "ops/sorting.h"
 
 namespace epweave {
 namespace {
@@ -73,6 +75,7 @@ std::optional<PartFact> PartFacts::find_numbers(NodeId origin, NodeId part) {
   if (family == OpFamily::kSort && op_->returns.size() == 1 && sorts_rows())
     return number_rows(origin, static_cast<std::size_t>(std::ranges::find(first->is_divided, true) -
                                                         first->is_divided.begin()));
+  if (undoes_order(origin, part)) return number_rows(origin, 0);
   const bool numbers_chosen =
       family == OpFamily::kRepeatRows || (family == OpFamily::kMaskedRows && op_->params.size() == 1);
   if (numbers_chosen && first != nullptr && first->is_rows()) return number_chosen_rows(*first);
@@ -97,6 +100,18 @@ PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
   if (!counts(claims_.tensor_a(origin))) return PartFact::kOwn;
   if (!counts_from_zero(context_, *node_)) return PartFact::kPlaces;
   return divided_dimensions(origin, part).size() == 1 ? number_rows(origin, 0) : PartFact::kOwn;
+}
+
+// 0, 1, .. of a part's rows, written to an order of these, which names each once.
+bool PartFacts::undoes_order(NodeId origin, NodeId part) const {
+  const auto inverse = written_inverse(context_, facts_a_, a_, origin);
+  if (!inverse || !written_inverse(context_, claims_.facts_b(), b_, part)) return false;
+  const auto is_unwritten = [&](NodeId value) { return !effects_.is_written(effects_.storage_of(value)); };
+  const auto numbers = [&](const Operand& operand) {
+    return operand.taken->param == 0 || !operand.is_tensor || operand.fact == PartFact::kNumbers;
+  };
+  return std::ranges::all_of(operands_, numbers) && is_unwritten(inverse->order) &&
+         is_unwritten(inverse->rows);
 }
 
 // A number or place, moved by entries; or entries added up. Two numbers have no place for a sum.

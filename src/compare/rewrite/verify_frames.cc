@@ -249,6 +249,7 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       return picked(*positions);
     case RowOrder::kOfFirst:
       if (positions == operands.end()) break;
+      if (written_inverse(context_, facts_a_, a_, origin)) entry.numbered = order_of(*positions);
       return put(origin, *positions);
     case RowOrder::kPaired:
       if (family == OpFamily::kGroupedMatmul) check_groups(origin);

@@ -61,6 +61,8 @@ void OrderCheck::visit(NodeId id) {
     note_written(id);
   }
   if (kind == ClaimKind::kJoin) check_join(id);
+  for (const StorageAccess& access : effects_.accesses_of(id))
+    if (access.writes) last_writer_.at(access.storage) = id;
 }
 
 // What shows memory in which rows were alike has those that were written there.
@@ -241,6 +243,7 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
 std::int64_t OrderCheck::order_of_first(NodeId id) {
   const NodeId first = first_share(id);
   if (!first) return kUnknown;
+  if (const std::int64_t before = order_before(id, undone(id)); before != kUnknown) return before;
   const std::int64_t order = blocks_[first];
   if (order != kUnknown && order != kAny && order != kCounted) {
     check_written(id, first);
@@ -274,13 +277,9 @@ std::int64_t OrderCheck::numbered_order(NodeId id) const {
   if (op.family == OpFamily::kIota) return kCounted;
   const NodeId first = first_share(id);
   if (!first) return kUnknown;
-  const auto element = tuple_element(context_, b_, b_.nodes[id]);
-  const OpInfo* from = b_.nodes[first].op;
-  const bool is_order = element && element->index == 1 && from != nullptr && from->family == OpFamily::kSort;
-  if (is_order) {
-    const NodeId sorted = first_share(first);
-    return sorted && blocks_[sorted] != kCounted ? blocks_[sorted] : kUnknown;
-  }
+  const NodeId sort = sort_of_order(context_, b_, id), sorted = sort ? first_share(sort) : NodeId();
+  if (sort) return sorted && blocks_[sorted] != kCounted ? blocks_[sorted] : kUnknown;
+  if (const NodeId order = undone(id)) return is_share(order) ? blocks_[order] : kUnknown;
   if (numbered_[first] != kCounted) return numbered_[first];
   if (op.family == OpFamily::kElementwise && number_rule(op) != NumberRule::kQuotient) return kUnknown;
   if (row_order(op.family) != RowOrder::kByPositions || blocks_[first] != kCounted) return kCounted;
@@ -328,10 +327,22 @@ void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
                   claims_.describe(rows), blocks_[rows], claims_.describe(counted), period_[counted]));
 }
 
-// Whether an order is sorted upwards: then row i of the result says where row i of what was sorted
-// first went, and is in that one's order.
-bool OrderCheck::undoes_order(NodeId sort, NodeId order) const {
-  return sort_of_order(context_, b_, order) && sorts_upwards(context_, b_.nodes[sort]) && !is_written(order);
+// The order that a value undoes: row i says where row i of what was sorted first went, and is in
+// that one's order. None once what it is made of, or it itself, is written otherwise.
+NodeId OrderCheck::undone(NodeId value) const {
+  const NodeId order = undone_order(context_, facts_b_, b_, value),
+               writer = last_writer_[effects_.storage_of(value)];
+  const auto written = written_inverse(context_, facts_b_, b_, value);
+  const bool is_as_made = !writer || writer == value;
+  return order && is_as_made && !is_written(order) && !(written && is_written(written->rows)) ? order
+                                                                                              : NodeId();
+}
+
+// In how many blocks are the rows that an order of them numbers; 0: not known.
+std::int64_t OrderCheck::order_before(NodeId id, NodeId order) {
+  if (!order || !is_share(order) || numbered_[order] <= 0) return kUnknown;
+  if (numbered_[order] > 1) rest_on_traced(id, numbered_[order]);
+  return numbered_[order];
 }
 
 // Rows that are sorted within themselves stay where they are.
@@ -340,10 +351,10 @@ std::int64_t OrderCheck::order_of_sort(NodeId id) {
   if (!from) return kUnknown;
   const int dim = divided_dimension(from);
   const auto rank = sizes_in_b(from).size();
-  if (rank == 1 && numbered_[from] > 0 && undoes_order(id, from)) {
-    if (numbered_[from] > 1) rest_on_traced(id, numbered_[from]);
-    return numbered_[from];
-  }
+  const bool undoes = rank == 1 && sort_of_order(context_, b_, from) &&
+                      sorts_upwards(context_, b_.nodes[id]) && !is_written(from);
+  if (const std::int64_t before = undoes ? order_before(id, from) : kUnknown; before != kUnknown)
+    return before;
   const bool is_along = rank == 0 || dim < 0 || sorted_dimension(context_, b_.nodes[id], rank) == dim;
   return is_along ? kOwn : blocks_[from];
 }
@@ -424,8 +435,7 @@ std::int64_t OrderCheck::order_of_positions(NodeId id, NodeId source, NodeId pos
 // Whether rows of a part's own order are picked by where a sort put them. That it is the sort whose
 // order they are in, FrameCheck sees.
 bool OrderCheck::puts_back(NodeId source, NodeId positions) const {
-  return source && blocks_[source] == kOwn && numbered_[positions] == kOwn &&
-         undone_order(context_, b_, positions) && !is_written(positions);
+  return source && blocks_[source] == kOwn && numbered_[positions] == kOwn && undone(positions);
 }
 
 // Rows of a table that all parts share are in the order of the numbers that pick them.

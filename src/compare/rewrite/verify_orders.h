@@ -101,7 +101,8 @@ class OrderCheck {
   std::int64_t order_by_family(NodeId id);
   std::int64_t order_of_sort(NodeId id);
   bool is_written(NodeId value) const { return effects_.is_written(effects_.storage_of(value)); }
-  bool undoes_order(NodeId sort, NodeId order) const;
+  NodeId undone(NodeId value) const;
+  std::int64_t order_before(NodeId id, NodeId order);
   // An order of its own, if something shows that the part has less than all of the rows, or nothing
   // shows that it has all.
   std::int64_t own_order(NodeId id, std::int64_t order);
@@ -151,6 +152,7 @@ class OrderCheck {
   // As many for all sizes, where that is no literal, and as far as it is known.
   SideTable<NodeId, ExprId> groups_;
   SideTable<NodeId, std::vector<NodeId>> alike_;  // by storage: shares of rows that are like each other
+  SideTable<NodeId, NodeId> last_writer_;         // by storage, up to the node that is visited
   std::vector<std::string> assumptions_;
   SideTable<NodeId, std::int64_t> numbered_;  // of numbers: of the rows that they number
   // Of 0, 1, .. that were divided: as many rows have the same number, or all remainders. 0: one.

@@ -278,13 +278,11 @@ class Prover {
       return false;
     return facts_.normalize(tensor(index)->sizes[0]) == row_count(source.as_node());
   }
-  // Whether `index` puts rows that were picked by `word` back: the order of sorting that order
-  // upwards.
+  // Whether `index` puts rows that were picked by `word` back.
   bool undoes(Arg index, std::uint64_t word) const {
-    const NodeId sort = sort_of(index);
-    if (!sort || (word & FrameTerms::kNodeWord) == 0) return false;
-    const Node& node = body_.nodes[sort];
-    return sorts_upwards(context_, node) && sort_of(arg(node, 0)) == FrameTerms::node_of(word);
+    const NodeId order = index.is_node() ? undone(index) : NodeId();
+    return order && (word & FrameTerms::kNodeWord) != 0 &&
+           sort_of(Arg::node(order)) == FrameTerms::node_of(word);
   }
 
   FrameId picked(NodeId id, Arg source, Arg index) {
@@ -382,6 +380,7 @@ class Prover {
     if (p.is_local()) return set(id, restored(id, write));
     if (!p.is(PlacementKind::kSplit)) return set(id, common(id));
     if (!placement(write.positions).is_local()) return;  // along another dimension than the rows
+    if (undone_by(id)) return;                           // says of the part's own rows where they are
     claim(id, rows_of(write.positions), rows_of(write.rows),
           "the rows and the positions that they are written to may belong to different tokens");
   }
@@ -392,10 +391,11 @@ class Prover {
     const Rows rows = rows_of(write.rows), destination = rows_of(write.destination);
     if (rows.is_unknown()) return lost(id, write.rows);
     lost_at_.at(id) = id;
-    if (!rows.is_known() || !write.positions.is_node() || is_written(write.positions.as_node())) return {};
+    if (!rows.is_known() || !write.positions.is_node()) return {};
     const bool says_nothing = destination.order == Rows::Order::kAny || is_uninitialised(write.destination);
     if (const NodeId order = undone(write.positions); order && says_nothing)
       return moved_as(rows.frame, order);
+    if (is_written(write.positions.as_node())) return {};
     const FrameTerms::Term& term = terms_[rows.frame];
     const std::uint64_t word = index_word(write.positions);
     const bool is_any = destination.order == Rows::Order::kAny;
@@ -407,10 +407,16 @@ class Prover {
                : FrameId();
   }
 
-  // The order whose way back the positions are.
+  // The order whose way back a value is when it is made.
+  NodeId undone_by(NodeId value) const {
+    const NodeId order = undone_order(context_, facts_, body_, value);
+    const auto written = written_inverse(context_, facts_, body_, value);
+    return order && !is_written(order) && !(written && is_written(written->rows)) ? order : NodeId();
+  }
+  // The order whose way back the positions are by now.
   NodeId undone(Arg positions) const {
-    const NodeId order = undone_order(context_, body_, positions.as_node());
-    return order && !is_written(order) ? order : NodeId();
+    const NodeId value = positions.as_node();
+    return contents_[value] == content_when_made_[value] ? undone_by(value) : NodeId();
   }
   // Rows that are where `order` says that they came from: as if it had picked them.
   FrameId moved_as(FrameId rows, NodeId order) {

@@ -359,9 +359,21 @@ class Checker {
 
   Numbers put(int dim, Arg positions, Arg values) {
     if (positions.is_node()) require_rows(args_.values[0], dim, positions);
+    if (undoes_order()) return of(values);
     for (const Arg written : {args_.values[0], values})
       if (of(written).is_own()) decline_data(written.as_node());
     return {};
+  }
+
+  // Whether 0, 1, .. of the part's own rows are written to an order of these.
+  bool undoes_order() const {
+    const auto inverse = written_inverse(context_, facts_, body_, id_);
+    const auto is_unwritten = [&](NodeId value) {
+      const Effects& effects = *placements_.effects;
+      return !effects.is_written(effects.storage_of(value));
+    };
+    return inverse && numbers_[inverse->order] == numbers_[inverse->rows] && is_unwritten(inverse->order) &&
+           is_unwritten(inverse->rows);
   }
 
   // That `index` numbers rows of what it picks from, or places in, along dimension `dim`.

@@ -170,6 +170,11 @@ std::vector<PlacementRow> placement_rows();
 // By what the op is linear in, which decides what it may do with sums of parts.
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity);
 
+// The remedy for a loop over experts that takes each one's rows by what data say on the host.
+constexpr std::string_view kGroupRows =
+    "sort the rows by expert and multiply them in groups (torch._grouped_mm with offs=counts.cumsum(0)), or "
+    "run each expert on all rows and weigh them by 0 where it is not chosen";
+
 // A write into what all parts share: refused where an operand is divided.
 Placement write_to_shared(PlacementCall& call);
 

@@ -44,7 +44,9 @@ MappedOperands operands_of(PlacementCall& call) {
     case FactorUse::kIndexed:
       call.refuse("chunk.along-divided",
                   "data say which elements of the divided dimension it takes or writes",
-                  "select roots that leave it outside, or divide another dimension");
+                  call.op().family == OpFamily::kMaskedRows
+                      ? std::string(kGroupRows)
+                      : std::string("select roots that leave it outside, or divide another dimension"));
     case FactorUse::kPassed:
     case FactorUse::kSummed:
     case FactorUse::kWhole:

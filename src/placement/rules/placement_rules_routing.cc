@@ -48,7 +48,7 @@ std::optional<Placement> rows_put_back(PlacementCall& call) {
 // Whether the positions say of rows in the order of the tokens where the part has them.
 bool are_put_back(PlacementCall& call, Operand positions) {
   return call.of(positions).is(PlacementKind::kSplit) && positions.arg.is_node() &&
-         undone_order(*call.graph().context, call.graph().step(), positions.arg.as_node());
+         undone_order(*call.graph().context, call.facts(), call.graph().step(), positions.arg.as_node());
 }
 
 Placement sort(PlacementCall& call) {
@@ -288,7 +288,8 @@ std::string remedy_for_positions(PlacementCall& call, Operand positions) {
   const Node* made = call.producer(positions);
   const bool is_written =
       made != nullptr && (has_family(*made, OpFamily::kIndexPut) || has_family(*made, OpFamily::kScatter));
-  return is_written ? "take argsort(order) for the inverse of an order, in place of 0, 1, .. written to it"
+  return is_written ? "take argsort(order) for the inverse of an order, or write arange(n) to the n places "
+                      "that a sort gives as its order"
                     : "";
 }
 

@@ -238,7 +238,9 @@ Placement split_blocks(PlacementCall& call, const Placement& p) {
   if (items.empty()) items.push_back(sizes);
   const bool has_own_sizes = std::ranges::all_of(
       items, [&](const Operand& item) { return item.arg.is_node() && call.of(item).is_divided(); });
-  if (!piece || !has_own_sizes) call.refuse("chunk.along-divided", "it splits the divided dimension");
+  if (!piece || !has_own_sizes)
+    call.refuse("chunk.along-divided", "it splits the divided dimension",
+                p.is_local() && has_own_sizes ? std::string(kGroupRows) : std::string());
   for (const Operand& item : items) call.take_part(item);
   return Placement::tuple(std::vector<Placement>(call.result_count(), *piece));
 }
