@@ -57,10 +57,8 @@ Tensor bound_of_product(const ErrorBounds& bounds, const Tensor& a, const Tensor
 
 // |X^p - x^p| is at most |p| t^(p-1) B for a t between x and X. Where that may reach 0, roots are
 // off by the root of B at most. Powers of what is below 0 are bounded for whole p, as those of |X|.
-Tensor bound_of_power(const ErrorBounds& bounds, const Tensor& x, double p) {
-  const auto power = [&](const Tensor& base, double exponent) {
-    return bounds.apply("aten.pow.Tensor_Scalar", {base, exponent});
-  };
+template <class Power>
+Tensor bound_of_power(const ErrorBounds& bounds, const Tensor& x, double p, const Power& power) {
   const Tensor bound = bounds.find_or_zero(x);
   const bool is_whole = p == std::floor(p);
   const Tensor size = is_whole ? bounds.magnitude(x) : bounds.narrow(x);
@@ -79,13 +77,15 @@ Tensor bound_of_power(const ErrorBounds& bounds, const Tensor& x, double p) {
 }
 
 // Of a power that is computed as several products, or by a library.
-void set_power(ErrorBounds& bounds, const BoundedCall& call, double p) {
+template <class Power>
+void set_power(ErrorBounds& bounds, const BoundedCall& call, double p, const Power& power) {
   require_unwritten(call);
   const Tensor &x = tensor_at(call, 0), &result = only_result(call);
   if (!is_floating(x.dtype) || !is_floating(result.dtype)) throw NoBound();
   const Tensor rounded = bounds.scale(bounds.magnitude(result), sum_error(1, result.dtype));
-  set_rounded(bounds, result, bounds.add(bound_of_power(bounds, x, p), rounded));
+  set_rounded(bounds, result, bounds.add(bound_of_power(bounds, x, p, power), rounded));
 }
+
 // Throws NoBound where an element that may be off, by `bound`, is not decided.
 void require_decided(const ErrorBounds& bounds, const Tensor& is_decided, const Tensor& bound) {
   const Tensor is_exact = bounds.apply(named::kEqNumber, {bound, 0.0});
@@ -167,10 +167,14 @@ void bound_sqrt(ErrorBounds& bounds, const BoundedCall& call) {
 }
 
 void bound_power(ErrorBounds& bounds, const BoundedCall& call) {
-  set_power(bounds, call, number_at(call, 1));
+  set_power(bounds, call, number_at(call, 1), [&](const Tensor& base, double exponent) {
+    return run_op(bounds, call.op, {base, exponent}).tensor();
+  });
 }
 void bound_rsqrt(ErrorBounds& bounds, const BoundedCall& call) {
-  set_power(bounds, call, -0.5);
+  set_power(bounds, call, -0.5, [&](const Tensor& base, double) {  // 1 / (base root(base))
+    return bounds.apply(named::kReciprocal, {bounds.multiply(base, root(bounds, base))});
+  });
 }
 
 // Of the largest and the smallest: no further than any element.
