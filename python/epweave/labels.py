@@ -148,18 +148,26 @@ def _label_exchanges(exchanges: list) -> None:
             _set(x, key, value)
 
 
+def _forget_context(node) -> None:
+    """Autograd adds gradients up in no module's name: such a call has the context of whatever forward traced last."""
+    for key in ("custom", "nn_module_stack", "stack_trace", "seq_nr"):
+        node.meta.pop(key, None)
+
+
 def annotate(graph_module: GraphModule, *, label_exchanges: bool = True) -> GraphModule:
     """Write into the metadata of a traced joint graph what passes read, where it is not there yet; returns the graph.
 
     Module paths come from `nn_module_stack`, the direction of AOTAutograd's joint graphs from `partitioner_tag`, and
-    a backward node gets module, labels and source line of its forward node: the one with its `seq_nr`. All-to-alls of
-    forward are labelled: one of integers exchanges counts; one of floating-point numbers dispatches tokens, or
-    combines them where its split sizes are those of an earlier one, the other way round. So are those that backward
-    computes again (torch.utils.checkpoint).
+    a backward node gets module, labels and source line of its forward node: the one with its `seq_nr`; a sum of gradients
+    has none. All-to-alls of forward are labelled: one of integers exchanges counts; one of floating-point numbers
+    dispatches tokens, or combines them where its split sizes are those of an earlier one, the other way round. So are
+    those that backward computes again (torch.utils.checkpoint).
     """
     require_graph(graph_module)
     for graph in _graphs(graph_module):
         for node in graph.nodes:
+            if node.meta.get("is_gradient_acc"):
+                _forget_context(node)
             path = module_of(node) if node.op in ("call_function", "get_attr") else ""
             if path and not (node.meta.get("custom") or {}).get(MODULE):
                 _set(node, MODULE, path)

@@ -237,6 +237,36 @@ class Checkpointed(unittest.TestCase):
             self.assertTrue(epweave.verify(path, divided.path))
 
 
+class SumsOfGradients(unittest.TestCase):
+    """Gradients that autograd adds up, where a module of the model computes the loss."""
+
+    def test_they_belong_to_no_module(self):
+        import torch
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        class WithLoss(torch.nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner, self.criterion = inner, torch.nn.CrossEntropyLoss()
+
+            def forward(self, tokens, labels):
+                return self.criterion(self.inner(tokens).flatten(0, 1), labels.flatten())
+
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        group = torch.distributed.group.WORLD
+        model, _, inputs = make_own(torch, group)
+        traced = epweave.trace(lambda model, tokens, labels: model(tokens, labels), WithLoss(model), inputs,
+                               groups={"ep": group})
+        sums = [node for node in traced.graph.graph.nodes if node.meta.get("is_gradient_acc")]
+        self.assertEqual([("custom" in node.meta, "stack_trace" in node.meta) for node in sums], [(False, False)] * 4)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "step.epw"
+            traced.export(path)
+            divided = epweave.rewrite(path, "symbolize,chunk{roots=inner.blocks.*.moe}")
+            self.assertTrue(epweave.verify(path, divided.path))
+
+
 class OwnFunction(unittest.TestCase):
     """An exchange in an autograd.Function of the model's own, by functional collectives."""
 

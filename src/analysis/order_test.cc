@@ -205,6 +205,33 @@ TEST_CASE("what storage holds has the number of what the same writes gave") {
   CHECK(numbers[find(graph, "of_a")] == numbers[find(graph, "of_c")]);
 }
 
+TEST_CASE("what selective checkpointing saved and does again has the numbers of the first time") {
+  const Graph graph = parse(R"(  %x = placeholder : f32[4]
+  %a = aten.neg.default(%x) : f32[4]
+  %saved = aten.detach.default(%a) : f32[4]
+  %sum = _c10d_functional.all_reduce.default(%a, "sum", "0") : f32[4]
+  %launch = aten.detach.default(%sum) : f32[4]
+  %w = _c10d_functional.wait_tensor.default(%sum) : f32[4]
+  %ww = _c10d_functional.wait_tensor.default(%w) : f32[4]
+  %of_a = aten.exp.default(%a) : f32[4]
+  %of_w = aten.exp.default(%ww) : f32[4]
+  %v = _c10d_functional.wait_tensor.default(%launch) : f32[4]
+  %of_a_again = aten.exp.default(%saved) : f32[4]
+  %of_w_again = aten.exp.default(%v) : f32[4]
+  %written = aten.add_.Tensor(%w, %x) : f32[4]
+  %of_written = aten.exp.default(%v) : f32[4]
+)");
+  const Effects effects(*graph.context, graph.step());
+  const ValueNumbers numbers(graph, effects);
+  const auto is_same = [&](std::string_view a, std::string_view b) {
+    return numbers[find(graph, a)] == numbers[find(graph, b)];
+  };
+  CHECK(is_same("of_a", "of_a_again"));
+  CHECK(is_same("of_w", "of_w_again"));
+  CHECK_FALSE(is_same("of_w", "of_written"));
+  CHECK_FALSE(is_same("of_w", "of_a"));
+}
+
 TEST_CASE("a group behind a long chain of calls has a number") {
   std::string body = "  %x = placeholder : f32[4]\n  %g0 = mylib.mesh.default(%x)\n";
   for (int i = 1; i < 50'000; ++i) body += fmt::format("  %g{} = operator.getitem(%g{}, 0)\n", i, i - 1);

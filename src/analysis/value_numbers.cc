@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/collectives.h"
 #include "analysis/looked_up_group.h"
 #include "ir/call_words.h"
 #include "ir/walk.h"
@@ -19,20 +20,33 @@ ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
     : context_(*graph.context), body_(graph.step()), effects_(effects), number_(body_.nodes.size()) {
   for (const auto [id, node] : walk(context_, body_)) {
     const NodeId first = original.contains(id) ? original[id] : NodeId();
-    number_[id] = first ? number_[first] : number(id, node);
-    note_writes_of(id, node);
+    const NodeId waited = find_waited(id, node);
+    number_[id] = first ? number_[first] : waited ? number_[waited] : number(id, node);
+    if (!waited) note_writes_of(id, node);
   }
 }
 
+NodeId ValueNumbers::find_waited(NodeId id, const Node& node) {
+  if (!is_wait(node)) return {};
+  const Arg self = arg_of(context_, node, 0);
+  if (!self.is_node()) return {};
+  NodeId& first = waited_.at(effects_.storage_of(self.as_node()));
+  if (!first) {
+    first = id;
+    return {};
+  }
+  const NodeId value = number_[self.as_node()], launch = arg_of(context_, body_.nodes[first], 0).as_node();
+  return value == number_[launch] || value == number_[first] ? first : NodeId();
+}
+
 NodeId ValueNumbers::number(NodeId id, const Node& node) {
-  static const OpInfo* const alias = find_op("aten.alias.default");
   const bool is_graph = node.kind == NodeKind::kGetAttr && node.attr.is(ArgKind::kGraph);
   if (is_graph) {  // a nested graph, which several attributes may name
     keys_.push(tagged_word(ArgKind::kGraph, node.attr.bits()));
     return first_of_key(id);
   }
   if (!follows_from_arguments(node) || node.op->writes) return id;
-  if (node.op == alias)
+  if (node.op->family == OpFamily::kIdentity && node.op->is_view)
     if (const Arg self = arg_of(context_, node, 0); self.is_node()) return number_[self.as_node()];
   if (const auto group = looked_up_group(context_, body_, node)) {
     keys_.push(tagged_word(ArgKind::kProcessGroup, group->name.index()));

@@ -350,6 +350,34 @@ TEST_CASE("tags: what is tagged is computed again", "[J37]") {
   CHECK(verify_halves(graph, halves.forward, halves.backward).violations.empty());
 }
 
+// Whatever it is tagged: the symbol has one number.
+TEST_CASE("what computes the number of a symbol runs once") {
+  const Graph graph = parse(R"(
+symbol u0 range=[0, 64] unbacked
+output loss
+output grad fqn=w
+
+graph
+  %x = placeholder : f32[64]
+  %w = placeholder : f32[64, 64]
+  %nz = aten.nonzero.default(%x) : i64[u0, 1]{1, u0} recompute=PREFER_RECOMPUTE bind(u0, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
+  %rows = aten.select.int(%nz, 1, 0) : i64[u0] recompute=PREFER_RECOMPUTE
+  %picked = aten.index.Tensor(%w, [%rows]) : f32[u0, 64] recompute=PREFER_RECOMPUTE
+  %relu = aten.relu.default(%picked) : f32[u0, 64] recompute=PREFER_RECOMPUTE
+  %loss = aten.sum.default(%relu) : f32[]
+  %one = aten.ones_like.default(%loss) : f32[]
+  %d = aten.mul.Tensor(%relu, %one) : f32[u0, 64] bwd
+  %zero = aten.zeros_like.default(%w) : f32[64, 64] bwd
+  %g = aten.index_put.default(%zero, [%rows], %d, True) : f32[64, 64] bwd
+  output((%loss, %g))
+)");
+  const Joint joint = read_joint(graph);
+  for (const Cut& cut : {cut_as_torch(graph, joint), cut_by_tags(graph, joint)}) {
+    const Halves halves = split_joint(graph, joint, cut);
+    CHECK(verify_halves(graph, halves.forward, halves.backward).violations.empty());
+  }
+}
+
 // Names, targets and arguments of a half.
 std::string print_half(Graph half) {
   Body& body = half.step();

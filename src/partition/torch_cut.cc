@@ -161,7 +161,11 @@ class TorchCut {
   bool is_element(NodeId id) const { return has_family(node(id), OpFamily::kElement); }
   bool must_recompute(NodeId id) const {
     return tags_.is_recomputed(node(id)) && !must_save_.contains(id) && !done_once_.contains(id) &&
-           !reads_early_.contains(id) && !has_effect(call_of(graph_, id));
+           !reads_early_.contains(id) && !has_effect(call_of(graph_, id)) && !binds_symbol(node(id));
+  }
+  // A symbol has one number: what computes it runs once.
+  static bool binds_symbol(const Node& node) {
+    return node.extra != nullptr && !node.extra->bindings.empty();
   }
   // An exchange that backward must not do once more (over symmetric memory).
   bool has_effect(NodeId id) const {

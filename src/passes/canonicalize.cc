@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "analysis/collectives.h"
 #include "ir/facts.h"
 #include "ops/op.h"
 #include "passes/record.h"
@@ -10,7 +11,7 @@
 namespace epweave {
 namespace {
 
-enum class Form : std::uint8_t { kOther, kDetach, kReshape, kView, kTranspose, kSlice };
+enum class Form : std::uint8_t { kOther, kDetach, kReshape, kView, kTranspose, kSlice, kWait };
 
 // What all bodies of a graph share.
 class Vocabulary {
@@ -29,6 +30,7 @@ class Vocabulary {
   }
 
   Form form_of(const Node& node) const {
+    if (is_wait(node)) return Form::kWait;
     return node.kind == NodeKind::kCall ? forms_[node.target] : Form::kOther;
   }
 
@@ -46,7 +48,8 @@ class Canonicalizer {
         words_(words),
         body_(body),
         same_(body.nodes.size(), NodeId()),
-        uses_(body.nodes.size(), 0) {}
+        uses_(body.nodes.size(), 0),
+        waited_(body.nodes.size(), NodeId()) {}
 
   void run() {
     for (NodeId id : body_.order) {
@@ -89,6 +92,8 @@ class Canonicalizer {
         return find_transposed(body_.nodes[input]);
       case Form::kSlice:
         return is_full_range(node, body_.nodes[input]) ? input : NodeId();
+      case Form::kWait:
+        return find_waited(id, input);
       case Form::kOther:
         break;
     }
@@ -108,6 +113,13 @@ class Canonicalizer {
     if (words_.form_of(node) != Form::kTranspose) return {};
     const Arg* self = find_arg(context_, node, 0, "self");
     return self && self->is_node() ? self->as_node() : NodeId();
+  }
+
+  // The wait in front of this one for the same value.
+  NodeId find_waited(NodeId id, NodeId input) {
+    if (waited_[input]) return waited_[input];
+    waited_.at(input) = id;
+    return {};
   }
 
   bool is_full_range(const Node& slice, const Node& input) const {
@@ -179,6 +191,7 @@ class Canonicalizer {
   Body& body_;
   SideTable<NodeId, NodeId> same_;         // what a node is an alias of
   SideTable<NodeId, std::uint32_t> uses_;  // of nodes that stay
+  SideTable<NodeId, NodeId> waited_;       // the first wait for a value
   IdSet<NodeId> dead_;
 };
 

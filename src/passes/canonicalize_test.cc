@@ -29,6 +29,28 @@ output((%y, %x))
 )");
 }
 
+// As in a step with selective checkpointing, whose saved exchange backward waits for once more.
+TEST_CASE("a second wait for a collective is the first") {
+  CHECK(canonical_code(R"(
+  %x = placeholder : f32[4]
+  %sum = _c10d_functional.all_reduce.default(%x, "sum", "0") : f32[4]
+  %saved = aten.detach.default(%sum) : f32[4]
+  %w = _c10d_functional.wait_tensor.default(%sum) : f32[4]
+  %ww = _c10d_functional.wait_tensor.default(%w) : f32[4]
+  %other = _c10d_functional.all_reduce.default(%ww, "sum", "0") : f32[4]
+  %again = _c10d_functional.wait_tensor.default(%saved) : f32[4]
+  %wo = _c10d_functional.wait_tensor.default(%other) : f32[4]
+  output((%ww, %again, %wo))
+)") == R"(%x = placeholder
+%sum = _c10d_functional.all_reduce.default(%x, "sum", "0")
+%w = _c10d_functional.wait_tensor.default(%sum)
+%ww = _c10d_functional.wait_tensor.default(%w)
+%other = _c10d_functional.all_reduce.default(%ww, "sum", "0")
+%wo = _c10d_functional.wait_tensor.default(%other)
+output((%ww, %w, %wo))
+)");
+}
+
 TEST_CASE("views of the same shape are their input, other views are spelled reshape") {
   CHECK(canonical_code(R"(
   %x = placeholder : f32[u0, 4]

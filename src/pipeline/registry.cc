@@ -50,7 +50,8 @@ std::vector<PassInfo> make_passes() {
   return {
       {.name = "dce", .summary = "drop nodes whose results nothing needs", .options = {}, .run = run_dce},
       {.name = "canonicalize",
-       .summary = "remove detaches, views and slices that change nothing; spell views as reshape",
+       .summary =
+           "remove detaches, views, slices and repeated waits that change nothing; spell views as reshape",
        .options = {},
        .run = run_canonicalize},
       {.name = "dedup-unshard",

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/module_path.h"
+#include "analysis/users.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -288,11 +290,41 @@ class Inference {
       if (launch && is_launch(step_.nodes[launch]) && result_.region[launch] && result_.is_divided(launch))
         return result_.region[launch];
     }
+    if (has_family(node, OpFamily::kIota) && result_.outside[id].is(PlacementKind::kSplit) && counts_data(id))
+      return RegionId();
     if (node.module) {
       const StringId root = matcher_.root_of(node.module);
       return root && roots_.modules.contains(root) ? region_id(root, node.is_backward()) : RegionId();
     }
     return accumulation_region(id);
+  }
+
+  // Whether numbers that count along the tokens become real ones, or answers: rotary positions, a
+  // table's rows, a mask. Those are made whole, and a part takes its share, as a part would count
+  // from 0. What sorts and picks rows with them has its own in each part (rows/positions.h).
+  bool counts_data(NodeId iota) {
+    if (users_.total() == 0) users_ = invert(list_inputs(*graph_.context, step_), step_.order);
+    std::vector<NodeId> counted = {iota};
+    for (std::size_t i = 0; i < counted.size(); ++i) {
+      if (is_answer(counted[i])) continue;
+      for (const NodeId user : users_[counted[i]]) {
+        if (!keeps_numbers(step_.nodes[user])) return false;
+        if (std::ranges::find(counted, user) == counted.end()) counted.push_back(user);
+      }
+    }
+    return true;
+  }
+  bool is_answer(NodeId id) const {
+    const TensorType* type = tensor_of(*graph_.context, step_.nodes[id].type);
+    return type != nullptr && (is_floating(type->dtype) || type->dtype == DType::kBool);
+  }
+  static bool keeps_numbers(const Node& node) {
+    constexpr std::array kFamilies = {
+        OpFamily::kElementwise, OpFamily::kIdentity,  OpFamily::kCast,
+        OpFamily::kReshape,     OpFamily::kUnsqueeze, OpFamily::kSqueeze,
+        OpFamily::kExpand,      OpFamily::kEmbedding, OpFamily::kEmbeddingBackward};
+    return node.op != nullptr && !node.op->writes &&
+           std::ranges::find(kFamilies, node.op->family) != kFamilies.end();
   }
 
   // Gradient accumulation that autograd inserted: backward, without a module. It joins the region
@@ -567,6 +599,7 @@ class Inference {
   Placements result_;
   PlacementCall call_;
   Obstacles obstacles_;
+  NodeLists users_;  // once asked for
   ChunkRoots roots_;
   std::int64_t sharing_ranks_ = 1;  // whose rows the inputs have, one rank's behind the other's
   SideTable<StringId, RegionId> forward_regions_, backward_regions_;

@@ -222,8 +222,9 @@ void StorageCheck::check_updates(const IdSet<NodeId>& waited) {
       is_update =
           is_update || (access.writes && !is_wait(node) && a_.nodes[access.storage].kind != NodeKind::kCall);
     if (!is_update) continue;
-    const NodeId merged = claims_.whole(claims_.find_class(id));
-    if (merged) continue;
+    const NodeId first = claims_.find_class(id);
+    if (claims_.whole(first)) continue;                            // merged into that
+    if (is_wait(node) && !claims_.parts(first).empty()) continue;  // waited for in parts already
     const std::string_view why = node.op == nullptr             ? "; its effects are not known"
                                  : draws_random(context_, node) ? "; all later draws give other numbers"
                                                                 : "";

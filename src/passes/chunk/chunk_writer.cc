@@ -144,7 +144,11 @@ TypeId ChunkWriter::type_of(const Node& node) {
     throw PassError(
         "chunk.part-type", fmt::format("{} does not type-check: {}", name_for_user(out_, node), error.what()),
         site_for_user(out_, node),
-        "the sizes of the parts do not fit together here; select roots that leave this operation outside");
+        node.op != nullptr && node.op->is_view && node.op->family == OpFamily::kReshape
+            ? "run canonicalize in front of chunk: it spells views as reshape, which copies where a part's "
+              "strides need it"
+            : "the sizes of the parts do not fit together here; select roots that leave this operation "
+              "outside");
   }
 }
 

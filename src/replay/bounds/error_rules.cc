@@ -65,6 +65,11 @@ void bound_neg(ErrorBounds& bounds, const BoundedCall& call) {
   bounds.set(only_result(call), bounds.find_or_zero(tensor_at(call, 0)));
 }
 
+void bound_abs(ErrorBounds& bounds, const BoundedCall& call) {
+  if (is_complex(tensor_at(call, 0).dtype)) throw NoBound();
+  bound_neg(bounds, call);
+}
+
 void bound_conj(ErrorBounds& bounds, const BoundedCall& call) {
   bound_neg(bounds, call);
 }
@@ -105,9 +110,18 @@ void bound_copy_in_place(ErrorBounds& bounds, const BoundedCall& call) {
   bounds.set(to, bound);
 }
 
+// What has to be the same bits in both graphs: an index that may be another one says nothing of
+// which elements it takes.
+void require_exact(const ErrorBounds& bounds, const Tensor& tensor) {
+  const auto bound = bounds.find(tensor);
+  if (bound && bounds.ops().any(*bound)) throw NoBound();
+}
+
+// Integers, which have no bounds but where nothing is known of them, may be added up in parts, too.
 void bound_cast(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &to = only_result(call), &from = tensor_at(call, 0);
-  if (!is_floating(to.dtype) || !is_floating(from.dtype)) throw NoBound();
+  if (!is_floating(to.dtype) || is_complex(from.dtype)) throw NoBound();
+  if (!is_floating(from.dtype)) require_exact(bounds, from);
   const Tensor bound = bounds.find_or_zero(from);
   if (is_rounded(from.dtype, to.dtype)) return set_rounded(bounds, to, bound);
   bounds.set(to, bound);
@@ -118,13 +132,6 @@ void bound_new(ErrorBounds&, const BoundedCall&) {}
 
 void bound_overwrite(ErrorBounds& bounds, const BoundedCall& call) {
   bounds.set(only_result(call), bounds.zeros(only_result(call).sizes));
-}
-
-// What has to be the same bits in both graphs: an index that may be another one says nothing of
-// which elements it takes.
-void require_exact(const ErrorBounds& bounds, const Tensor& tensor) {
-  const auto bound = bounds.find(tensor);
-  if (bound && bounds.ops().any(*bound)) throw NoBound();
 }
 
 // An argument with each floating tensor replaced by replace(tensor), and floating types by float32.
@@ -367,11 +374,14 @@ constexpr RuleRow kRules[] = {
     {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", bound_dot_product_backward},
     {"aten._scaled_dot_product_fused_attention_overrideable_backward.default", bound_dot_product_backward},
     {"aten._softmax_backward_data.default", bound_softmax_backward},
-    {"aten._to_copy.default", bound_cast},
+    {named::kCast, bound_cast},
+    {named::kAbs, bound_abs},
     {"aten.addcdiv.default", bound_addcdiv},
     {"aten.addcmul.default", bound_addcmul},
     {"aten.add.Scalar", bound_add},
-    {"aten.add.Tensor", bound_add},
+    {named::kAdd, bound_add},
+    {named::kAmax, bound_extreme},
+    {"aten.amin.default", bound_extreme},
     {"aten.bmm.default", bound_product},
     {"aten.clamp.default", bound_clamp},
     {"aten.clamp_max.default", bound_clamp},
@@ -379,40 +389,58 @@ constexpr RuleRow kRules[] = {
     {"aten.copy.default", bound_copy_in_place},
     {"aten.cumsum.default", bound_scan},
     {"aten.div.Scalar", bound_div},
-    {"aten.div.Tensor", bound_div},
+    {named::kDiv, bound_div},
     {"aten.embedding_dense_backward.default", bound_embedding_backward},
-    {"aten.fill_.Scalar", bound_overwrite},
+    {named::kEqNumber, bound_comparison},
+    {"aten.eq.Tensor", bound_comparison},
+    {named::kFill, bound_overwrite},
+    {"aten.ge.Scalar", bound_comparison},
+    {"aten.ge.Tensor", bound_comparison},
     {"aten.gelu_backward.default", bound_activation_backward},
+    {named::kGtNumber, bound_comparison},
+    {named::kGt, bound_comparison},
     {"aten.index_add.default", bound_index_add},
+    {"aten.isinf.default", bound_is_finite},
+    {named::kIsnan, bound_is_finite},
+    {"aten.le.Scalar", bound_comparison},
+    {named::kLe, bound_comparison},
     {"aten.lerp.Scalar", bound_lerp},
     {"aten.linalg_vector_norm.default", bound_vector_norm},
+    {named::kLtNumber, bound_comparison},
+    {"aten.lt.Tensor", bound_comparison},
     {"aten.masked_fill.Scalar", bound_masked_fill},
     {"aten.masked_fill.Tensor", bound_masked_fill},
     {"aten.masked_scatter.default", bound_movement},
     {"aten.masked_scatter_backward.default", bound_movement},
     {"aten.masked_select.default", bound_movement},
-    {"aten.maximum.default", bound_clamp},
+    {"aten.max.default", bound_extreme},
+    {named::kMaximum, bound_clamp},
     {"aten.mean.default", bound_reduction},
     {"aten.mean.dim", bound_reduction},
-    {"aten.minimum.default", bound_clamp},
+    {"aten.min.default", bound_extreme},
+    {named::kMinimum, bound_clamp},
     {"aten.mm.default", bound_product},
-    {"aten.mul.Scalar", bound_mul},
-    {"aten.mul.Tensor", bound_mul},
+    {named::kMulNumber, bound_mul},
+    {named::kMul, bound_mul},
     {"aten.mv.default", bound_product},
     {"aten.nansum.default", bound_nansum},
     {"aten.native_layer_norm_backward.default", bound_layer_norm_backward},
-    {"aten.neg.default", bound_neg},
-    {"aten.reciprocal.default", bound_reciprocal},
+    {"aten.ne.Scalar", bound_comparison},
+    {"aten.ne.Tensor", bound_comparison},
+    {named::kNeg, bound_neg},
+    {"aten.pow.Tensor_Scalar", bound_power},
+    {named::kReciprocal, bound_reciprocal},
+    {"aten.rsqrt.default", bound_rsqrt},
     {"aten.scatter_add.default", bound_scatter_add},
-    {"aten.sqrt.default", bound_sqrt},
+    {named::kSqrt, bound_sqrt},
     {"aten.sub.Scalar", bound_add},
-    {"aten.sub.Tensor", bound_add},
+    {named::kSub, bound_add},
     {"aten.sum.default", bound_reduction},
-    {"aten.sum.dim_IntList", bound_reduction},
+    {named::kSum, bound_reduction},
     {"aten.where.Scalar", bound_where},
     {"aten.where.ScalarOther", bound_where},
     {"aten.where.ScalarSelf", bound_where},
-    {"aten.where.self", bound_where},
+    {named::kWhere, bound_where},
     {"aten.xlogy.Tensor", bound_activation_backward},  // linear but where the logarithm is not finite
     {"aten.zero_.default", bound_overwrite},
     {"bucketing._pre_bucket_reduce_scatter.default", bound_movement},
@@ -449,10 +477,11 @@ BoundRule find_family_rule(const OpInfo& op) {
 
 }  // namespace
 
-// Of a root and a norm 0; where a number is added, or what is so is scaled by a positive one, what
-// follows.
+// Of a root, a norm, a magnitude and an even power 0; where a number is added, or what is so is
+// scaled by a positive one, what follows.
 std::optional<double> find_floor(const ErrorBounds& bounds, const BoundedCall& call, BoundRule rule) {
-  if (rule == bound_sqrt || rule == bound_vector_norm) return 0;
+  if (rule == bound_sqrt || rule == bound_vector_norm || rule == bound_abs) return 0;
+  if (rule == bound_power && std::fmod(number_at(call, 1), 2) == 0) return 0;
   if (call.args.size() < 2 || !call.args[0].is_tensor() || !call.args[1].is_number()) return {};
   const auto floor = bounds.floor_of(call.args[0].tensor());
   const double number = call.args[1].real();

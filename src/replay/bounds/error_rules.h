@@ -60,9 +60,14 @@ void bound_dot_product_backward(ErrorBounds& bounds, const BoundedCall& call);
 void bound_addcdiv(ErrorBounds& bounds, const BoundedCall& call);
 void bound_addcmul(ErrorBounds& bounds, const BoundedCall& call);
 void bound_clamp(ErrorBounds& bounds, const BoundedCall& call);
+void bound_comparison(ErrorBounds& bounds, const BoundedCall& call);
 void bound_div(ErrorBounds& bounds, const BoundedCall& call);
+void bound_extreme(ErrorBounds& bounds, const BoundedCall& call);
+void bound_is_finite(ErrorBounds& bounds, const BoundedCall& call);
 void bound_lerp(ErrorBounds& bounds, const BoundedCall& call);
+void bound_power(ErrorBounds& bounds, const BoundedCall& call);
 void bound_reciprocal(ErrorBounds& bounds, const BoundedCall& call);
+void bound_rsqrt(ErrorBounds& bounds, const BoundedCall& call);
 void bound_sqrt(ErrorBounds& bounds, const BoundedCall& call);
 void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call);
 

@@ -55,6 +55,48 @@ Tensor bound_of_product(const ErrorBounds& bounds, const Tensor& a, const Tensor
                     bounds.multiply(bounds.magnitude(a), bound_b));
 }
 
+// |X^p - x^p| is at most |p| t^(p-1) B for a t between x and X. Where that may reach 0, roots are
+// off by the root of B at most. Powers of what is below 0 are bounded for whole p, as those of |X|.
+template <class Power>
+Tensor bound_of_power(const ErrorBounds& bounds, const Tensor& x, double p, const Power& power) {
+  const Tensor bound = bounds.find_or_zero(x);
+  const bool is_whole = p == std::floor(p);
+  const Tensor size = is_whole ? bounds.magnitude(x) : bounds.narrow(x);
+  const Tensor most = bounds.add(size, bound);
+  if (is_whole && p >= 1) return bounds.scale(bounds.multiply(power(most, p - 1), bound), p);
+  Tensor least = subtract(bounds, size, bound);
+  if (const auto floor = bounds.floor_of(x))
+    least = bounds.apply(named::kMaximum, {least, bounds.ops().filled(DType::kFloat32, least.sizes, *floor)});
+  const Tensor steepest = power(p >= 1 ? most : least, p - 1);
+  Tensor otherwise = bounds.unbounded(size.sizes);
+  if (p > 0 && p < 1)
+    otherwise = choose(bounds, bounds.apply(named::kLtNumber, {size, 0.0}), otherwise, power(bound, p));
+  const Tensor moved = choose(bounds, bounds.apply(named::kGtNumber, {least, 0.0}),
+                              bounds.scale(bounds.multiply(steepest, bound), std::abs(p)), otherwise);
+  return choose(bounds, bounds.apply(named::kEqNumber, {bound, 0.0}), bounds.zeros(size.sizes), moved);
+}
+
+// Of a power that is computed as several products, or by a library.
+template <class Power>
+void set_power(ErrorBounds& bounds, const BoundedCall& call, double p, const Power& power) {
+  require_unwritten(call);
+  const Tensor &x = tensor_at(call, 0), &result = only_result(call);
+  if (!is_floating(x.dtype) || !is_floating(result.dtype)) throw NoBound();
+  const Tensor rounded = bounds.scale(bounds.magnitude(result), sum_error(1, result.dtype));
+  set_rounded(bounds, result, bounds.add(bound_of_power(bounds, x, p, power), rounded));
+}
+
+// Throws NoBound where an element that may be off, by `bound`, is not decided.
+void require_decided(const ErrorBounds& bounds, const Tensor& is_decided, const Tensor& bound) {
+  const Tensor is_exact = bounds.apply(named::kEqNumber, {bound, 0.0});
+  const Tensor is_known = bounds.apply(named::kLogicalOr, {is_decided, is_exact});
+  if (bounds.ops().any(bounds.apply(named::kLogicalNot, {is_known}))) throw NoBound();
+}
+
+bool is_one(const Tensor& a, const Tensor& b) {
+  return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides;
+}
+
 }  // namespace
 
 // A product of k factors that are each off by u is off by at most exp(k u) - 1 of what it gives,
@@ -122,6 +164,54 @@ void bound_sqrt(ErrorBounds& bounds, const BoundedCall& call) {
                                  bounds.apply(named::kDiv, {bound, root(bounds, x)}), root(bounds, bound));
   const Tensor is_negative = bounds.apply(named::kLtNumber, {x, 0.0});
   set_rounded(bounds, only_result(call), choose(bounds, is_negative, bounds.unbounded(x.sizes), of_roots));
+}
+
+void bound_power(ErrorBounds& bounds, const BoundedCall& call) {
+  set_power(bounds, call, number_at(call, 1), [&](const Tensor& base, double exponent) {
+    return run_op(bounds, call.op, {base, exponent}).tensor();
+  });
+}
+void bound_rsqrt(ErrorBounds& bounds, const BoundedCall& call) {
+  set_power(bounds, call, -0.5, [&](const Tensor& base, double) {  // 1 / (base root(base))
+    return bounds.apply(named::kReciprocal, {bounds.multiply(base, root(bounds, base))});
+  });
+}
+
+// Of the largest and the smallest: no further than any element.
+void bound_extreme(ErrorBounds& bounds, const BoundedCall& call) {
+  std::vector<Value> args(call.args.begin(), call.args.end());
+  args[0] = bounds.find_or_zero(tensor_at(call, 0));
+  bounds.set(only_result(call), bounds.apply(named::kAmax, std::move(args)));
+}
+
+// Whether x is infinite or no number: both graphs say the same of what is finite and off by a
+// finite bound.
+void bound_is_finite(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor& x = tensor_at(call, 0);
+  const Tensor bound = bounds.find_or_zero(x), reach = bounds.add(bounds.magnitude(x), bound);
+  require_decided(bounds, bounds.apply(named::kLtNumber, {reach, kMaximumNorm}), bound);
+}
+
+// Both graphs say the same of operands that are further apart than they are off, and of a number
+// and itself.
+void bound_comparison(ErrorBounds& bounds, const BoundedCall& call) {
+  require_unwritten(call);
+  const Tensor& x = tensor_at(call, 0);
+  if (call.args[1].is_tensor() && is_one(x, call.args[1].tensor())) return bound_is_finite(bounds, call);
+  const auto wide = [&](const Tensor& tensor) {
+    if (is_complex(tensor.dtype)) throw NoBound();
+    return tensor.dtype == DType::kFloat64 ? tensor : bounds.narrow(tensor);
+  };
+  Tensor off = bounds.find_or_zero(x), reach = widen(bounds, x, kBoundSlack), distance;
+  if (call.args[1].is_tensor()) {
+    const Tensor& y = call.args[1].tensor();
+    off = bounds.add(off, bounds.find_or_zero(y));
+    reach = bounds.add(reach, bounds.scale(bounds.find_or_zero(y), 1 + kBoundSlack));
+    distance = subtract(bounds, wide(x), wide(y));
+  } else {
+    distance = bounds.apply(named::kAdd, {wide(x), -number_at(call, 1)});
+  }
+  require_decided(bounds, bounds.apply(named::kGt, {bounds.magnitude(distance), reach}), off);
 }
 
 // Between numbers: no two elements come further apart. Of two tensors: no further than either's.

@@ -62,7 +62,7 @@ void RankCollectives::launch_part(const Node& node, const BoundCall& bound, Pend
                     : in_place     ? operand
                                    : make_tensor(setup_.memory, operand.dtype, sizes);
   if (launched.result.sizes != sizes) throw KernelError("`out` does not have the size of the result");
-  pending.is_sum = !part.reduction.empty();
+  pending.is_sum = part.reduction == "sum" || part.reduction == "avg";
   if (pending.is_bounded) hand_over_bounds(operand, members, pending, part);
   if (setup_.device != nullptr)
     setup_.device->post(operand, pending.stream, part);

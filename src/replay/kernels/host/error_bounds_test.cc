@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 #include <set>
+#include <type_traits>
 
 #include "ops/op.h"
 #include "replay/bounds/error_rules.h"
@@ -342,6 +343,16 @@ std::vector<Step> list_steps() {
       {"aten.mul_.Tensor", {kTensor, kTensor}},
   };
   steps.push_back({"aten.mul_.Tensor", {kTensor, kTensor}, -1, 1, true});
+  for (const double power : {1.0, 2.0, 3.0, 5.0})
+    steps.push_back({"aten.pow.Tensor_Scalar", {kTensor, power}});
+  for (const double power : {0.5, 0.25, 1.5, -0.5, -1.0, -2.0})
+    steps.push_back({"aten.pow.Tensor_Scalar", {kTensor, power}, 0.1F});
+  steps.push_back({"aten.pow.Tensor_Scalar", {kTensor, -3.0}, -1, -0.1F});
+  steps.push_back({"aten.rsqrt.default", {kTensor}, 0.1F});
+  for (const std::string_view target : {"aten.amax.default", "aten.amin.default"})
+    steps.push_back({target, {kTensor, rows}});
+  for (const std::string_view target : {"aten.abs.default", "aten.max.default", "aten.min.default"})
+    steps.push_back({target, {kTensor}});
   steps.push_back({"aten.lerp_.Scalar", {kTensor, kTensor, 0.3}, -1, 1, true});
   for (const double order : {1.0, 2.0, static_cast<double>(std::numeric_limits<float>::infinity())})
     steps.push_back({"aten.linalg_vector_norm.default", {kTensor, order, rows}});
@@ -415,6 +426,68 @@ TEST_CASE("the norm of all gradients of a large model is bounded by the order of
 }
 
 // Where the divisor may be 0 nothing is known, but where it is a root to which a number was added.
+TEST_CASE("a power of what may be 0 is bounded where it is a root, or a whole power") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  const auto bound_of = [](double power, float x) {
+    Calls calls;
+    return calls.bound_of_call("aten.pow.Tensor_Scalar", {calls.with_bound({x}, {0x1p-4F}), power})[0];
+  };
+  CHECK(bound_of(0.5, 0.0F) == Approx(0.25));
+  CHECK(bound_of(2, 0.0F) == Approx(0x1p-7));
+  CHECK_FALSE(std::isfinite(bound_of(0.5, -0.5F)));
+  CHECK(bound_of(1.5, 0.0F) == kUnknown);
+  CHECK(bound_of(-0.5, 0x1p-5F) == kUnknown);
+  CHECK(bound_of(-1, 0.0F) == kUnknown);
+  Calls calls;
+  const Tensor exact = calls.with_bound({0}, {0});
+  CHECK(calls.bound_of_call("aten.pow.Tensor_Scalar", {exact, 1.5})[0] < 0x1p-100F);
+}
+
+TEST_CASE("a comparison is exact where no bound reaches over it") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  const auto is_exact = [](std::string_view target, float x, float bound, auto other) {
+    Calls calls;
+    const Tensor value = calls.with_bound({x}, {bound});
+    std::vector<Value> args = {value};
+    if constexpr (std::is_same_v<decltype(other), double>)
+      args.emplace_back(other);
+    else
+      other(calls, args);
+    calls.bound_of_call(target, args);
+    return calls.bounds().without_bound().empty();
+  };
+  for (const std::string_view target : {"aten.eq.Scalar", "aten.ne.Scalar", "aten.lt.Scalar",
+                                        "aten.le.Scalar", "aten.gt.Scalar", "aten.ge.Scalar"}) {
+    CAPTURE(target);
+    CHECK(is_exact(target, 1, 0.25F, 0.5));
+    CHECK_FALSE(is_exact(target, 1, 0.5F, 0.5));
+    CHECK(is_exact(target, 0.5F, 0, 0.5));
+    CHECK(is_exact(target, 1, 0.25F, std::numeric_limits<double>::infinity()));
+    CHECK_FALSE(is_exact(target, 1, kUnknown, std::numeric_limits<double>::infinity()));
+  }
+  const auto itself = [](Calls&, std::vector<Value>& args) { args.push_back(args[0]); };
+  const auto near = [](Calls& calls, std::vector<Value>& args) {
+    args.emplace_back(calls.with_bound({2}, {0.5F}));
+  };
+  CHECK(is_exact("aten.eq.Tensor", 1, 0.25F, itself));
+  CHECK_FALSE(is_exact("aten.eq.Tensor", 1, kUnknown, itself));
+  CHECK(is_exact("aten.lt.Tensor", 1, 0.25F, near));
+  CHECK_FALSE(is_exact("aten.lt.Tensor", 1, 0.625F, near));
+  const auto alone = [](Calls&, std::vector<Value>&) {};
+  for (const std::string_view target : {"aten.isnan.default", "aten.isinf.default"}) {
+    CHECK(is_exact(target, 1, 0.25F, alone));
+    CHECK_FALSE(is_exact(target, 1, kUnknown, alone));
+  }
+}
+
+TEST_CASE("integers become numbers that are off by their rounding") {
+  Calls calls;
+  Tensor counts = make_tensor(calls.memory(), DType::kInt64, {1});
+  store_integer(counts, 0, 3);
+  CHECK(calls.bound_of_call("aten._to_copy.default", {counts, DType::kFloat32})[0] == Approx(3 * 0x1p-24));
+  CHECK(calls.bounds().without_bound().empty());
+}
+
 TEST_CASE("a quotient is bounded where the divisor is known not to be 0") {
   constexpr float kUnknown = std::numeric_limits<float>::infinity();
   Calls calls;

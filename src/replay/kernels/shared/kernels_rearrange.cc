@@ -53,12 +53,13 @@ Tensor find_true(Scratch& scratch, const Tensor& tensor, const Extents& sizes) {
                  {&flags, &ends, &found});
   return found;
 }
+// Laid out by column, as PyTorch does.
 Value nonzero(KernelCall& call) {
   const Tensor& self = call.tensor(0);
   Scratch scratch(call);
   const Tensor found = find_true(scratch, self, self.sizes);
   const auto rank = static_cast<std::int64_t>(self.rank());
-  const Tensor out = call.make_result(0, DType::kInt64, {found.numel(), rank});
+  const Tensor out = make_tensor(call.memory(), DType::kInt64, {found.numel(), rank}, {1, found.numel()});
   scratch.launch(tasks::CoordinatesTask{shape_of(self.sizes), found.data<std::int64_t>(),
                                         out.data<std::int64_t>(), out.strides[0], out.strides[1]},
                  found.numel() * rank, {&found, &out});
