@@ -68,11 +68,11 @@ def is_set(variable: str) -> bool:
 
 def check_environment() -> None:
     """Refuses what would be passed over in silence: a misspelt variable, a switch that is neither on nor off."""
-    known = [f"EPWEAVE_{name}" for name in _SETTINGS]
     for variable in os.environ:
-        near = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
-        if near and variable not in known:
-            raise UsageError(f"there is no variable {variable}", remedy=f"did you mean {near[0]}?")
+        prefix, _, name = variable.partition("_")
+        near = difflib.get_close_matches(name, _SETTINGS, n=1, cutoff=0.8) if prefix == "EPWEAVE" else []
+        if near and name not in _SETTINGS:
+            raise UsageError(f"there is no variable {variable}", remedy=f"did you mean EPWEAVE_{near[0]}?")
     for switch in ("EPWEAVE_VERIFY", "EPWEAVE_REPAIR"):
         is_set(switch)
 

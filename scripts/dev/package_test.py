@@ -302,6 +302,21 @@ class Package(unittest.TestCase):
                 train_on_cpu.main(["--model", "llama3", "--world", "2", *words])
             self.assertEqual((caught.exception.code, errors.getvalue().splitlines()[-1].partition("error: ")[2]), (2, said))
 
+    def test_variables_of_the_drop_in_that_are_misspelt(self):
+        stand_ins = {name: mock.MagicMock() for name in ("torchtitan", "torchtitan.experiments",
+                                                         "torchtitan.experiments.graph_trainer")}
+        with mock.patch.dict(sys.modules, stand_ins):
+            from epweave import torchtitan
+        for variables, said, remedy in (
+                ({"EPWEAVE_VERIFY": "1", "EPWEAVE_REPAIR": "0", "EPWEAVE_OTHER": "x"}, None, None),
+                ({"EPWEAVE_PIPLINE": "dce"}, "there is no variable EPWEAVE_PIPLINE", "did you mean EPWEAVE_PIPELINE?"),
+                ({"EPWEAVE_VERIFY": "true"}, "EPWEAVE_VERIFY is 'true'", "set it to 1, or to 0")):
+            with mock.patch.dict(os.environ, variables), contextlib.ExitStack() as stack:
+                caught = stack.enter_context(self.assertRaises(epweave.UsageError)) if said else None
+                torchtitan.check_environment()
+            if caught:
+                self.assertEqual((str(caught.exception), caught.exception.remedy), (said, remedy))
+
     def test_replay_check(self):
         text = ('epweave text 1\ngroup 7 ranks=[0, 1]\ngraph\n  %x = placeholder : f32[4, 4] role=user which=x\n'
                 '  %y = aten.{}.default(%x) : f32[4, 4]\n  output([%y])\n')
