@@ -47,7 +47,7 @@ def build_with_torch(module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("graphs", nargs="+", metavar="GRAPH")
+    parser.add_argument("graphs", nargs="+", metavar="GRAPH", help="graph files")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each, of which the least counts (default 3)")
     options = parser.parse_args()
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))

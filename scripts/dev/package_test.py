@@ -4,6 +4,7 @@
 With --wheel also builds the wheel, installs it into a new environment and uses what is there.
 """
 import argparse
+import ast
 import contextlib
 import inspect
 import io
@@ -52,6 +53,14 @@ class Package(unittest.TestCase):
             for parameter in signature.parameters.values():
                 self.assertTrue(parameter.name == "self" or parameter.annotation is not inspect.Parameter.empty,
                                 f"{name}: {parameter.name}")
+
+    def test_every_option_of_a_script_is_explained(self):
+        for path in [*(ROOT / "scripts").glob("*.py"), *(ROOT / "python/epweave").glob("*.py")]:
+            for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(call, ast.Call) or getattr(call.func, "attr", getattr(call.func, "id", "")) not in ("add_argument", "add"):
+                    continue
+                if call.args and isinstance(call.args[0], ast.Constant) and (call.keywords or str(call.args[0].value).startswith("--")):
+                    self.assertIn("help", [keyword.arg for keyword in call.keywords], f"{path.name}: {ast.unparse(call)}")
 
     def test_rewrite_verify_diff_stats(self):
         result = epweave.rewrite(GRAPH, preset="ep-overlap", roots=["layers.1.moe", "layers.2.moe"], parts=3)
