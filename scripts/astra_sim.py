@@ -33,13 +33,25 @@ def build(folder, backend):
         script = folder / "build" / "astra_analytical" / "build.sh"
         if not script.exists():
             break
-        subprocess.run(["bash", script], cwd=folder, check=True)
+        if subprocess.run(["bash", script], cwd=folder, check=False).returncode:
+            fail(f"{script} failed", 3)
     fail(f"{folder}: there is no {BINARIES[backend]}, nor build/astra_analytical/build.sh that would build it", 3)
 
 
 def fail(message, code):
     print(message, file=sys.stderr)
     sys.exit(code)
+
+
+def assignment_of(text):
+    """(key, value) of key=value, the value as JSON."""
+    key, equals, value = text.partition("=")
+    try:
+        if key and equals:
+            return key, json.loads(value)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE with a value in JSON")
 
 
 def list_dimensions(ranks, cluster):
@@ -69,9 +81,7 @@ def write_system(folder, every, options):
         "peak-perf": 1,
         "boost-mode": 0,
     }
-    for assignment in options.set:
-        key, value = assignment.split("=", 1)
-        system[key] = json.loads(value)
+    system.update(options.set)
     (folder / "system.json").write_text(json.dumps(system, indent=2))
     (folder / "memory.json").write_text(json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}))
 
@@ -95,13 +105,16 @@ def run_json(words):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("graph", type=pathlib.Path)
-    parser.add_argument("--astra-sim", type=pathlib.Path, required=True)
-    parser.add_argument("--cluster", default="h100")
-    parser.add_argument("--network", type=pathlib.Path, help="another network file, of as many ranks")
-    parser.add_argument("--backend", choices=BINARIES, default="unaware")
-    parser.add_argument("--set", action="append", default=[], help="key=value of the system file, the value as JSON")
-    parser.add_argument("--epweave", default=ROOT / "build" / "release" / "bin" / "epweave", type=pathlib.Path)
+    parser.add_argument("graph", type=pathlib.Path, metavar="G", help="graph file")
+    parser.add_argument("--astra-sim", type=pathlib.Path, required=True, metavar="DIR", help="sources or a build of ASTRA-sim")
+    parser.add_argument("--cluster", default="h100", help="as epweave simulate has it (default h100)")
+    parser.add_argument("--network", type=pathlib.Path, metavar="FILE", help="another network file, of as many ranks")
+    parser.add_argument("--backend", choices=BINARIES, default="unaware",
+                        help="whether collectives of different groups slow each other down (default unaware)")
+    parser.add_argument("--set", type=assignment_of, action="append", default=[], metavar="KEY=VALUE",
+                        help="a value of the system file, as JSON")
+    parser.add_argument("--epweave", default=ROOT / "build" / "release" / "bin" / "epweave", type=pathlib.Path, metavar="PROGRAM",
+                        help="default: the one of build/release")
     options = parser.parse_args()
     program = build(options.astra_sim.resolve(), options.backend)
     with tempfile.TemporaryDirectory() as temporary:

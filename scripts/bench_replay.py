@@ -101,15 +101,22 @@ def print_device(args):
         print(f"{target:55} {calls:7.0f} {seconds * 1e3:9.2f} {seconds * 1e6 / calls:9.1f} {other}")
 
 
+def run_count(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("graph", type=pathlib.Path)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--replay", type=pathlib.Path, default=ROOT / "build/release/bin/epweave-replay")
-    parser.add_argument("--top", type=int, default=20)
-    parser.add_argument("--with-torch", action="store_true")
+    parser.add_argument("graph", type=pathlib.Path, metavar="GRAPH", help="graph file")
+    parser.add_argument("--runs", type=run_count, default=3, metavar="N", help="of which the fastest counts (default 3)")
+    parser.add_argument("--replay", type=pathlib.Path, default=ROOT / "build/release/bin/epweave-replay", metavar="BIN",
+                        help="the program (default: that of build/release)")
+    parser.add_argument("--top", type=int, default=20, metavar="N", help="rows of the table (default 20)")
+    parser.add_argument("--with-torch", action="store_true", help="PyTorch beside it")
     parser.add_argument("--device", default="cpu", help="cpu (the default), cuda, cuda:N")
-    parser.add_argument("--math", default="portable", choices=("portable", "native"))
+    parser.add_argument("--math", default="portable", choices=("portable", "native"), help="on a GPU (default portable)")
     args = parser.parse_args()
     if args.device != "cpu":
         return print_device(args)

@@ -305,7 +305,10 @@ def main() -> int:
     if options.ep is None:
         options.ep = 1 if options.model == "llama3" else options.world
     options.precompile, options.pipeline = "compared", "compared"
-    trainer, traced = trace(options)
+    try:
+        trainer, traced = trace(options)
+    except ModuleNotFoundError as error:
+        sys.exit(f"compare_artifacts: {error}; install torch 2.15 and torchtitan 0.3.0")
     job = another_job(trainer)
     with tempfile.TemporaryDirectory() as folder:
         stores = [Torchtitan(pathlib.Path(folder)), Epweave(pathlib.Path(folder))]

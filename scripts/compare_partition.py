@@ -319,10 +319,11 @@ def make_parser():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph", type=pathlib.Path, nargs="?", metavar="G", help="by default one is traced")
     parser.add_argument("--epweave", metavar="PROGRAM", help="by default the one that the package epweave runs")
-    parser.add_argument("--policy", default="none", choices=("none", "default", "eager", "full"))
+    parser.add_argument("--policy", default="none", choices=("none", "default", "eager", "full"),
+                        help="torchtitan's memory policy ahead of it (default none)")
     parser.add_argument("--budget", type=budget_of, nargs="+", metavar="B", help="shares from 0 to 1 (default 1)")
     parser.add_argument("--unknown-sizes", type=int, metavar="N", help="what torch takes for sizes that only the run knows")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     traced = parser.add_argument_group("without G")
     traced.add_argument("--model", choices=("llama3", "deepseek_v3", "qwen3"), help="by default llama3")
     traced.add_argument("--size", metavar="NAME", help="debug (the default), or as torchtitan names it: 8b, 16b")

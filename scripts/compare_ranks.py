@@ -157,15 +157,15 @@ def compare_agnostic(epweave, path, traces, folder) -> list[tuple[str, str, bool
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="compare_ranks.py", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="llama3")
-    parser.add_argument("--dp-replicate", type=int, default=1)
-    parser.add_argument("--dp-shard", type=int, default=2)
-    parser.add_argument("--tp", type=int, default=2)
-    parser.add_argument("--ep", type=int, default=1)
-    parser.add_argument("--layers", type=int, help="of the model (default: all of its debug model's)")
+    parser.add_argument("--model", default="llama3", help="as trace_torchtitan.py has it (default llama3)")
+    parser.add_argument("--dp-replicate", type=int, default=1, metavar="N", help="data-parallel replicas (default 1)")
+    parser.add_argument("--dp-shard", type=int, default=2, metavar="N", help="data-parallel shards (default 2)")
+    parser.add_argument("--tp", type=int, default=2, metavar="N", help="tensor-parallel ranks (default 2)")
+    parser.add_argument("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks (default 1)")
+    parser.add_argument("--layers", type=int, metavar="N", help="of the model (default: all of its debug model's)")
     parser.add_argument("--epweave", metavar="PROGRAM", help="by default the one that the package epweave runs")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the graphs here, and take traces that are here already")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args(arguments)
     if count_ranks(options) < 2:
         parser.error("a job of one rank has nothing to compare")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Show what a rewrite changed: compare_stats.py EPWEAVE BEFORE AFTER."""
+"""Show what a rewrite changed: counts of two graphs side by side, and the passes between them."""
+import argparse
 import collections
 import json
 import subprocess
@@ -20,7 +21,9 @@ BORDER = [
 
 
 def read_json(epweave, command, path):
-    result = subprocess.run([epweave, command, path, "--json"], check=True, stdout=subprocess.PIPE)
+    result = subprocess.run([epweave, command, path, "--json"], check=False, stdout=subprocess.PIPE)
+    if result.returncode:
+        sys.exit(result.returncode)  # the program has said why
     return json.loads(result.stdout)
 
 
@@ -30,10 +33,12 @@ def count_border(epweave, path):
 
 
 def main():
-    if len(sys.argv) != 4:
-        print(__doc__, file=sys.stderr)
-        return 2
-    epweave, *paths = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("epweave", metavar="EPWEAVE", help="the program")
+    parser.add_argument("before", metavar="BEFORE", help="graph that was rewritten")
+    parser.add_argument("after", metavar="AFTER", help="what epweave rewrite made of it")
+    options = parser.parse_args()
+    epweave, paths = options.epweave, [options.before, options.after]
     stats = [read_json(epweave, "stats", path) for path in paths]
     border = [count_border(epweave, path) for path in paths]
 

@@ -308,12 +308,13 @@ def compare_graph(args, graph, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("graphs", type=pathlib.Path, nargs="+", metavar="GRAPH")
+    parser.add_argument("graphs", type=pathlib.Path, nargs="+", metavar="GRAPH", help="graph files")
     parser.add_argument("--rank-of", type=pathlib.Path, help=argparse.SUPPRESS)  # this process is one rank
     parser.add_argument("--table", action="store_true", help="print Markdown")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the inputs (default 0)")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the files in this folder")
-    parser.add_argument("--replay", type=pathlib.Path, default=ROOT / "build/release/bin/epweave-replay")
+    parser.add_argument("--replay", type=pathlib.Path, default=ROOT / "build/release/bin/epweave-replay", metavar="BIN",
+                        help="the program (default: that of build/release)")
     parser.add_argument("--loss", type=float, default=1e-5, help="bound of the loss's relative error (default 1e-5)")
     parser.add_argument("--gradient", type=float, default=0.02, help="bound of a gradient's (default 0.02)")
     parser.add_argument("--routed", type=float, default=0.1, help="bound of gradients that routing reaches (default 0.1)")

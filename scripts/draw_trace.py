@@ -73,12 +73,17 @@ def draw_process(names, bars, top):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trace", type=pathlib.Path)
-    parser.add_argument("root")
-    parser.add_argument("direction", choices=("forward", "backward"))
-    parser.add_argument("svg", type=pathlib.Path)
+    parser.add_argument("trace", type=pathlib.Path, help="what epweave overlap --trace wrote")
+    parser.add_argument("root", help="the module: layers.1.moe")
+    parser.add_argument("direction", choices=("forward", "backward"), help="forward or backward")
+    parser.add_argument("svg", type=pathlib.Path, help="file to write")
     args = parser.parse_args()
-    names, bars = read_trace(args.trace)
+    try:
+        names, bars = read_trace(args.trace)
+    except OSError as error:
+        raise SystemExit(f"draw_trace.py: {args.trace}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise SystemExit(f"draw_trace.py: {args.trace}: no trace of epweave overlap --trace") from None
     lines, top = [], 0
     for process in sorted({bar["pid"] for bar in bars}):
         chosen = [bar for bar in bars if bar["pid"] == process and is_of_region(bar, args.root, args.direction)

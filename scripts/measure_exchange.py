@@ -13,9 +13,6 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
-import epweave  # noqa: E402
-
 
 def least_seconds(repeat: int, work) -> float:
     out = []
@@ -50,9 +47,11 @@ def build_with_torch(module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("graphs", nargs="+", metavar="GRAPH")
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("graphs", nargs="+", metavar="GRAPH", help="graph files")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each, of which the least counts (default 3)")
     options = parser.parse_args()
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+    import epweave  # behind the options: --help needs no PyTorch
     print(f"{'nodes':>7}  {'load':>6}  {'torch':>6}  {'export':>6}  seconds")
     with tempfile.TemporaryDirectory() as folder:
         for graph in options.graphs:

@@ -387,7 +387,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trace_torchtitan.py", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--model", choices=sorted(DEFAULT_CONFIGS), default="deepseek_v3")
+    add("--model", choices=sorted(DEFAULT_CONFIGS), default="deepseek_v3",
+        help="torchtitan's model (default deepseek_v3)")
     add("--config", metavar="NAME", help="configuration function of the model's graph_trainer"
                                          " registry (default: its debug model)")
     add("--tokens", type=int, default=1024, metavar="N", help="tokens per data-parallel rank (default 1024)")

@@ -199,14 +199,17 @@ class Proof(Report):
 
     @property
     def violations(self) -> list[dict]:
+        """What is wrong: {"invariant", "message", "node", ..} each; none where `ok`."""
         return self.details.get("violations", [])
 
     @property
     def assumptions(self) -> list[str]:
+        """What the proof of two graphs rests on and does not show."""
         return self.details.get("assumptions", [])
 
     @property
     def outputs(self) -> list[dict]:
+        """Of two graphs, each output of the step with its numerics: {"output", "numerics", ..}."""
         return self.details.get("outputs", [])
 
 
@@ -250,17 +253,27 @@ def diff(a: Graph, b: Graph, *, ignore: str | None = None, timeout: float | None
             return Difference(report["same"], report, f.read())
 
 
+def _option_words(options: dict) -> list[str]:
+    """Keywords as options of a program: `pin_rows=True` is a flag; a list gives its option once for each item."""
+    words = []
+    for key, value in options.items():
+        name = "--" + key.replace("_", "-")
+        if value is True:
+            words.append(name)
+        elif value is not None and value is not False:
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                words += [name, os.fspath(item) if isinstance(item, os.PathLike) else str(item)]
+    return words
+
+
 def replay_check(a: Graph, b: Graph, *, ranks: int | None = None, seed: int = 0, timeout: float | None = None,
                  **options: Any) -> Report:
     """Execute both graphs on virtual ranks on the CPU and compare every output and node.
 
-    Further options are those of `epweave-replay check`: `data="integer"`, `memory=16`, `recipe="inputs.json"`.
+    Further options are those of `epweave-replay check`: `data="integer"`, `memory=16`, `poison=True`,
+    `inputs=["a.safetensors", "b.safetensors"]`. One that is None or False is left out.
     """
-    words = ["--seed", str(seed)] + (["--ranks", str(ranks)] if ranks is not None else [])
-    for key, value in options.items():
-        words.append("--" + key.replace("_", "-"))
-        if value is not True:
-            words.append(str(value))
+    words = ["--seed", str(seed), *_option_words({"ranks": ranks, **options})]
     with graph_file(a) as first, graph_file(b) as second:
         report, _ = run("epweave-replay", "check", first, second, *words, "-q", accept=(0, 1), timeout=timeout)
     return Report(report["verdict"] == "same", report)

@@ -79,7 +79,8 @@ def _config_words(config: dict | None) -> list[str]:
     texts = {str(key): str(value) for key, value in (config or {}).items()}
     for key, value in texts.items():
         if "=" in key:
-            raise UsageError(f"config has the key {key!r}, and no key can hold an equals sign")
+            raise UsageError(f"config has the key {key!r}, and no key can hold an equals sign",
+                             remedy="give the key another name")
         if " at 0x" in value:
             raise UsageError(f"config.{key} is {value}, whose address is another one in each process",
                              remedy="give a text that says what it is")

@@ -1,6 +1,7 @@
 """Reading and writing files: gzip, standard streams, whole or not at all."""
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -12,11 +13,18 @@ from .codec import decode_file, encode_file
 from .errors import GraphFileError
 
 
+def _stream(stream):
+    """A standard stream's bytes; OSError where the process was started without it."""
+    if stream is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return stream.buffer
+
+
 def read_bytes(path: str) -> bytes:
     """The content of a file or of stdin (`-`), decompressed if it is gzip."""
     try:
         if path == "-":
-            data = sys.stdin.buffer.read()
+            data = _stream(sys.stdin).read()
         else:
             with open(path, "rb") as f:
                 data = f.read()
@@ -35,8 +43,12 @@ def write_bytes(data: bytes, path: str) -> None:
     Links are followed; devices and pipes are written to, not replaced.
     """
     if path == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        try:
+            out = _stream(sys.stdout)
+            out.write(data)
+            out.flush()
+        except OSError as error:
+            raise GraphFileError(f"cannot be written: {error.strerror}") from None
         return
     if path.endswith(".gz"):
         packed = io.BytesIO()
@@ -44,8 +56,10 @@ def write_bytes(data: bytes, path: str) -> None:
             f.write(data)
         data = packed.getvalue()
     temporary = None
-    path = os.path.realpath(path)
     try:
+        if not path:
+            raise OSError(errno.ENOENT, "the name is empty")
+        path = os.path.realpath(path)
         if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "wb") as f:
                 f.write(data)
@@ -58,10 +72,12 @@ def write_bytes(data: bytes, path: str) -> None:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
+        temporary = None
     except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
         raise GraphFileError(f"cannot be written: {error.strerror}") from None
+    finally:
+        if temporary and os.path.exists(temporary):  # also where the user interrupts
+            os.unlink(temporary)
 
 
 def read_file(path: str) -> dict:
@@ -92,6 +108,14 @@ def check_output(path: str) -> None:
     """Raises GraphFileError where a graph cannot be written to `path`: before long work, not behind it."""
     try:
         _check_ending(path)
+    except GraphFileError as error:
+        raise error.within(path) from None
+    check_place(path)
+
+
+def check_place(path: str) -> None:
+    """Raises GraphFileError where no file can be written to `path`: before long work, not behind it."""
+    try:
         folder = os.path.dirname(os.path.realpath(path))
         if path != "-" and not os.path.isdir(folder):
             raise GraphFileError(f"cannot be written: there is no folder {folder}")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import traceback
 
@@ -25,13 +26,13 @@ def _run_from_dump(source: str, target: str) -> None:
     except (ValueError, RecursionError) as error:
         raise GraphFileError(f"{source}: is not JSON ({error}); give an fx-dump-1 file") from None
     except GraphFileError as error:
-        raise GraphFileError(f"{source}: {error}") from None
+        raise error.within(source) from None
     try:
         message = file_from_dump(dump)
     except RecursionError:
         raise GraphFileError(f"{source}: is nested too deeply; no traced graph is") from None
     except GraphFileError as error:
-        raise GraphFileError(f"{source}: {error}") from None
+        raise error.within(source) from None
     write_file(message, target)
 
 
@@ -43,14 +44,27 @@ def _run_to_dump(source: str, target: str) -> None:
     try:
         text = json.dumps(dump_from_file(message), separators=(",", ":"))
     except GraphFileError as error:
-        raise GraphFileError(f"{source}: {error}") from None
+        raise error.within(source) from None
     try:
         write_bytes(text.encode(), target)
     except GraphFileError as error:
-        raise GraphFileError(f"{target}: {error}") from None
+        raise error.within(target) from None
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return text
+
+
+def _drop_output() -> None:
+    """What standard output did not take is not tried again when the process ends."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Runs the command of these arguments, else of the process's; its exit code (see DESCRIPTION)."""
     parser = argparse.ArgumentParser(
         prog="epweave_fx.py", description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -59,16 +73,18 @@ def main(arguments: list[str] | None = None) -> int:
             ("from-dump", _run_from_dump, "write a graph file from an fx-dump-1 JSON file"),
             ("to-dump", _run_to_dump, "write an fx-dump-1 JSON file from a graph file")):
         command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("input", metavar="IN", help="input file, - for stdin")
-        command.add_argument("output", metavar="OUT", help="output file, - for stdout")
+        command.add_argument("input", metavar="IN", type=_name, help="input file, - for stdin")
+        command.add_argument("output", metavar="OUT", type=_name, help="output file, - for stdout")
         command.set_defaults(run=run)
     options = parser.parse_args(arguments)
-    if options.run is _run_from_dump and options.output == "-" and sys.stdout.isatty():
+    if options.run is _run_from_dump and options.output == "-" and sys.stdout is not None and sys.stdout.isatty():
         parser.error("the graph file is binary and stdout is a terminal; redirect it")
     try:
         options.run(options.input, options.output)
     except GraphFileError as error:
         print(f"epweave_fx: {full_text(error)}", file=sys.stderr)
+        if options.output == "-":
+            _drop_output()
         return 3
     except Exception:
         traceback.print_exc()

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,16 @@ def error_of(report: dict, reproducer: str | None = None) -> EpweaveError:
     return _ERRORS.get(report.get("kind"), EpweaveError)(message, reproducer=reproducer, **facts)
 
 
+def _error_of_signal(program: str, number: int, said: str) -> EpweaveError:
+    """A program that was ended from outside did nothing wrong; one that crashed has a bug."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    message = f"{program} was ended by {name}" + (f": {said}" if said else "")
+    if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        remedy = "the kernel does that for want of memory: give it more, or a smaller graph" if number == signal.SIGKILL else None
+        return RunError(message, remedy=remedy)
+    return InternalError(message)
+
+
 def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int, ...] = (0,)) -> tuple[dict, str]:
     """Runs a program with --json: its report and what it said on standard error.
 
@@ -62,6 +73,8 @@ def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int,
         raise RunError(f"{name} {words[0]} took more than {timeout:g} seconds",
                        remedy="give more time, or a smaller graph") from None
     said = done.stderr.decode(errors="replace")
+    if done.returncode < 0:
+        raise _error_of_signal(f"{name} {words[0]}", -done.returncode, said.strip())
     try:
         report = json.loads(done.stdout) if done.stdout.strip() else {}
     except ValueError:
@@ -130,8 +143,10 @@ def command(name: str) -> int:
 
 
 def main_epweave() -> int:
+    """The installed command `epweave`."""
     return command("epweave")
 
 
 def main_replay() -> int:
+    """The installed command `epweave-replay`."""
     return command("epweave-replay")

@@ -21,12 +21,13 @@ On every rank the traced step goes through `epweave rewrite` and comes back as t
                          an artifact of the traces of several ranks
     EPWEAVE_ARTIFACT     a folder: the artifact there is loaded when the trainer is built, and nothing is traced
 
-A rank that fails stops all ranks; so do graphs whose collectives do not match (`epweave verify --ranks`).
+A variable that looks like one of these and is none is refused (EPWEAVE_PIPLINE). A rank that fails stops all ranks; so do graphs whose collectives do not match (`epweave verify --ranks`).
 
 `python -m epweave.torchtitan --help`: trains a debug model on CPU ranks with several pipelines and compares them.
 """
 from __future__ import annotations
 
+import difflib
 import functools
 import glob
 import hashlib
@@ -40,8 +41,9 @@ import weakref
 
 from .api import Proof, rescue_reproducer, rewrite, run, verify, words_of_pipeline
 from .artifact import Artifact, load_artifact, make_artifact, save_artifact, save_trace
-from .errors import EpweaveError, RunError, UsageError, full_text
+from .errors import EpweaveError, GraphFileError, RunError, UsageError, full_text
 from .exporter import export
+from .files import read_bytes, write_bytes
 from .groups import create_process_groups
 from .halves import Halves, partition
 from .job import describe_job
@@ -53,11 +55,32 @@ NORMALIZE = "dce,canonicalize,dedup-unshard"
 _SECONDS_TO_HEAR_OF_OTHERS = 1800.0  # of ranks that work; one that fails is heard of at once
 _trainers: list = []  # the trainer built last, as a weak reference
 _rounds = itertools.count()
+_SETTINGS = ("PIPELINE", "BEFORE", "AFTER", "THEN", "KEEP", "PARTITION", "VERIFY", "PRECOMPILE", "REPAIR", "TRACE", "ARTIFACT")
+
+
+def is_set(variable: str) -> bool:
+    """A switch of the environment: 1 is on; 0, nothing or no variable is off. UsageError for any other value."""
+    value = os.environ.get(variable, "")
+    if value not in ("", "0", "1"):
+        raise UsageError(f"{variable} is {value!r}", remedy="set it to 1, or to 0")
+    return value == "1"
+
+
+def check_environment() -> None:
+    """Refuses what would be passed over in silence: a misspelt variable, a switch that is neither on nor off."""
+    for variable in os.environ:
+        prefix, _, name = variable.partition("_")
+        near = difflib.get_close_matches(name, _SETTINGS, n=1, cutoff=0.8) if prefix == "EPWEAVE" else []
+        if near and name not in _SETTINGS:
+            raise UsageError(f"there is no variable {variable}", remedy=f"did you mean EPWEAVE_{near[0]}?")
+    for switch in ("EPWEAVE_VERIFY", "EPWEAVE_REPAIR"):
+        is_set(switch)
 
 
 def remember_trainer(trainer) -> None:
     """torchtitan's post-init hook: the trainer says what parameters and meshes are called. It gets its step from the
     artifact where there is one."""
+    check_environment()
     _trainers[:] = [weakref.ref(trainer)]
     if os.environ.get("EPWEAVE_ARTIFACT"):
         trainer._traced_step = load_step(trainer, os.environ["EPWEAVE_ARTIFACT"]).traced()
@@ -180,7 +203,7 @@ def split_step(path: str, wanted: str, folder: str, rank: int) -> Halves | None:
     policy, _, budget = wanted.partition(":")
     forward, backward = (os.path.join(folder, f"rank{rank}.{part}.epw") for part in ("forward", "backward"))
     halves = partition(path, policy, budget=budget or None, forward=forward, backward=backward)
-    if os.environ.get("EPWEAVE_VERIFY") == "1":
+    if is_set("EPWEAVE_VERIFY"):
         _require_proof(halves.verify(path), "partition")
     return halves
 
@@ -201,7 +224,7 @@ def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
             except EpweaveError as error:
                 rescue_reproducer(error, temporary)
                 raise
-            if os.environ.get("EPWEAVE_VERIFY") == "1":
+            if is_set("EPWEAVE_VERIFY"):
                 _require_proof(verify(before, after), "rewrite")
             is_last = bool(stage) or not os.environ.get("EPWEAVE_THEN")
             halves = split_step(after, os.environ.get("EPWEAVE_PARTITION", "") if is_last else "", folder, ranks.rank)
@@ -241,7 +264,7 @@ def precompile(traced, dims, module, folder: str) -> str:
     path = os.path.join(folder, ARTIFACT)
     facts = _export_facts(traced, trainer, dims, ranks.rank, dims.world_size)
     facts["info"]["compile_on_one_rank"] = _is_for_all_ranks()
-    save_artifact(traced, path, graph=module, pipeline=_pipeline(dims), repair=os.environ.get("EPWEAVE_REPAIR") == "1",
+    save_artifact(traced, path, graph=module, pipeline=_pipeline(dims), repair=is_set("EPWEAVE_REPAIR"),
                   config=_describe(trainer, dims), **facts)
     return path
 
@@ -252,10 +275,24 @@ def write_trace(traced, dims, module, folder: str) -> str:
     trainer, rank = _trainer(), dist.get_rank()
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"rank-{rank:05}.epw")
+    # The step last: where it is, the other is.
+    write_bytes(json.dumps(_describe(trainer, dims)).encode(), _job_of_trace(path))
     save_trace(traced, path, graph=module, **_export_facts(traced, trainer, dims, rank, dims.world_size))
-    with open(path.removesuffix(".epw") + ".json", "w", encoding="utf-8") as f:
-        json.dump(_describe(trainer, dims), f)
     return path
+
+
+def _job_of_trace(path: str) -> str:
+    """The file with the job's key/values beside a trace."""
+    return path.removesuffix(".epw") + ".json"
+
+
+def _read_job(path: str) -> dict[str, str]:
+    """The key/values of the job that a trace is of."""
+    try:
+        return json.loads(read_bytes(_job_of_trace(path)))
+    except (GraphFileError, ValueError) as error:
+        raise GraphFileError(f"{_job_of_trace(path)}: {error}",
+                             remedy="trace the rank again: EPWEAVE_TRACE writes both files") from None
 
 
 def join_traces(traces: str, folder: str, *, repair: bool = False) -> str:
@@ -266,14 +303,12 @@ def join_traces(traces: str, folder: str, *, repair: bool = False) -> str:
     paths = sorted(glob.glob(os.path.join(glob.escape(traces), "rank-*.epw")))
     if not paths:
         raise UsageError(f"{traces} has no traces", remedy="run ranks of the job with EPWEAVE_TRACE")
-    jobs = []
-    for path in paths:
-        with open(path.removesuffix(".epw") + ".json", encoding="utf-8") as f:
-            jobs.append(json.load(f))
+    jobs = [_read_job(path) for path in paths]
     for path, job in zip(paths, jobs):
         other = next((key for key in {**jobs[0], **job} if jobs[0].get(key) != job.get(key)), None)
         if other is not None:
-            raise UsageError(f"{path} is of another job than {paths[0]}: {other} is {job.get(other)}, there {jobs[0].get(other)}")
+            raise UsageError(f"{path} is of another job than {paths[0]}: {other} is {job.get(other)}, there {jobs[0].get(other)}",
+                             remedy="trace all ranks with one configuration, into a folder of their own")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, ARTIFACT)
     make_artifact(paths, path, pipeline=jobs[0]["pipeline"], repair=repair, config=jobs[0])
@@ -313,7 +348,8 @@ def check_state(artifact: Artifact, model) -> None:
     here = list(extract_module_state(model))
     if here != artifact.state_names:
         first = next((pair for pair in itertools.zip_longest(artifact.state_names, here) if pair[0] != pair[1]))
-        raise RunError(f"{artifact.path}: was traced of a model with {first[0]} where this one has {first[1]}")
+        raise RunError(f"{artifact.path}: was traced of a model with {first[0]} where this one has {first[1]}",
+                       remedy="make the artifact again with the configuration of this run")
 
 
 def check_fingerprints(ranks: Ranks) -> None:

@@ -150,7 +150,8 @@ def _fake(mode, tensor, name: str, dim: int | None, device):
     if dim is None:
         return mode.from_tensor(tensor, static_shapes=True)
     if not isinstance(dim, int) or not -tensor.dim() <= dim < tensor.dim():
-        raise UsageError(f"input {name!r} has {tensor.dim()} dimensions and none numbered {dim!r}")
+        raise UsageError(f"input {name!r} has {tensor.dim()} dimensions and none numbered {dim!r}",
+                         remedy=f"name the dimension of the tokens: {{{name!r}: 0}}")
     sizes = [DimDynamic.STATIC] * tensor.dim()
     sizes[dim] = DimDynamic.DYNAMIC
     return mode.from_tensor(tensor, source=ConstantSource(name),
@@ -202,6 +203,28 @@ def _no_nested_compile() -> Iterator[None]:
         yield
     finally:
         torch._dynamo.config.error_on_nested_fx_trace = before
+
+
+@contextlib.contextmanager
+def _no_sizes_compared_by_checkpoint() -> Iterator[None]:
+    """torch.utils.checkpoint compares the sizes of what backward computes again with forward's. In a trace, sizes that come
+    from data, such as how many rows the experts get, are other symbols the second time, which nothing can compare."""
+    from torch.utils import checkpoint
+    checks = checkpoint._allowed_determinism_checks_to_fns
+    before = checks["default"]
+    checks["default"] = checks["none"]
+    try:
+        yield
+    finally:
+        checks["default"] = before
+
+
+def _checkpoint_error(error: Exception) -> UsageError | None:
+    """What to say where a reentrant checkpoint refuses the gradients that a trace asks for; None of any other error."""
+    if not (isinstance(error, RuntimeError) and "use_reentrant=True" in str(error)):
+        return None
+    return UsageError("torch.utils.checkpoint with use_reentrant=True cannot be traced: its backward takes no list of inputs",
+                      remedy="give checkpoint use_reentrant=False")
 
 
 @contextlib.contextmanager
@@ -377,14 +400,14 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     fakes = tracer.make_fakes(mode, tokens or {}, device)
     # Backward on the calling thread, as what is traced there is known to this thread only.
     with (mode, tracing(TracingContext(mode)), preserve_node_meta(), _named_modules(model), _no_nested_compile(),
-          _all_lines_of_the_step(), torch.autograd.set_multithreading_enabled(False), torch.compiler._non_strict_tracing_context(),
-          torch.compiler._patch_engine_backward()):
+          _no_sizes_compared_by_checkpoint(), _all_lines_of_the_step(), torch.autograd.set_multithreading_enabled(False),
+          torch.compiler._non_strict_tracing_context(), torch.compiler._patch_engine_backward()):
         try:
             table = {**list_decompositions(), **norm_decompositions(), **(decompositions or {})}
             table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
-            if said := collective_error(error):
+            if said := collective_error(error) or _checkpoint_error(error):
                 raise said from error
             raise
     require_functional_collectives(graph)

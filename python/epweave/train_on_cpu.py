@@ -32,6 +32,9 @@ import sys
 import tempfile
 import time
 
+from .errors import EpweaveError, full_text
+from .files import check_place, write_bytes
+
 TRACER = "torchtitan.experiments.graph_trainer"
 CONFIGS = {"deepseek_v3": "graph_trainer_deepseek_v3_debugmodel", "qwen3": "graph_trainer_qwen3_debugmodel_moe",
            "llama3": "graph_trainer_llama3_debugmodel"}
@@ -233,7 +236,6 @@ def precompile(options) -> None:
 
 def precompile_of_ranks(options, arguments: list[str]) -> None:
     """Traces some ranks, each in a process of its own, and makes one artifact of the traces."""
-    from epweave.errors import EpweaveError, full_text
     from epweave.torchtitan import join_traces
     with tempfile.TemporaryDirectory(prefix="epweave-traces-") as folder:
         for rank in options.ranks:
@@ -392,19 +394,20 @@ def print_table(rows: dict[str, dict]) -> None:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m epweave.torchtitan", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--model", choices=sorted(CONFIGS), default="deepseek_v3")
+    add, count = parser.add_argument, whole_number_from(1)
+    add("--model", choices=sorted(CONFIGS), default="deepseek_v3", help="torchtitan's debug model (default deepseek_v3)")
     add("--cpu", action="store_true", help="on the CPU with gloo (the only way here)")
-    add("--world", type=int, default=2, metavar="N", help="ranks (default 2)")
-    add("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks (default 1)")
-    add("--ep", type=int, metavar="N", help="expert-parallel ranks (default: all ranks for a MoE model)")
-    add("--layers", type=int, metavar="N", help="number of layers (default: the model's)")
-    add("--tokens", type=int, default=256, metavar="N", help="tokens per rank (default 256)")
-    add("--sequence", type=int, default=64, metavar="N", help="tokens per sequence (default 64)")
-    add("--steps", type=int, default=3, metavar="N", help="training steps (default 3)")
-    add("--seed", type=int, default=0)
-    add("--lr", type=float, default=1e-3)
-    add("--compare", default="none,epweave", metavar="LIST", help=f"pipelines: {', '.join(PIPELINES)}")
+    add("--world", type=count, default=2, metavar="N", help="ranks (default 2)")
+    add("--tp", type=count, default=1, metavar="N", help="tensor-parallel ranks (default 1)")
+    add("--ep", type=count, metavar="N", help="expert-parallel ranks (default: all ranks for a MoE model)")
+    add("--layers", type=count, metavar="N", help="number of layers (default: the model's)")
+    add("--tokens", type=count, default=256, metavar="N", help="tokens per rank (default 256)")
+    add("--sequence", type=count, default=64, metavar="N", help="tokens per sequence (default 64)")
+    add("--steps", type=count, default=3, metavar="N", help="training steps (default 3)")
+    add("--seed", type=whole_number_from(0), default=0, metavar="S", help="of weights and batches (default 0)")
+    add("--lr", type=amount, default=1e-3, metavar="X", help="AdamW's learning rate (default 0.001)")
+    add("--compare", default="none,epweave", metavar="LIST",
+        help=f"pipelines, with commas between (default none,epweave): {', '.join(PIPELINES)}")
     add("--rewrite", action="append", default=[], metavar="PIPELINE",
         help="what epweave is to run, in place of EPWEAVE_PIPELINE; each one given is a row of its own")
     add("--partition", action="append", default=[], metavar="POLICY[:BUDGET]",
@@ -416,7 +419,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="with --precompile: replace numbers of one rank that are proved to be such (epweave generalize --repair)")
     add("--artifact", action="append", default=[], metavar="DIR",
         help="what the pipeline artifact loads; given twice, ranks take them in turn")
-    add("--tolerance", type=float, metavar="X",
+    add("--tolerance", type=amount, metavar="X",
         help="exit with 1 where losses or norms of a pipeline are further from those of the first, relatively")
     add("--json", metavar="FILE", help="also write the figures to this file")
     add("--pipeline", help=argparse.SUPPRESS)
@@ -425,8 +428,55 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def whole_number_from(least: int):
+    """What argparse reads a whole number by."""
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least}")
+        return int(text)
+    return read
+
+
+def amount(text: str) -> float:
+    """A finite number from 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0")
+    return number
+
+
 def rank_list(text: str) -> list[int]:
-    return [int(rank) for rank in text.split(",")]
+    """Ranks with commas between: 0,1,4."""
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of ranks, such as 0,1,4")
+    return [int(word) for word in words]
+
+
+def find_misuse(options, pipelines: list[str]) -> str | None:
+    """Why these options do not go together; None where they do."""
+    unknown = [pipeline for pipeline in pipelines if pipeline not in PIPELINES]
+    ranks = options.ranks or []
+    places = len(pipelines) + len(options.rewrite[1:])  # rows of the table
+    rules = (
+        (unknown, f"--compare: there is no pipeline {''.join(unknown[:1])}: {', '.join(PIPELINES)}"),
+        (len(set(pipelines)) < len(pipelines), "--compare names a pipeline twice"),
+        (("artifact" in pipelines) != bool(options.artifact), "--compare artifact and --artifact DIR belong together"),
+        (options.partition and "halves" not in pipelines, "--partition belongs to --compare halves"),
+        (options.tolerance is not None and places < 2, "--tolerance compares: give two pipelines or more"),
+        (options.repair and not options.precompile, "--repair belongs to --precompile DIR"),
+        (ranks and not options.precompile, "--ranks belongs to --precompile DIR"),
+        (ranks and len(set(ranks)) < 2, "--ranks: give two ranks or more"),
+        (any(rank >= options.world for rank in ranks), f"--ranks: the job has ranks 0 to {options.world - 1}"),
+        (options.precompile and len(options.rewrite) > 1, "--precompile makes one artifact: give --rewrite once"),
+        (options.world % options.tp, f"--tp {options.tp} does not divide the {options.world} ranks of --world"),
+        (options.world % options.ep, f"--ep {options.ep} does not divide the {options.world} ranks of --world"),
+        (options.tokens % options.sequence,
+         f"--tokens {options.tokens} is not a multiple of --sequence {options.sequence}"))
+    return next((message for is_wrong, message in rules if is_wrong), None)
 
 
 def run_rows(pipelines: list[str], arguments: list[str], options) -> tuple[dict[str, dict], dict[str, str]]:
@@ -446,6 +496,7 @@ def run_rows(pipelines: list[str], arguments: list[str], options) -> tuple[dict[
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """The command of these arguments, else of the process's; its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
     options = parser.parse_args(arguments)
@@ -461,29 +512,15 @@ def main(arguments: list[str] | None = None) -> int:
         trace_rank(options)
         return 0
     pipelines = options.compare.split(",")
-    for pipeline in pipelines:
-        if pipeline not in PIPELINES:
-            parser.error(f"--compare: there is no pipeline {pipeline}: {', '.join(PIPELINES)}")
-    if ("artifact" in pipelines) != bool(options.artifact):
-        parser.error("--compare artifact and --artifact DIR belong together")
-    if options.partition and "halves" not in pipelines:
-        parser.error("--partition belongs to --compare halves")
-    if options.tolerance is not None and len(pipelines) + len(options.rewrite[1:]) < 2:
-        parser.error("--tolerance compares: give two pipelines or more")
-    if options.repair and not options.precompile:
-        parser.error("--repair belongs to --precompile DIR")
-    if options.ranks and not options.precompile:
-        parser.error("--ranks belongs to --precompile DIR")
-    if options.ranks and len(set(options.ranks)) < 2:
-        parser.error("--ranks: give two ranks or more")
-    if options.ranks and any(not 0 <= rank < options.world for rank in options.ranks):
-        parser.error(f"--ranks: the job has ranks 0 to {options.world - 1}")
-    if options.precompile and len(options.rewrite) > 1:
-        parser.error("--precompile makes one artifact: give --rewrite once")
-    if options.world % options.tp:
-        parser.error(f"--tp {options.tp} does not divide the {options.world} ranks of --world")
-    if options.tokens % options.sequence:
-        parser.error(f"--tokens {options.tokens} is not a multiple of --sequence {options.sequence}")
+    if misuse := find_misuse(options, pipelines):
+        parser.error(misuse)
+    if options.json == "-":
+        parser.error("--json - shares standard output with the table: give it a file")
+    try:
+        if options.json:
+            check_place(options.json)
+    except EpweaveError as error:
+        parser.error(f"--json: {error}")
     if options.ranks:
         precompile_of_ranks(options, arguments)
         return 0
@@ -493,13 +530,18 @@ def main(arguments: list[str] | None = None) -> int:
             os.environ["EPWEAVE_PIPELINE"] = options.rewrite[0]
         precompile(options)
         return 0
+    return compare_rows(pipelines, arguments, options)
+
+
+def compare_rows(pipelines: list[str], arguments: list[str], options) -> int:
+    """Runs the rows and prints their table; the process's exit code."""
     rows, failed = run_rows(pipelines, arguments, options)
     print_table(rows)
     for name, error in failed.items():
         print(f"{name}: failed: {error}", file=sys.stderr)
     if options.json:
         report = {**rows, **{name: {"error": error} for name, error in failed.items()}}
-        pathlib.Path(options.json).write_text(json.dumps(report, indent=1) + "\n")
+        write_bytes((json.dumps(report, indent=1) + "\n").encode(), options.json)
     apart = rows_apart(rows, options.tolerance) if options.tolerance is not None else {}
     for name, distance in apart.items():
         print(f"{name}: {distance:.2g} from {next(iter(rows))}, more than --tolerance {options.tolerance:g}", file=sys.stderr)

@@ -100,6 +100,66 @@ class UsageTest(CommandLineTest):
         self.assert_fails(2, "epweave convert takes '-o DIR' with --to chakra only: the file to write is its second argument: epweave convert"
                              " IN OUT", "convert", "small.txt", "-o", "out.epw")
 
+    def test_no_command(self):
+        names = re.search(r"(?ms)^Subcommands:\n(.*?)^$", self.output_of("--help").decode())[1]
+        names = ", ".join(line.split()[0] for line in names.splitlines())
+        for words in ([], [""]):
+            result = self.run_tool(*words)
+            self.assertEqual((result.returncode, result.stderr.decode()),
+                             (2, f"epweave: error: give a command: {names}; --help says more\n"))
+        self.assert_fails(2, f"unknown command 'help'; did you mean '--help'? The commands are {names}.", "help")
+        result = self.run_tool("--json")
+        self.assertEqual((result.returncode, result.stderr.decode()), (
+            2, "epweave: error: epweave does not take '--json': options stand behind a command; --help lists the commands\n"))
+
+    def test_empty_values(self):
+        """Such as "$OLD" of a variable that is not set: each would mean that the option was not given."""
+        for value, words in (("FILE", ["rewrite", "small.txt", "-p", "dce", "-o", "out.epw", "--report"]),
+                             ("REPORT", ["simulate", "small.txt", "--baseline"]), ("FILE", ["simulate", "small.txt", "--costs"]),
+                             ("PIPELINE", ["rewrite", "small.txt", "--pipeline"]), ("REGEX", ["print", "small.txt", "--grep"]),
+                             ("FILE", ["diff", "small.txt", "small.txt", "--html"]), ("FILE", ["stats", "small.txt", "--log-file"])):
+            self.assert_fails(2, f"{words[-1]} needs a value: {value}", *words, "")
+        self.assert_fails(2, "epweave explain needs NODE: the node's name", "explain", "small.txt", "")
+        self.assert_fails(2, "epweave convert needs G: graph to convert, - for standard input", "convert", "", "out.epw")
+        # Words of a command to run may be empty.
+        self.assertEqual(self.run_tool("reduce", "small.txt", "-o", "out.txt", "--", "sh", "-c", "", "").returncode, 0)
+
+    def test_files_of_options_that_cannot_be_read(self):
+        for option in ("--costs", "--baseline", "--measured"):
+            self.assert_fails(3, f"{option} none.json: cannot open: No such file or directory",
+                              "simulate", "small.txt", "--unpriced", "free", option, "none.json")
+        self.assert_fails(3, "--cluster none.json: cannot open: No such file or directory",
+                          "simulate", "small.txt", "--cluster", "none.json")
+        self.write("empty.json", "")
+        for name, text in (("schedule", "costs"), ("schedule", "cluster"), ("tag-regional", "configs")):
+            more = "op=rms-norm," if name == "tag-regional" else ""
+            words = ("rewrite", "small.txt", "-o", "out.epw", "-p")
+            self.assert_fails(3, f"option '{text}': none.json: cannot open: No such file or directory",
+                              *words, f"{name}{{{more}{text}=none.json}}")
+            self.assert_fails(3, f"option '{text}': ./: cannot read: Is a directory", *words, f"{name}{{{more}{text}=./}}")
+            self.assert_fails(3, "empty.json: no JSON: it ends too early, at line 1, column 1",
+                              *words, f"{name}{{{more}{text}=empty.json}}")
+
+    def test_folders_are_no_streams(self):
+        for option, why, words in (
+                ("-o", "bisect writes the graphs before and after the pass there", ["bisect", "small.txt", "true", "-p", "dce", "-o", "-"]),
+                ("-o", "traces are a file for each rank", ["convert", "small.txt", "--to", "chakra", "-o", "-"]),
+                ("--dump-dir", "it gets a file for each pass", ["rewrite", "small.txt", "-p", "dce", "-o", "o.epw", "--dump-dir", "-"])):
+            self.assert_fails(2, f"{option} -: standard output is no folder; {why}", *words)
+
+    def test_what_prints_and_stops_takes_nothing_that_goes_on(self):
+        for flag in ("--print-pipeline", "--print-plan"):
+            for option, words in (("-o", ["-o", "out.epw"]), ("--report", ["--report", "r.json"]), ("--dump-dir", ["--dump-dir", "d"]),
+                                  ("--time-passes", ["--time-passes"])):
+                self.assert_fails(2, f"{flag} prints and stops: leave out {option}", "rewrite", "small.txt", "-p", "chunk", flag, *words)
+        self.assert_fails(2, "--print-pipeline and --print-plan print and stop: give one of them",
+                          "rewrite", "small.txt", "-p", "chunk", "--print-plan", "--print-pipeline")
+
+    def test_messages_do_not_steer_the_terminal(self):
+        result = self.run_tool("explain", "small.txt", "\x1b[31m\x07")
+        self.assertEqual(result.stderr.decode(), "epweave: error: small.txt has no node '\\x1b[31m\\x07'; "
+                                                 "`epweave print G --grep REGEX` finds names\n")
+
     def test_options_that_do_nothing(self):
         self.assert_fails(2, "-o, --to and --force are for artifact make: a check writes no graph",
                           "artifact", "check", "small.txt", "-o", "out.epw")
@@ -320,7 +380,7 @@ class UsageTest(CommandLineTest):
         self.assertEqual(self.files(), ["file", "out.partial", "out.partial/mine", "small.txt"])
 
     def test_no_trace_is_left_where_the_baseline_is_none(self):
-        self.assert_fails(3, "none.json: cannot open: No such file or directory", "simulate", "small.txt", "--unpriced", "free",
+        self.assert_fails(3, "--baseline none.json: cannot open: No such file or directory", "simulate", "small.txt", "--unpriced", "free",
                           "--trace", "trace.json", "--baseline", "none.json")
 
     def test_the_critical_path_of_a_trace_is_whole(self):
@@ -349,6 +409,27 @@ class UsageTest(CommandLineTest):
                          r"nlohmann-json \S+, CLI11 \S+\)\n$")
         for command in re.findall(r"(?m)^  ([a-z]+)  ", self.output_of("--help").decode()):
             self.assertRegex(self.output_of(command, "--help").decode(), r"(?m)^Example.*[:?]\n  (source <\()?epweave ", command)
+
+    def test_keys_of_json_are_written_down(self):
+        docs = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("command_line", "resize", "overlap"))
+        self.output_of("artifact", "make", "small.txt", "-o", "a.epw")
+        commands = [["stats", "small.txt"], ["stats", "small.txt", "small.txt"], ["print", "small.txt"], ["verify", "small.txt"],
+                    ["verify", "small.txt", "small.txt"], ["verify", "--ranks", "small.txt", "--explain-literals"],
+                    ["diff", "small.txt", "small.txt"], ["diff", "small.txt", "small.txt", "--summary"], ["doctor", "small.txt"],
+                    ["explain", "small.txt", "mm"], ["overlap", "small.txt", "--before", "small.txt"], ["simulate", "small.txt"],
+                    ["report", "small.txt", "small.txt"], ["reduce", "small.txt", "-o", "r.txt", "--", "true"], ["passes"],
+                    ["bisect", "small.txt", "-p", "dce", "-o", "b", "--", "grep", "-q", "dead"],
+                    ["extract", "small.txt", "--module", "layers.0.moe", "-o", "x.txt"], ["resize", "small.txt", "--list"],
+                    ["generalize", "small.txt", "-o", "all.txt"], ["specialize", "small.txt", "--rank", "0", "-o", "x.txt"],
+                    ["artifact", "make", "small.txt", "-o", "a.epw"], ["artifact", "check", "a.epw"], ["convert", "small.txt", "x.epw"],
+                    ["convert", "small.txt", "--to", "chakra", "-o", "traces"], ["rewrite", "small.txt", "-p", "dce", "-o", "x.epw"],
+                    ["rewrite", "-p", "dce", "--print-pipeline"], ["simulate", "none.json"]]
+        for words in commands:
+            at = words.index("--") if "--" in words else len(words)
+            report = json.loads(self.run_tool(*words[:at], "--json", *words[at:]).stdout)
+            self.assertEqual("error" in report, "none.json" in words, (words, report))
+            for key in report:
+                self.assertTrue(f"`{key}`" in docs or f'"{key}"' in docs or f"`{key}." in docs, (words, key))
 
     def test_exit_codes_are_written_down_once(self):
         """What --help says stands in the manual page and in docs/command_line.md, word for word."""
@@ -389,6 +470,19 @@ class StreamTest(CommandLineTest):
         self.assertEqual(gzip.decompress((self.folder / "g.epw.gz").read_bytes()), self.output_of("convert", "small.txt", "-"))
         (self.folder / "g.epw.gz").rename(self.folder / "g")
         self.assertEqual(self.output_of("convert", "g", "-", "--to", "text").decode(), SMALL)
+
+    def test_a_report_goes_to_standard_output(self):
+        page = self.output_of("report", "small.txt", "small.txt", "-o", "-", "-o", "page.md")
+        self.assertEqual(page, self.output_of("report", "small.txt", "small.txt"))
+        self.assertEqual((self.folder / "page.md").read_bytes(), page)
+        result = self.run_tool("report", "small.txt", "small.txt", "-o", "-", "--json")
+        self.assertEqual((result.returncode, result.stderr.decode()),
+                         (2, "epweave: error: --output - shares standard output with --json: give it a file\n"))
+
+    def test_closed_stdin_is_an_error(self):
+        result = subprocess.run(["sh", "-c", '"$0" stats - <&-', EPWEAVE], capture_output=True, check=False)
+        self.assertEqual((result.returncode, result.stderr.decode()),
+                         (3, "epweave: error: standard input: cannot read: Bad file descriptor\n"))
 
     def test_closed_and_full_stdout_are_errors(self):
         for redirection, reason in ((">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")):

@@ -303,6 +303,19 @@ class Command(unittest.TestCase):
         self.assertTrue(os.path.islink(link))
         self.assertEqual(sorted(os.listdir(self.directory)), ["a.json", "b.epw", "link.epw", "pipe.epw"])
 
+    def test_streams_that_are_full_or_closed(self):
+        program = os.path.join(SCRIPTS, "epweave_fx.py")
+        source, graph = self.path("a.json", sample_dump()), self.path("a.epw")
+        self.assertEqual(self.run_tool("from-dump", source, graph), (0, b"", ""))
+        for redirection, reason in ((">/dev/full", "written: No space left on device"), (">&-", "written: Bad file descriptor"),
+                                    ("| true", "written: Broken pipe"), ("<&-", "read: Bad file descriptor")):
+            words = f"to-dump - {self.path('b.json')}" if "read" in reason else f"to-dump {graph} -"
+            pause = "sleep 0.3; " if redirection == "| true" else ""  # until nobody reads
+            command = f"{{ {pause}{sys.executable} {program} {words}; echo $? >&2; }} {redirection}"
+            done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+            self.assertEqual((done.stdout, done.stderr), ("", f"epweave_fx: -: cannot be {reason}\n3\n"))
+        self.assertEqual(sorted(os.listdir(self.directory)), ["a.epw", "a.json"])
+
     def test_a_dump_says_what_it_leaves_out(self):
         graph = self.path("a.epw")
         message = epweave_fx.file_from_dump(sample_dump())

@@ -222,7 +222,7 @@ class Checkpointed(unittest.TestCase):
         group = torch.distributed.group.WORLD
         model, step, inputs = make_own(torch, group)
         for block in model.blocks:
-            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False, determinism_check="none")
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
         traced = epweave.trace(step, model, inputs, groups={"ep": group}, tokens={"tokens": 0, "labels": 0})
         labels = [[node.meta["custom"].get("EP_token_exchange", "counts"), bool(node.meta.get("autograd_backward"))]
                   for node in traced.graph.graph.nodes if "all_to_all_single" in str(node.target)]
@@ -235,6 +235,11 @@ class Checkpointed(unittest.TestCase):
             traced.export(path)
             divided = epweave.rewrite(path, "chunk{roots=blocks.*.moe}")
             self.assertTrue(epweave.verify(path, divided.path))
+        for block in model.blocks:
+            block.forward = functools.partial(block.forward.func, *block.forward.args, use_reentrant=True)
+        with self.assertRaises(epweave.UsageError) as caught:
+            epweave.trace(step, model, inputs, groups={"ep": group})
+        self.assertEqual(caught.exception.remedy, "give checkpoint use_reentrant=False")
 
 
 class SumsOfGradients(unittest.TestCase):

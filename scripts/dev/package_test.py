@@ -4,6 +4,7 @@
 With --wheel also builds the wheel, installs it into a new environment and uses what is there.
 """
 import argparse
+import ast
 import contextlib
 import inspect
 import io
@@ -52,6 +53,14 @@ class Package(unittest.TestCase):
             for parameter in signature.parameters.values():
                 self.assertTrue(parameter.name == "self" or parameter.annotation is not inspect.Parameter.empty,
                                 f"{name}: {parameter.name}")
+
+    def test_every_option_of_a_script_is_explained(self):
+        for path in [*(ROOT / "scripts").glob("*.py"), *(ROOT / "python/epweave").glob("*.py")]:
+            for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(call, ast.Call) or getattr(call.func, "attr", getattr(call.func, "id", "")) not in ("add_argument", "add"):
+                    continue
+                if call.args and isinstance(call.args[0], ast.Constant) and (call.keywords or str(call.args[0].value).startswith("--")):
+                    self.assertIn("help", [keyword.arg for keyword in call.keywords], f"{path.name}: {ast.unparse(call)}")
 
     def test_rewrite_verify_diff_stats(self):
         result = epweave.rewrite(GRAPH, preset="ep-overlap", roots=["layers.1.moe", "layers.2.moe"], parts=3)
@@ -287,11 +296,35 @@ class Package(unittest.TestCase):
                             (["--ranks", "1", "--precompile", "x"], "--ranks: give two ranks or more"),
                             (["--ranks", "0,2", "--precompile", "x"], "--ranks: the job has ranks 0 to 1"),
                             (["--precompile", "x", "--rewrite", "dce", "--rewrite", "canonicalize"],
-                             "--precompile makes one artifact: give --rewrite once")):
-            done = subprocess.run([sys.executable, "-m", "epweave.train_on_cpu", "--model", "llama3", "--world", "2", *words],
-                                  cwd=ROOT / "scripts", capture_output=True, text=True, check=False,
-                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-            self.assertEqual((done.returncode, done.stderr.splitlines()[-1].partition("error: ")[2]), (2, said))
+                             "--precompile makes one artifact: give --rewrite once"),
+                            (["--compare", "none,none"], "--compare names a pipeline twice"),
+                            (["--ep", "3"], "--ep 3 does not divide the 2 ranks of --world"),
+                            (["--tp", "0"], "argument --tp: '0' is no whole number from 1"),
+                            (["--sequence", "-4"], "argument --sequence: '-4' is no whole number from 1"),
+                            (["--steps", "0"], "argument --steps: '0' is no whole number from 1"),
+                            (["--ranks", "a", "--precompile", "x"], "argument --ranks: 'a' is no list of ranks, such as 0,1,4"),
+                            (["--tolerance", "nan"], "argument --tolerance: 'nan' is no number from 0"),
+                            (["--json", "-"], "--json - shares standard output with the table: give it a file"),
+                            (["--json", "/none/x"], "--json: /none/x: cannot be written: there is no folder /none")):
+            errors = io.StringIO()
+            with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as caught:
+                train_on_cpu.main(["--model", "llama3", "--world", "2", *words])
+            self.assertEqual((caught.exception.code, errors.getvalue().splitlines()[-1].partition("error: ")[2]), (2, said))
+
+    def test_variables_of_the_drop_in_that_are_misspelt(self):
+        stand_ins = {name: mock.MagicMock() for name in ("torchtitan", "torchtitan.experiments",
+                                                         "torchtitan.experiments.graph_trainer")}
+        with mock.patch.dict(sys.modules, stand_ins):
+            from epweave import torchtitan
+        for variables, said, remedy in (
+                ({"EPWEAVE_VERIFY": "1", "EPWEAVE_REPAIR": "0", "EPWEAVE_OTHER": "x"}, None, None),
+                ({"EPWEAVE_PIPLINE": "dce"}, "there is no variable EPWEAVE_PIPLINE", "did you mean EPWEAVE_PIPELINE?"),
+                ({"EPWEAVE_VERIFY": "true"}, "EPWEAVE_VERIFY is 'true'", "set it to 1, or to 0")):
+            with mock.patch.dict(os.environ, variables), contextlib.ExitStack() as stack:
+                caught = stack.enter_context(self.assertRaises(epweave.UsageError)) if said else None
+                torchtitan.check_environment()
+            if caught:
+                self.assertEqual((str(caught.exception), caught.exception.remedy), (said, remedy))
 
     def test_replay_check(self):
         text = ('epweave text 1\ngroup 7 ranks=[0, 1]\ngraph\n  %x = placeholder : f32[4, 4] role=user which=x\n'
@@ -305,6 +338,23 @@ class Package(unittest.TestCase):
             report = epweave.replay_check(*paths, data="integer")
             self.assertFalse(report)
             self.assertEqual(report["verdict"], "different")
+            # Flags, what is left out, and a list, which gives its option once for each item.
+            with mock.patch.object(epweave.api, "run", return_value=({"verdict": "same"}, "")) as call:
+                epweave.replay_check(paths[0], paths[0], poison=True, pin_rows=False, recipe=None,
+                                     inputs=[pathlib.Path("a"), "b"], memory=2)
+            self.assertEqual(call.call_args.args[4:], ("--seed", "0", "--poison", "--inputs", "a", "--inputs", "b", "--memory", "2",
+                                                       "-q"))
+
+    def test_a_program_that_is_ended_by_a_signal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "epweave")
+            for name, kind, remedy in (("KILL", epweave.RunError, "the kernel does that for want of memory: give it more, or a "
+                                        "smaller graph"), ("SEGV", epweave.InternalError, None)):
+                program.write_text(f"#!/bin/sh\nkill -{name} $$\n")
+                program.chmod(0o755)
+                with mock.patch.dict(os.environ, EPWEAVE=str(program)), self.assertRaises(kind) as caught:
+                    epweave.verify(GRAPH)
+                self.assertEqual((str(caught.exception), caught.exception.remedy), (f"epweave verify was ended by SIG{name}", remedy))
 
 
 def run(*command, **options):

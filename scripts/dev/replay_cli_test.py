@@ -89,6 +89,9 @@ class ReplayCommandLineTest(unittest.TestCase):
 
     def test_errors_name_the_program(self):
         self.assertIn("nothing.epw", self.fails(3, "run", "nothing.epw"))
+        for option, more in (("--recipe", []), ("--costs-from", ["--dry-run"])):
+            self.assertEqual(self.fails(3, "run", "small.txt", *more, option, "none.json"),
+                             f"epweave-replay: error: {option} none.json: cannot open: No such file or directory\n")
         self.fails(2, "run", "small.txt", "--what")
         self.fails(2, "run")
 
@@ -100,7 +103,11 @@ class ReplayCommandLineTest(unittest.TestCase):
                 (("check", "-", "-"), "only one input can be standard input"),
                 (("run", "-", "--recipe", "-"), "only one input can be standard input"),
                 (("run", "small.txt", "--colr", "never"), "epweave-replay run does not take '--colr'; did you mean '--color'?"),
-                (("check", "small.txt"), "epweave-replay check needs B: what it was rewritten to"),
+                (("check", "small.txt"), "epweave-replay check needs B: what it was rewritten to, - for standard input"),
+                (("run", "small.txt", "--timeline", ""), "--timeline needs a value: FILE"),
+                (("run", ""), "epweave-replay run needs G: graph to run, - for standard input"),
+                (("run", "small.txt", "--report-dir", "-"),
+                 "--report-dir -: standard output is no folder; it gets a file for each rank"),
                 (("run", "small.txt", "--from", "pickle"),
                  "--from: 'pickle' is none of binary, text, json, onnx, onnx-ir10, pt2"),
                 (("run", "small.txt", "--ranks", "0"), "--ranks: '0' is no whole number from 1 to 65536"),

@@ -1,9 +1,10 @@
-"""epweave-replay as its tests call it. EPWEAVE_REPLAY names the program."""
+"""epweave-replay as its tests call it: the program $EPWEAVE_REPLAY, else that of build/release."""
 import os
+import pathlib
 import subprocess
 import sys
 
-REPLAY = os.environ["EPWEAVE_REPLAY"]
+REPLAY = os.environ.get("EPWEAVE_REPLAY") or str(pathlib.Path(__file__).resolve().parents[2] / "build/release/bin/epweave-replay")
 
 
 def run(*arguments, **variables):

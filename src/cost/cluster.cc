@@ -141,7 +141,9 @@ std::span<const std::string_view> cluster_names() {
 
 Cluster find_cluster(std::string_view name) {
   if (auto cluster = find_built_in(name)) return *cluster;
-  throw UsageError(fmt::format("no cluster is called '{}': {}", name, known_clusters()));
+  throw UsageError(
+      fmt::format("no cluster is called '{}': {}; the name of a file ends in .json or has a slash", name,
+                  known_clusters()));
 }
 
 void set_parameter(Cluster& cluster, std::string_view assignment) {

@@ -56,6 +56,10 @@ void silence_protobuf_log() {
   static_cast<void>(done);
 }
 
+std::string name_of_input(const std::string& path) {
+  return path == "-" ? "standard input" : path;
+}
+
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw InputError(fmt::format("{}: {}", path, what));
 }
@@ -123,7 +127,11 @@ Graph decode_json(std::string_view bytes, const std::string& path, std::shared_p
          fmt::format(
              "a dump of torch.fx, not a graph: scripts/epweave_fx.py from-dump {} OUT.epw makes one of it",
              path));
-  if (!status.ok()) fail(path, fmt::format("not the JSON form of a graph: {}", status.message().as_string()));
+  if (!status.ok()) {
+    std::string message = status.message().as_string();
+    if (message.starts_with(": ")) message.erase(0, 2);  // behind the field, where it is the whole document
+    fail(path, fmt::format("not the JSON form of a graph: {}", message));
+  }
   const std::string message = file->SerializeAsString();
   return decode_proto(message, path, std::move(context));
 }
@@ -278,8 +286,9 @@ std::string sha256_of_pieces(const ProduceBytes& produce) {
 
 std::string read_bytes(const std::string& path) {
   const bool is_stdin = path == "-";
+  const std::string name = name_of_input(path);
   const FileDescriptor file(is_stdin ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.fd < 0) fail(path, fmt::format("cannot open: {}", std::strerror(errno)));
+  if (file.fd < 0) fail(name, fmt::format("cannot open: {}", std::strerror(errno)));
   std::string bytes;
   struct stat status {};
   if (::fstat(file.fd, &status) == 0 && S_ISREG(status.st_mode))
@@ -288,7 +297,7 @@ std::string read_bytes(const std::string& path) {
   for (;;) {
     const ssize_t n = ::read(file.fd, block.data(), block.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path, fmt::format("cannot read: {}", std::strerror(errno)));
+    if (n < 0) fail(name, fmt::format("cannot read: {}", std::strerror(errno)));
     if (n == 0) return bytes;
     bytes.append(block.data(), static_cast<std::size_t>(n));
   }
@@ -472,7 +481,7 @@ std::string gunzip(std::string_view bytes) {
 }
 
 Graph read_graph(const std::string& path, std::optional<Format> format, std::shared_ptr<Context> context) {
-  const std::string name = path == "-" ? "standard input" : path;
+  const std::string name = name_of_input(path);
   // An archive can hold weights of many gigabytes beside the program.
   if (path != "-" && format.value_or(format_of_path(path)) == Format::kPt2)
     return decode_pt2(read_pt2_program({path}), path,

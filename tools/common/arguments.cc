@@ -37,10 +37,13 @@ std::vector<std::string> command_names(const CLI::App& app) {
 
 void require_known_command(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> names = command_names(app);
-  if (argc < 2) throw UsageError(fmt::format("give a command: {}; --help says more", fmt::join(names, ", ")));
-  const std::string given = argv[1];
+  const std::string given = argc < 2 ? "" : argv[1];
+  if (given.empty())
+    throw UsageError(fmt::format("give a command: {}; --help says more", fmt::join(names, ", ")));
   if (given.starts_with("-") || std::ranges::find(names, given) != names.end()) return;
-  const std::string guess = did_you_mean(given, names);
+  std::vector<std::string> guesses = names;
+  guesses.insert(guesses.end(), {"--help", "--version"});
+  const std::string guess = did_you_mean(given, guesses);
   throw UsageError(fmt::format("unknown command '{}'{} The commands are {}.", given,
                                guess.empty() ? "." : guess, fmt::join(names, ", ")));
 }
@@ -91,19 +94,29 @@ bool has_expanded_braces(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  throw UsageError(fmt::format("{} does not take '{}'{}", full_name(app, command), extra,
-                               did_you_mean(extra.substr(0, extra.find('=')), names)));
+  std::string advice = did_you_mean(extra.substr(0, extra.find('=')), names);
+  if (advice.empty() && &app == &command)
+    advice = ": options stand behind a command; --help lists the commands";
+  throw UsageError(fmt::format("{} does not take '{}'{}", full_name(app, command), extra, advice));
+}
+
+// What the command asks for in this place: "epweave print needs G: graph to print, ..".
+[[noreturn]] void refuse_without(const CLI::App& app, const CLI::Option& option) {
+  std::string what = option.get_description();
+  if (!what.empty()) what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
+  throw UsageError(
+      fmt::format("{} needs {}: {}", full_name(app, given_command(app)), option.get_name(), what));
 }
 
 [[noreturn]] void refuse_missing(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App& command = given_command(app);
-  for (const CLI::Option* option : command.get_options()) {
-    if (!option->get_required() || option->count() != 0) continue;
-    std::string what = option->get_description();
-    if (!what.empty()) what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
-    throw UsageError(fmt::format("{} needs {}: {}", full_name(app, command), option->get_name(), what));
-  }
+  for (const CLI::Option* option : given_command(app).get_options())
+    if (option->get_required() && option->count() == 0) refuse_without(app, *option);
   throw UsageError(error.what());
+}
+
+[[noreturn]] void refuse_no_value(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  throw UsageError(fmt::format("{} needs a value: {}", option.get_name(), type.substr(type.find(':') + 1)));
 }
 
 // CLI11 says which option in front of a colon.
@@ -112,8 +125,19 @@ bool has_expanded_braces(const CLI::App& command) {
   const CLI::Option* const option = given_command(app).get_option_no_throw(name);
   if (option == nullptr) throw UsageError(std::string(message));
   if (!message.ends_with("missing")) throw UsageError(fmt::format("{} is given more than once", name));
-  const std::string type = option->get_type_name();
-  throw UsageError(fmt::format("{} needs a value: {}", name, type.substr(type.find(':') + 1)));
+  refuse_no_value(*option);
+}
+
+// Nothing has an empty name. Where a script's variable is not set, `--baseline "$OLD"` would pass
+// for no baseline.
+void refuse_empty_values(const CLI::App& app) {
+  for (const CLI::Option* option : given_command(app).get_options()) {
+    const bool is_flag = option->get_items_expected_max() == 0;
+    if (is_flag || option->count() == 0 || option->get_name() == kCommandWords) continue;
+    if (std::ranges::none_of(option->results(), &std::string::empty)) continue;
+    if (!option->nonpositional()) refuse_without(app, *option);
+    refuse_no_value(*option);
+  }
 }
 
 }  // namespace
@@ -215,6 +239,7 @@ std::optional<std::string> parse_arguments(CLI::App& app, int argc, char** argv)
     throw UsageError(error.what());
   }
   if (app.get_subcommands().empty()) throw UsageError("give a command; --help lists them");
+  refuse_empty_values(app);
   return std::nullopt;
 }
 

@@ -22,6 +22,9 @@ class Option;
 
 namespace epweave::cli {
 
+// The argument that takes the words of a command to run (reduce, bisect). They alone may be empty.
+inline constexpr const char* kCommandWords = "CMD";
+
 inline constexpr std::uint64_t kAnySeed = std::numeric_limits<std::uint64_t>::max();
 
 // What the option's value must be; --help and completion say the choices.

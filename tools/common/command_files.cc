@@ -25,10 +25,26 @@ void check_files(const CommandFiles& files) {
   }
 }
 
-void require_writable(const CommandFiles& files) {
-  if (!files.result.empty()) epweave::require_writable(files.result);
+void require_all_writable(const CommandFiles& files) {
+  if (!files.result.empty()) require_writable(files.result);
   for (const NamedFile& file : files.beside)
-    if (!file.path.empty()) epweave::require_writable(file.path);
+    if (!file.path.empty()) require_writable(file.path);
+}
+
+std::string read_file_of(std::string_view option, const std::string& path) {
+  try {
+    return read_bytes(path);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{} {}", option, error.what()));
+  }
+}
+
+std::string read_cluster_file(const std::string& path) {
+  return read_file_of("--cluster", path);
+}
+
+void require_no_stream(std::string_view option, std::string_view folder, std::string_view why) {
+  if (folder == "-") throw UsageError(fmt::format("{} -: standard output is no folder; {}", option, why));
 }
 
 }  // namespace epweave::cli

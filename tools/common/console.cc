@@ -25,6 +25,19 @@ bool wants_color(const std::string& choice, bool is_terminal) {
   return is_terminal && (!no_color || !*no_color) && (!term || std::strcmp(term, "dumb") != 0);
 }
 
+// Names come from files that others made: what would steer the terminal is shown as \x1b.
+std::string shown_text(std::string_view text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f)
+      shown += fmt::format("\\x{:02x}", byte);
+    else
+      shown += c;
+  }
+  return shown;
+}
+
 }  // namespace
 
 Console::Console(const ConsoleOptions& options)
@@ -42,13 +55,14 @@ Console::Console(const ConsoleOptions& options)
 
 void Console::write(std::string_view label, const char* color, std::string_view text) {
   clear_progress();
-  const std::string_view end = text.ends_with('\n') ? "" : "\n";
+  const std::string shown = shown_text(text);
+  const std::string_view end = shown.ends_with('\n') ? "" : "\n";
   if (has_color_ && color)
-    fmt::print(stderr, "{}{}{}{}{}", color, label, kReset, text, end);
+    fmt::print(stderr, "{}{}{}{}{}", color, label, kReset, shown, end);
   else
-    fmt::print(stderr, "{}{}{}", label, text, end);
+    fmt::print(stderr, "{}{}{}", label, shown, end);
   if (log_) {
-    const std::string line = fmt::format("{}{}{}", label, text, end);
+    const std::string line = fmt::format("{}{}{}", label, shown, end);
     const bool is_written =
         std::fwrite(line.data(), 1, line.size(), log_.get()) == line.size() && std::fflush(log_.get()) == 0;
     if (is_written) return;

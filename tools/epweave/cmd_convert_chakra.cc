@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "commands.h"
+#include "common/command_files.h"
 #include "common/graphs.h"
 #include "common/report.h"
 #include "cost/chakra.h"
@@ -38,7 +39,7 @@ OutputFolder make_folder(const std::string& path) {
 }  // namespace
 
 int convert_to_chakra(const ConvertOptions& options, Console& console) {
-  const Cluster cluster = parse_cluster(options.cluster, read_bytes);
+  const Cluster cluster = parse_cluster(options.cluster, read_cluster_file);
   if (cluster.launch_joins == 0 || cluster.host_us != 0 || cluster.has_contention())
     throw UsageError(
         "execution traces have no place for launch_joins=0, host_us or contention: leave them out of "

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
+
 #include "analysis/verify.h"
 #include "analysis/world.h"
 #include "commands.h"
@@ -152,6 +154,23 @@ void require_sound(const Graph& graph, const std::vector<Graph>& inputs) {
                                  print_violation(graph, violations.back())));
 }
 
+// What the library says of ranks, here with the names of the files.
+void require_one_job(const std::vector<InputOptions>& inputs, const std::vector<Graph>& graphs) {
+  std::map<Rank, std::string> files;  // of each rank
+  const Rank size = read_world(graphs[0]).size;
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    const World world = read_world(graphs[i]);
+    const std::string file = display_name(inputs[i]);
+    if (world.size != size)
+      throw InputError(fmt::format("{} is of a world of {} ranks, {} of one of {}; give graphs of one job",
+                                   display_name(inputs[0]), size, file, world.size));
+    const auto [other, is_new] = files.try_emplace(world.file_rank, file);
+    if (!is_new)
+      throw InputError(fmt::format("{} and {} are both of rank {}; give each rank once", other->second, file,
+                                   world.file_rank));
+  }
+}
+
 }  // namespace
 
 int generalize(const GeneralizeCommand& command, Console& console) {
@@ -165,6 +184,7 @@ int generalize(const GeneralizeCommand& command, Console& console) {
     graphs.push_back(
         read_sound_input(input, graphs.empty() ? nullptr : graphs[0].context, Soundness::kStructure));
   }
+  require_one_job(command.inputs, graphs);
   Generalization made = epweave::generalize(graphs, command.repair ? Repair::kYes : Repair::kNo);
   refuse_one_rank_calls(made);
   refuse_wrong_numbers(made);

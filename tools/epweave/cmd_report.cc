@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "commands.h"
+#include "common/command_files.h"
 #include "common/graphs.h"
 #include "io/file.h"
 #include "pipeline/pipeline.h"
@@ -14,9 +15,10 @@ namespace {
 
 std::string page_for(const std::string& path, const Json& page) {
   if (path.ends_with(".html")) return page_html(page);
-  if (path.ends_with(".md")) return page_markdown(page);
+  if (path.ends_with(".md") || path == "-") return page_markdown(page);
   if (path.ends_with(".json")) return report_text(page);
-  throw UsageError(fmt::format("{}: a report is .html, .md or .json", path));
+  throw UsageError(
+      fmt::format("{}: a report is .html, .md or .json, or - for Markdown on standard output", path));
 }
 
 constexpr std::string_view kDefaultCluster = "h100";
@@ -57,11 +59,15 @@ void choose_cluster(const ReportCommand& command, const std::string& planned, Pa
 }  // namespace
 
 int report(const ReportCommand& command, Console& console) {
-  for (const std::string& path : command.outputs)
+  for (const std::string& path : command.outputs) {
     page_for(path, Json());  // a wrong name is said before work starts
+    if (path == "-" && console.json())
+      throw UsageError("--output - shares standard output with --json: give it a file");
+  }
   const std::string asked = command.cluster.empty() ? std::string(kDefaultCluster) : command.cluster;
-  PagePrices prices{.cluster = parse_cluster(asked, read_bytes), .costs_path = command.costs};
-  if (!command.costs.empty()) prices.costs = MeasuredCosts::parse(read_bytes(command.costs), command.costs);
+  PagePrices prices{.cluster = parse_cluster(asked, read_cluster_file), .costs_path = command.costs};
+  if (!command.costs.empty())
+    prices.costs = MeasuredCosts::parse(read_file_of("--costs", command.costs), command.costs);
   const Graph a = read_sound_input(command.a, nullptr, Soundness::kStructure);
   const Graph b = read_sound_input(command.b, a.context, Soundness::kStructure);
   choose_cluster(command, cluster_of_passes(a, b), prices);

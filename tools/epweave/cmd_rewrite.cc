@@ -27,6 +27,25 @@ Pipeline requested_pipeline(const RewriteOptions& options) {
   return options.preset.empty() ? parse_pipeline(options.pipeline) : expand_preset(options.preset);
 }
 
+// What prints and stops takes no option of a rewrite that goes on: it would do nothing.
+void refuse_idle_options(const RewriteOptions& options) {
+  if (options.print_pipeline && options.print_plan)
+    throw UsageError("--print-pipeline and --print-plan print and stop: give one of them");
+  if (options.print_plan && options.reproducer)
+    throw UsageError("--print-plan takes IN and a pipeline, no --reproducer");
+  const std::pair<const char*, bool> kIdle[] = {{"-o", options.output.path != "-"},
+                                                {"--report", !options.report.empty()},
+                                                {"--dump-dir", !options.dump_dir.empty()},
+                                                {"--print-after", !options.print_after.empty()},
+                                                {"--print-changed", options.print_changed},
+                                                {"--time-passes", options.time_passes},
+                                                {"--keep-reproducer", options.keep.has_value()}};
+  for (const auto& [option, is_given] : kIdle)
+    if (is_given)
+      throw UsageError(fmt::format("{} prints and stops: leave out {}",
+                                   options.print_plan ? "--print-plan" : "--print-pipeline", option));
+}
+
 void show_pipeline(const Pipeline& pipeline, Console& console) {
   const std::string text = print_pipeline(pipeline);
   if (!console.json()) return console.print(text + "\n");
@@ -220,6 +239,7 @@ int run_reproducer(RewriteOptions options, Console& console) {
 }  // namespace
 
 int rewrite(const RewriteOptions& options, Console& console) {
+  if (options.print_pipeline || options.print_plan) refuse_idle_options(options);
   if (options.reproducer) return run_reproducer(options, console);
   const Pipeline pipeline = requested_pipeline(options);
   if (options.print_pipeline) {

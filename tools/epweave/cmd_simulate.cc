@@ -4,6 +4,7 @@
 #include "baseline.h"
 #include "clock_trace.h"
 #include "commands.h"
+#include "common/command_files.h"
 #include "common/graphs.h"
 #include "cost/unique_json.h"
 #include "io/file.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr double kTolerance = 0.01;
 
 Cluster cluster_of(const SimulateOptions& options) {
-  Cluster cluster = parse_cluster(options.cluster, read_bytes);
+  Cluster cluster = parse_cluster(options.cluster, read_cluster_file);
   const std::vector<std::string_view> changes(options.set.begin(), options.set.end());
   set_parameters(cluster, changes);
   return cluster;
@@ -35,7 +36,7 @@ void find_bounds_of(const Graph& graph, Simulation& simulation) {
 }
 
 int report_regressions(const SimulateOptions& options, Json& report, Console& console) {
-  const Json before = parse_unique_json(read_bytes(options.baseline), options.baseline);
+  const Json before = parse_unique_json(read_file_of("--baseline", options.baseline), options.baseline);
   const auto worse =
       list_regressions(before, report, options.tolerance.value_or(kTolerance), options.baseline);
   if (before.contains("cluster") && before.at("cluster") != report.at("cluster"))

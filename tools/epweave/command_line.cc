@@ -347,7 +347,7 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
 int run_command(const CommandFiles& files, const std::function<int(Console&)>& command, bool is_diff,
                 Console& console) {
   try {
-    require_writable(files);
+    require_all_writable(files);
     return command(console);
   } catch (const std::exception& error) {
     if (is_diff) throw DiffTrouble(error.what());

@@ -8,9 +8,9 @@
 #include <unordered_map>
 
 #include "analysis/world.h"
+#include "common/command_files.h"
 #include "cost/unique_json.h"
 #include "figures.h"
-#include "io/file.h"
 
 namespace epweave::cli {
 namespace {
@@ -28,7 +28,7 @@ struct Span {
 class TimelineReader {
  public:
   TimelineReader(const std::string& path, const Graph& graph, const StepModel& model)
-      : path_(path), timeline_(parse_unique_json(read_bytes(path), path)) {
+      : path_(path), timeline_(parse_unique_json(read_file_of("--measured", path), path)) {
     for (Place place = 0; place < model.size(); ++place)
       places_.emplace(graph.text(graph.step().nodes[model.nodes[place]].name), place);
   }

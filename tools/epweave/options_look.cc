@@ -88,7 +88,7 @@ void add_report_options(CLI::App& command, Choices& choices) {
       ->type_name("");
   command
       .add_option("-o,--output", choices.report.outputs,
-                  "File to write, by its ending: .html, .md or .json; once for each (default: Markdown to "
+                  "File to write, by its ending: .html, .md or .json; once for each (default: -, Markdown to "
                   "standard output)")
       ->type_name("FILE")
       ->take_all()

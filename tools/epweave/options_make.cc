@@ -13,7 +13,7 @@ constexpr std::initializer_list<const char*> kForms = {"binary", "text", "json",
 
 void add_command(CLI::App& command, std::vector<std::string>& words) {
   command
-      .add_option("CMD", words,
+      .add_option(kCommandWords, words,
                   "Behind --: the command and its arguments, {} for the file (else it comes last)")
       ->type_name("");
 }

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "common/command_files.h"
 
 namespace epweave::cli {
 
@@ -28,6 +29,7 @@ std::vector<fs::path> find_missing_above(const fs::path& path) {
 
 OutputFolder::OutputFolder(std::string path, std::string_view why, Existing existing)
     : path_(std::move(path)), existing_(existing) {
+  require_no_stream("-o", path_, why);
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   std::error_code error;
   if (fs::exists(path_, error) && !fs::is_directory(path_, error))

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 
+#include "common/command_files.h"
 #include "cost/live_bytes.h"
 #include "cost/measured_costs.h"
-#include "io/file.h"
 
 namespace epweave::cli {
 
 StepModel price_step(const Graph& graph, const Cluster& cluster, const Pricing& pricing) {
   std::optional<MeasuredCosts> costs;
-  if (!pricing.costs.empty()) costs = MeasuredCosts::parse(read_bytes(pricing.costs), pricing.costs);
+  if (!pricing.costs.empty())
+    costs = MeasuredCosts::parse(read_file_of("--costs", pricing.costs), pricing.costs);
   StepModel model = model_step(graph, cluster, costs ? &*costs : nullptr);
   if (costs) require_measured(model, *costs, pricing.costs);
   if (pricing.unpriced != "free") require_prices(graph, model);

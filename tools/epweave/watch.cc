@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "common/command_files.h"
 #include "compare/diff/diff_text.h"
 #include "ir/text/text.h"
 #include "plan_view.h"
@@ -44,6 +45,7 @@ Watch::Watch(const RewriteOptions& options, const Pipeline& pipeline, Console& c
     : options_(options), console_(console), count_(pipeline.calls.size()) {
   for (const std::string& name : options.print_after) require_known_pass(pipeline, name);
   if (options.dump_dir.empty()) return;
+  require_no_stream("--dump-dir", options.dump_dir, "it gets a file for each pass");
   if (::mkdir(options.dump_dir.c_str(), 0777) != 0 && errno != EEXIST)
     throw InputError(fmt::format("{}: cannot create the folder: {}", options.dump_dir, std::strerror(errno)));
   if (!std::filesystem::is_directory(options.dump_dir))

@@ -213,8 +213,8 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
   add_nccl_native(run, choices.run.transport);
   add_measuring(run, choices.run);
   CLI::App& check = *app->add_subcommand("check", "Execute two graphs and compare their outputs and nodes");
-  add_graph(check, "A", choices.check.a, "The original");
-  add_graph(check, "B", choices.check.b, "What it was rewritten to");
+  add_graph(check, "A", choices.check.a, "The original, - for standard input");
+  add_graph(check, "B", choices.check.b, "What it was rewritten to, - for standard input");
   add_input_form(check, choices.check.a.from);
   check
       .add_option("--reference", choices.check.reference.path,

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "io/file.h"
+#include "common/command_files.h"
 #include "replay/cublas/products.h"
 #include "replay/kernels/device/value_log.h"
 #include "replay/need/step_work.h"
@@ -79,7 +79,7 @@ Fit::Fit(const FitCommand& command) : command_(command) {
 void Fit::find_needs() {
   std::optional<MeasuredCosts> costs;
   const std::string& path = command_.options.costs_from;
-  if (!path.empty()) costs = MeasuredCosts::parse(read_bytes(path), path);
+  if (!path.empty()) costs = MeasuredCosts::parse(read_file_of("--costs-from", path), path);
   const double ranks = command_.ranks;
   for (const FitGraph& run : command_.graphs) {
     replay::NeedFinder finder(run.graph);

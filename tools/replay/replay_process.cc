@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "common/command_files.h"
 #include "common/version.h"
 #include "io/file.h"
 #include "replay/kernels/device/device.h"
@@ -139,7 +140,9 @@ void run_together(nccl::Session& session, replay::Rank rank, const std::function
 }
 
 void require_report_dir(const TransportOptions& options) {
-  if (!options.report_dir.empty()) require_writable(path_of_report(options, 0));
+  if (options.report_dir.empty()) return;
+  require_no_stream("--report-dir", options.report_dir, "it gets a file for each rank");
+  require_writable(path_of_report(options, 0));
 }
 
 void write_rank_report(const TransportOptions& options, replay::Rank rank, const Json& report) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <cmath>
 
+#include "common/command_files.h"
 #include "common/graphs.h"
 #include "replay/kernels/device/device.h"
 #include "replay/kernels/missing_kernels.h"
@@ -36,8 +37,9 @@ std::unique_ptr<replay::Device> open_device(const std::string& name, const Repla
 }
 
 InputSource::InputSource(const ReplayOptions& options)
-    : recipe(options.recipe.empty() ? replay::torchtitan_recipe()
-                                    : replay::parse_recipe(read_bytes(options.recipe), options.recipe)),
+    : recipe(options.recipe.empty()
+                 ? replay::torchtitan_recipe()
+                 : replay::parse_recipe(read_file_of("--recipe", options.recipe), options.recipe)),
       data(options.seed, options.data == "integer" ? replay::DataKind::kInteger : replay::DataKind::kReal) {
   for (const std::string& path : options.inputs) files.add(path);
   data.recipe = &recipe;

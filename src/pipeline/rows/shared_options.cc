@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
-#include <utility>
 
 #include "cost/measured_costs.h"
 
@@ -57,22 +56,30 @@ bool is_chosen(const Options& options, std::string_view name, std::string_view v
   return options.has(name) && options.text(name) == value;
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
-    throw InputError(fmt::format("{}: cannot read: {}", path, std::strerror(errno)));
-  return std::move(text).str();
+std::string read_file_of(std::string_view option, const std::string& path) {
+  const auto fail = [&](std::string_view what) {
+    throw InputError(fmt::format("option '{}': {}: {}: {}", option, path, what, std::strerror(errno)));
+  };
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
+  if (!file) fail("cannot open");
+  std::string text;
+  std::array<char, 1 << 16> block;
+  while (const std::size_t n = std::fread(block.data(), 1, block.size(), file.get()))
+    text.append(block.data(), n);
+  if (std::ferror(file.get()) != 0) fail("cannot read");
+  return text;
 }
 
 Cluster read_cluster(const Options& options) {
-  return options.has("cluster") ? parse_cluster(options.text("cluster"), read_text) : Cluster{};
+  const auto read = [](const std::string& path) { return read_file_of("cluster", path); };
+  return options.has("cluster") ? parse_cluster(options.text("cluster"), read) : Cluster{};
 }
 
 std::shared_ptr<const CostFile> read_costs(const Options& options) {
   if (!options.has("costs")) return nullptr;
   const std::string& path = options.text("costs");
-  return std::make_shared<const CostFile>(CostFile{MeasuredCosts::parse(read_text(path), path), path});
+  return std::make_shared<const CostFile>(
+      CostFile{MeasuredCosts::parse(read_file_of("costs", path), path), path});
 }
 
 Unpriced read_unpriced(const Options& options) {
