@@ -212,8 +212,8 @@ TEST_CASE("values are compared on a device as in host memory") {
 
 namespace {
 
-// Rows of a whole, and of parts that are cut off each of `blocks` blocks of it. Counted are a kernel
-// that each comparison calls once, and sums of rows.
+// Rows of a whole, and of parts that are cut off each of `blocks` blocks of it. A kernel that each
+// comparison calls once is counted, and sums of rows.
 class CutRows {
  public:
   CutRows(std::int64_t rows, std::int64_t blocks, const std::vector<std::int64_t>& parts)
