@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one command: gpu_test.sh [OPTION...] [FOLDER]
 #
-#   --only PART    this part alone; may be repeated. The parts, in their order: kernels, steps, memcheck, native, graphs, rewrite,
-#                  nccl, measure, torch, rates, widths, racecheck, initcheck, ranks
-#   --call N       some of the parts, within 590 s (docs/gpu.md has what each is for): 1: kernels, steps, memcheck; 2: native,
-#                  graphs, rewrite, nccl; 3: measure, torch, rates, widths; 4: racecheck, initcheck, ranks
+#   --only PART    this part alone; may be repeated. The parts, in their order: kernels, steps, memcheck, rewrite, graphs, nccl,
+#                  native, measure, torch, rates, widths, racecheck, initcheck, ranks
+#   --call N       some of the parts, within 590 s (docs/gpu.md has what each is for): 1: kernels, steps, memcheck; 2: rewrite,
+#                  graphs, nccl, native; 3: measure, torch, rates, widths; 4: racecheck, initcheck, ranks
 #   --total N      seconds of the whole: a step that would start behind them is not run, one that they cut short is no failure
 #   --logs DIR     whole logs of the steps, a file each, and summary.txt, a line each (default: a new folder of /tmp)
 #   --seconds N    what a step may take (default 90), under compute-sanitizer and for rates three times that
@@ -14,11 +14,12 @@
 # default: the release build of this checkout, or the bundle that this script is in (scripts/gpu_bundle.sh). Whole training
 # steps are those of testdata/gpu/NAME.txt, what `epweave-replay run -q` prints of testdata/graphs/NAME.epw.gz on the CPU.
 #
-# Where a kernel fails, or the first run does not end, nothing else is run. A step that fails is run again with CUDA_LAUNCH_BLOCKING=1, then under compute-sanitizer where that is. Prints what docs/gpu.md
+# Where a kernel fails, each test is run alone, and of all else the whole steps; where the first run does not end, nothing. A
+# step that fails is run again with CUDA_LAUNCH_BLOCKING=1, then under compute-sanitizer where that is. Prints what docs/gpu.md
 # reports; exits 0 if all that was run passed, 1 if something failed, 2 for a wrong command line, 77 if there is no GPU. What
 # was not run is listed at the end.
 set -u
-all_parts="kernels steps memcheck native graphs rewrite nccl measure torch rates widths racecheck initcheck ranks"
+all_parts="kernels steps memcheck rewrite graphs nccl native measure torch rates widths racecheck initcheck ranks"
 usage() {
   printf 'gpu_test.sh: %s\n' "$1" >&2
   exit 2
@@ -34,7 +35,7 @@ while [ $# -gt 0 ]; do
       total=590
       case ${2:-} in
         1) parts="$parts kernels steps memcheck" ;;
-        2) parts="$parts native graphs rewrite nccl" ;;
+        2) parts="$parts rewrite graphs nccl native" ;;
         3) parts="$parts measure torch rates widths" ;;
         4) parts="$parts racecheck initcheck ranks" ;;
         *) usage "--call takes one of: 1 2 3 4" ;;
@@ -71,7 +72,7 @@ graphs=$here/testdata/graphs hashes=$here/testdata/gpu
 EPWEAVE_TESTDATA=$here/testdata
 under=''  # what a program is run under: nothing, or compute-sanitizer
 export EPWEAVE_TESTDATA bin work graphs hashes scripts under
-failed=0 steps=0 not_run=() again=1
+failed=0 steps=0 not_run=() again=1 last_log=''
 
 # say TEXT: to the terminal and the summary.
 say() { printf '%s\n' "$*" | tee -a "$logs/summary.txt"; }
@@ -134,7 +135,7 @@ attempt() {
   fi
   steps=$((steps + 1))
   log=$(printf '%s/%02d-%s' "$logs" "$steps" "$(printf '%s' "$name" | tr -c 'A-Za-z0-9_.\n' '-')")
-  start=$SECONDS status=0
+  start=$SECONDS status=0 last_log=$log
   in_time "$log.log" "$@" || status=$?
   if ran_out "$status" && [ "$limit" -lt "$seconds" ]; then
     leave_out "$name: cut short after $((SECONDS - start)) s (--total $total)"
@@ -145,6 +146,28 @@ attempt() {
   failed=$((failed + 1))
   if [ "$again" -ne 0 ]; then look_into "$log" "$@"; fi
   return "$status"
+}
+# tests_alone LOG: each test of the kernels in a process of its own, four at a time: a kernel that crashes takes the device from all
+# tests behind it. The first two that fail are looked into.
+tests_alone() {
+  local log=$1 names=() number=0 fail=()
+  mapfile -t names < <("$bin/replay_kernels_device_test" --list-test-names-only 2>/dev/null | sed 's/[],[\\]/\\&/g')
+  if [ ${#names[@]} -lt 2 ]; then return 1; fi
+  for name in "${names[@]}"; do
+    if [ "$number" -ge 4 ]; then wait -n; fi
+    number=$((number + 1))
+    (in_time "$log.alone-$number.log" tests replay_kernels_device_test "$name" || : >"$log.alone-$number.failed") &
+  done
+  wait
+  for ((number = 1; number <= ${#names[@]}; ++number)); do
+    if [ ! -f "$log.alone-$number.failed" ]; then continue; fi
+    fail+=("$number")
+    say "  alone, too: ${names[number - 1]}: $(grep -m 1 -A 1 -e 'FAILED:' -e 'error:' "$log.alone-$number.log" | tr -s '\n ' ' ' | cut -c 1-160)"
+  done
+  say "  tests that fail alone: ${#fail[@]} of ${#names[@]}"
+  for number in "${fail[@]:0:2}"; do
+    look_into "$log.alone-$number" tests replay_kernels_device_test "${names[number - 1]}"
+  done
 }
 # look_into LOG COMMAND...: the failed step once more, with launches that wait, then under compute-sanitizer.
 look_into() {
@@ -323,15 +346,24 @@ rewrite() {
 
 # ---- parts --------------------------------------------------------------------------------
 
-# Of the steps that the device computes otherwise, `check` names the first node.
+# Of the steps that the device computes otherwise, `check` names the first node. That says more than the step once more, which takes
+# minutes under compute-sanitizer: only the first that fails is looked into, and behind `check`.
 part_steps() {
+  local looks_into=$again again=0 log
   for name in "${names[@]}"; do
-    attempt "$name, hashes of the CPU" same_hashes "$name" --poison ||
-      attempt "$name, the first node that differs" replay check "$graphs/$name.epw.gz" "$graphs/$name.epw.gz" \
-        --device-a cpu --device-b cuda
+    if attempt "$name, hashes of the CPU" same_hashes "$name" --poison; then continue; fi
+    log=$last_log
+    attempt "$name, the first node that differs" replay check "$graphs/$name.epw.gz" "$graphs/$name.epw.gz" \
+      --device-a cpu --device-b cuda
+    if [ "$looks_into" -ne 0 ]; then look_into "$log" same_hashes "$name" --poison; fi
+    looks_into=0
   done
 }
-part_kernels() { attempt "kernels, bits of the CPU" tests replay_kernels_device_test; }
+part_kernels() {
+  local again=0
+  attempt "kernels, bits of the CPU" tests replay_kernels_device_test || tests_alone "$last_log" ||
+    look_into "$last_log" tests replay_kernels_device_test
+}
 part_rewrite() {
   for name in "${names[@]}"; do
     if rewrite "$name"; then attempt "$name, ep-overlap" check_rewrite "$name" --poison --jitter 1; fi
@@ -489,12 +521,14 @@ part_ranks() {
     fi
   done
 }
-done_parts=''
+# All is made of kernels. Where one fails, the steps say in seconds which values are others for it.
+done_parts='' kernels_fail=0
 for part in $parts; do
+  if [ "$kernels_fail" -ne 0 ] && [ "$part" != steps ]; then continue; fi
   say "== $part"
   "part_$part"
   done_parts="$done_parts $part"
-  if [ "$part" = kernels ] && [ "$failed" -ne 0 ]; then break; fi  # all else is made of them
+  if [ "$part" = kernels ] && [ "$failed" -ne 0 ]; then kernels_fail=1 again=0; fi
 done
 
 say "== result"

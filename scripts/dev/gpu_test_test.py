@@ -78,7 +78,7 @@ def check_usage(place):
 def check_no_gpu(place):
     code, summary, _ = gpu_test(bundle(place / "none", "cuda"), EPWEAVE_CUDA="/nonexistent.so")
     expect(code == 77, f"no GPU: exit {code}: {summary}")
-    expect("nothing was run on a GPU: there is none. Not run: kernels steps memcheck native graphs rewrite nccl measure torch" in summary, summary)
+    expect("nothing was run on a GPU: there is none. Not run: kernels steps memcheck rewrite graphs nccl native measure torch" in summary, summary)
     code, summary, _ = gpu_test(bundle(place / "stale", "cuda"), "--only", "kernels", EPWEAVE_CUDA=os.environ["EPWEAVE_STALE_CUDA"])
     expect(code == 1 and "the first run on the GPU: FAILED (exit 4)" in summary, f"stale: exit {code}: {summary}")
 
@@ -127,13 +127,27 @@ def check_part_and_libraries(place):
 
 
 def check_limits(place):
-    """A failing kernel ends it; so does a first run that hangs; behind --total nothing is begun, and what it cuts short is no failure."""
+    """Behind a failing kernel whole steps alone are run; behind a first run that hangs nothing; behind --total nothing is begun, and
+    what it cuts short is no failure."""
     folder = bundle(place / "kernels")
     kernels = folder / "bin/replay_kernels_device_test"
     kernels.write_text("#!/bin/bash\nexit 1\n")
-    code, summary, _ = gpu_test(folder, "--bare", "--call", "1")
-    expect(code == 1 and "something failed on the GPU: 1 of 1 steps" in summary, f"kernels: exit {code}: {summary}")
-    expect("not run: steps (a kernel fails)" in summary and "not run: native (not asked for)" in summary, summary)
+    code, summary, logs = gpu_test(folder, "--bare", "--call", "1")
+    expect(code == 1 and "something failed on the GPU: 1 of 2 steps" in summary, f"kernels: exit {code}: {summary}")
+    expect("small, hashes of the CPU: passed" in summary and "not run: memcheck (a kernel fails)" in summary, summary)
+    expect("not run: native (not asked for)" in summary and "  with CUDA_LAUNCH_BLOCKING=1: FAILED (exit 1)" in summary, summary)
+    # Tests alone, named with what separates names: all fail behind the second, which fails by itself.
+    kernels.write_text("""#!/bin/bash
+case $1 in
+  --list-test-names-only) printf '%s\\n' 'maps, [dense]' 'products' 'sums' ;;
+  'maps\\, \\[dense\\]' | sums) echo "All tests passed" ;;
+  *) printf 'a_test.cc:3: FAILED:\\n  CHECK( a == b )\\nwith expansion:\\n' && exit 1 ;;
+esac
+""")
+    code, summary, logs = gpu_test(folder, "--bare", "--only", "kernels", "--only", "memcheck")
+    expect(code == 1 and "  alone, too: products: a_test.cc:3: FAILED: CHECK( a == b )" in summary, f"alone: exit {code}: {summary}")
+    expect("  tests that fail alone: 1 of 3" in summary and "01-kernels--bits-of-the-CPU.alone-2.blocking.log" in logs, f"{summary}{logs}")
+    expect(summary.count("alone, too") == 1 and summary.count("with CUDA_LAUNCH_BLOCKING=1") == 1, summary)
     code, summary, _ = gpu_test(bundle(place / "first", before="sleep 60"), "--bare", "--seconds", "1")
     expect(code == 1 and "the first run on the GPU: FAILED (ran past 1 s)" in summary and "nothing else was run: kernels" in summary, summary)
     folder = bundle(place / "total")

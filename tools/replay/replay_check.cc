@@ -37,6 +37,11 @@ struct Devices {
   bool is_absent = false;  // a GPU that --dry-run names
 };
 
+// Where ranks are no processes.
+bool is_same_device(const CheckCommandOptions& options) {
+  return plain_device_name(options.name_of_a()) == plain_device_name(options.name_of_b());
+}
+
 Devices open_devices(const CheckCommandOptions& options) {
   Devices devices;
   const auto open = [&](const std::string& name) {
@@ -46,7 +51,7 @@ Devices open_devices(const CheckCommandOptions& options) {
   };
   devices.first = open(options.name_of_a());
   devices.a = devices.b = devices.first.get();
-  if (options.name_of_a() == options.name_of_b()) return devices;
+  if (is_same_device(options)) return devices;
   devices.second = open(options.name_of_b());
   devices.b = devices.second.get();
   return devices;
@@ -189,8 +194,7 @@ int check_process(const CheckCommandOptions& options, const Prepared& prepared,
 
 replay::Bounds find_bounds(const CheckCommandOptions& options) {
   if (options.bounds == "none") return replay::Bounds::kNone;
-  const bool has_one_device =
-      options.name_of_a() == options.name_of_b() && !options.transport.has_processes();
+  const bool has_one_device = !options.transport.has_processes() && is_same_device(options);
   const bool is_default = options.bounds.empty() && has_one_device;
   return is_default || options.bounds == "device" ? replay::Bounds::kDevice : replay::Bounds::kCpu;
 }
@@ -212,7 +216,7 @@ FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& gr
   const bool has_bounds = followed.is_any;
   const auto place_of = [&](const replay::Device* device, const std::string& name) {
     return FitPlace{device, ranks.devices.is_absent && device == nullptr && name != "cpu",
-                    name == "cuda" ? "cuda:0" : name};
+                    plain_device_name(name)};
   };
   FitCommand command{.graphs = {},
                      .options = options.replay,

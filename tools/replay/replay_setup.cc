@@ -25,6 +25,18 @@ replay::device::MathMode read_math(const ReplayOptions& options) {
           options.pin_rows ? replay::PinRows::kYes : replay::PinRows::kNo};
 }
 
+namespace {
+
+int gpu_of(const std::string& name) {
+  return name == "cuda" ? 0 : std::stoi(name.substr(name.find(':') + 1));
+}
+
+}  // namespace
+
+std::string plain_device_name(const std::string& name) {
+  return name.starts_with("cuda") ? fmt::format("cuda:{}", gpu_of(name)) : name;
+}
+
 std::unique_ptr<replay::Device> open_device(const std::string& name, const ReplayOptions& options) {
   const replay::device::MathMode mode = read_math(options);
   if (name == "cpu") {
@@ -32,8 +44,7 @@ std::unique_ptr<replay::Device> open_device(const std::string& name, const Repla
     return nullptr;
   }
   if (name == "emulated") return replay::device::open_emulated_device(replay::device::Emulation::kLazy, mode);
-  return replay::device::open_cuda_device(name == "cuda" ? 0 : std::stoi(name.substr(name.find(':') + 1)),
-                                          mode);
+  return replay::device::open_cuda_device(gpu_of(name), mode);
 }
 
 InputSource::InputSource(const ReplayOptions& options)

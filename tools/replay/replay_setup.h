@@ -19,6 +19,8 @@ replay::device::MathMode read_math(const ReplayOptions& options);
 // Where graphs run; null: the CPU. `name`: --device or one of its kind. Throws PassError if the
 // device is not there, UsageError where it has no such math.
 std::unique_ptr<replay::Device> open_device(const std::string& name, const ReplayOptions& options);
+// One name for each device, where ranks are no processes: cuda and cuda:00 are cuda:0.
+std::string plain_device_name(const std::string& name);
 
 // What inputs are made of, with the files that it refers to.
 struct InputSource {

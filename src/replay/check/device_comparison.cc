@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "replay/check/row_matching.h"
@@ -271,12 +272,40 @@ std::vector<double> read(const Tensor& numbers, const TensorOps& ops) {
   return {host.data<double>(), host.data<double>() + host.numel()};
 }
 
-// [rows, elements of each], in the order of their sums.
-BoundedValue order_rows(const BoundedValue& rows, const TensorOps& ops) {
-  const Tensor order = ops.apply(named::kArgsort, {sum_each(rows.value, ops)});
-  return map_tensors(rows, [&](const Tensor& tensor) {
+// The sums of rows where they lie: of their elements, of the magnitudes and of the bounds.
+struct SumsOfRows {
+  Tensor values, magnitudes, bounds;
+  std::int64_t length;  // elements of a row
+};
+// Of [rows, elements of each].
+SumsOfRows sum_listed(const BoundedValue& rows, const TensorOps& ops) {
+  const auto magnitude = [&](const Tensor& elements) { return ops.apply(named::kAbs, {elements}); };
+  return {sum_each(rows.value, ops), sum_each(rows.value, ops, magnitude), sum_each(rows.bound, ops),
+          rows.value.sizes[1]};
+}
+RowSums read(const SumsOfRows& of, const TensorOps& ops) {
+  RowSums found{read(of.values, ops), read(of.magnitudes, ops)};
+  const std::vector<double> bounds = read(of.bounds, ops);
+  // Adding up in float64 rounds with each term.
+  const double rounding = static_cast<double>(of.length + 4) * kSummingError;
+  for (std::size_t i = 0; i < bounds.size(); ++i)
+    found.reach[i] = found.reach[i] * rounding + bounds[i] * (1 + kBoundSlack);
+  return found;
+}
+
+// [rows, elements of each], in the order of their sums, with these.
+struct OrderedRows {
+  BoundedValue rows;
+  RowSums sums;
+};
+OrderedRows order_rows(const BoundedValue& rows, const TensorOps& ops) {
+  const SumsOfRows sums = sum_listed(rows, ops);
+  const Tensor order = ops.apply(named::kArgsort, {sums.values});
+  const auto in_order = [&](const Tensor& tensor) {
     return ops.apply(named::kIndexSelect, {tensor, std::int64_t{0}, order});
-  });
+  };
+  return {map_tensors(rows, in_order),
+          read({in_order(sums.values), in_order(sums.magnitudes), in_order(sums.bounds), sums.length}, ops)};
 }
 
 // The rows of all parts.
@@ -302,11 +331,12 @@ BoundedValue join_rows(const std::vector<BoundedValue>& parts, std::size_t dim, 
 class RowsOnDevice {
  public:
   RowsOnDevice(const BoundedValue& whole, const BoundedValue& rows, const TensorOps& ops)
-      : ops_(ops),
-        whole_(order_rows(whole, ops)),
-        rows_(order_rows(rows, ops)),
-        count_(whole.value.sizes[0]),
-        ranges_(find_ranges()) {}
+      : ops_(ops), count_(whole.value.sizes[0]) {
+    OrderedRows ordered_whole = order_rows(whole, ops), ordered_rows = order_rows(rows, ops);
+    whole_ = std::move(ordered_whole.rows);
+    rows_ = std::move(ordered_rows.rows);
+    ranges_ = find_ranges(ordered_whole.sums, ordered_rows.sums);
+  }
 
   BoundComparison match() {
     BoundComparison all;
@@ -334,8 +364,14 @@ class RowsOnDevice {
       if (!all.is_within) return all;
       try_up_to(std::abs(place_in(matching, row) - row));
     }
-    std::vector<Pair> matched;
-    for (std::int64_t row = 0; row < count_; ++row) matched.push_back({row, place_in(matching, row)});
+    std::vector<Pair> matched;  // by way of other rows: what they are like is not known
+    for (std::int64_t row = 0; row < count_; ++row) {
+      const auto taken = taken_.find(row);
+      if (taken != taken_.end() && taken->second.place == place_in(matching, row))
+        merge(all, taken->second.comparison);
+      else
+        matched.push_back({row, place_in(matching, row)});
+    }
     for (const BoundComparison& pair : compare(matched)) merge(all, pair);
     return all;
   }
@@ -352,6 +388,10 @@ class RowsOnDevice {
   struct Pair {
     std::int64_t row, place;
   };
+  struct Taken {
+    std::int64_t place;
+    BoundComparison comparison;
+  };
 
   static std::int64_t place_in(const Matching& matching, std::int64_t row) {
     return static_cast<std::int64_t>(matching.place_of(static_cast<std::size_t>(row)));
@@ -359,8 +399,7 @@ class RowsOnDevice {
   const Range& range_of(std::int64_t row) const { return ranges_[static_cast<std::size_t>(row)]; }
 
   // All places where a sum, or how far it reaches, is no number.
-  std::vector<Range> find_ranges() const {
-    const RowSums whole = sum_rows(whole_, 0, ops_), rows = sum_rows(rows_, 0, ops_);
+  static std::vector<Range> find_ranges(const RowSums& whole, const RowSums& rows) {
     double most = 0;
     for (const double reach : whole.reach) most = reach <= most ? most : reach < kNoLimit ? reach : kNoLimit;
     const auto begin = whole.sums.begin(), end = whole.sums.end();
@@ -404,7 +443,7 @@ class RowsOnDevice {
   }
 
   // Gives the rows that are left a place so far behind their own, where it is theirs.
-  void take_at(std::int64_t distance, std::vector<std::int64_t>& left, Matching& matching) const {
+  void take_at(std::int64_t distance, std::vector<std::int64_t>& left, Matching& matching) {
     std::vector<Pair> pairs;
     for (const std::int64_t row : left)
       if (const std::int64_t place = row + distance;
@@ -416,6 +455,7 @@ class RowsOnDevice {
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       if (!found[i].is_within) continue;
       matching.put(static_cast<std::size_t>(pairs[i].row), static_cast<std::size_t>(pairs[i].place));
+      taken_[pairs[i].row] = {pairs[i].place, found[i]};
       taken.push_back(pairs[i].row);
     }
     std::vector<std::int64_t> rest;
@@ -460,6 +500,7 @@ class RowsOnDevice {
   std::int64_t count_;
   std::vector<Range> ranges_;                         // by row
   std::map<std::int64_t, std::vector<bool>> places_;  // of the rows that were asked
+  std::unordered_map<std::int64_t, Taken> taken_;     // by row: the first place that it had
 };
 
 }  // namespace
@@ -488,15 +529,10 @@ BoundComparison match_rows_where_they_lie(const BoundedValue& whole, const std::
 }
 
 RowSums sum_rows(const BoundedValue& value, std::size_t dim, const TensorOps& ops) {
-  const Tensor rows = list_rows(value.value, dim, ops);
-  const auto magnitude = [&](const Tensor& elements) { return ops.apply(named::kAbs, {elements}); };
-  RowSums found{read(sum_each(rows, ops), ops), read(sum_each(rows, ops, magnitude), ops)};
-  const std::vector<double> bounds = read(sum_each(list_rows(value.bound, dim, ops), ops), ops);
-  // Adding up in float64 rounds with each term.
-  const double rounding = static_cast<double>(rows.sizes[1] + 4) * kSummingError;
-  for (std::size_t i = 0; i < bounds.size(); ++i)
-    found.reach[i] = found.reach[i] * rounding + bounds[i] * (1 + kBoundSlack);
-  return found;
+  return read(sum_listed(map_tensors(BoundedValue{value.value, value.bound},
+                                     [&](const Tensor& tensor) { return list_rows(tensor, dim, ops); }),
+                         ops),
+              ops);
 }
 
 }  // namespace epweave::replay

@@ -225,7 +225,9 @@ class CudaDevice : public DeviceApi {
   // What other threads do meanwhile, on other streams, is theirs: they may allocate and wait.
   Error begin_capture(Stream stream) override {
     if (const Error error = enter()) return error;
-    return text_of(cudaStreamBeginCapture(cuda(stream), cudaStreamCaptureModeThreadLocal));
+    const cudaError_t error = cudaStreamBeginCapture(cuda(stream), cudaStreamCaptureModeThreadLocal);
+    if (error != cudaSuccess) cudaGetLastError();  // the caller goes on without a graph
+    return text_of(error);
   }
   Error end_capture(Stream stream, WorkGraph* graph, Instantiation* how) override {
     const cudaGraphExec_t before = cuda(*graph);

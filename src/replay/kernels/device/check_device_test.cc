@@ -212,15 +212,16 @@ TEST_CASE("values are compared on a device as in host memory") {
 
 namespace {
 
-// Rows of a whole, and of parts that are cut off each of `blocks` blocks of it; a kernel that each
-// comparison of two values calls once is counted.
+// Rows of a whole, and of parts that are cut off each of `blocks` blocks of it. A kernel that each
+// comparison calls once is counted, and sums of rows.
 class CutRows {
  public:
   CutRows(std::int64_t rows, std::int64_t blocks, const std::vector<std::int64_t>& parts)
       : kernels_(tested_device().kernels()), whole_(make(Random().tensor({rows, kWidth}))) {
-    static const KernelRow counted[] = {{"aten.isnan.default", count}};
+    static const KernelRow counted[] = {{"aten.isnan.default", count<&CutRows::compared>},
+                                        {"aten.sum.dim_IntList", count<&CutRows::summed>}};
     kernels_.add(counted);
-    compared = 0;
+    compared = summed = 0;
     std::int64_t first = 0;
     for (const std::int64_t count : parts) {
       Tensor part = make_tensor(memory_, DType::kFloat32, {count, kWidth});
@@ -285,6 +286,7 @@ class CutRows {
     return checker.result(0, 0).value();
   }
   int compared_times() const { return compared; }
+  int summed_times() const { return summed; }
 
  private:
   static constexpr std::int64_t kWidth = 64;
@@ -292,12 +294,13 @@ class CutRows {
     const TensorOps ops(table(), memory_);
     return {ops.copied(numbers), ops.filled(DType::kFloat32, numbers.sizes, 0x1p-20), {}};
   }
+  template <int* counter>
   static Value count(KernelCall& call) {
-    ++compared;
+    ++*counter;
     return tested_device().kernels().find(call.op())(call);
   }
 
-  static inline int compared = 0;
+  static inline int compared = 0, summed = 0;
   HostMemory memory_;
   KernelTable kernels_;
   BoundedValue whole_;
@@ -330,6 +333,9 @@ TEST_CASE("rows in another order are matched on a device, and one that is no row
   for (std::int64_t row = 0; row < 16; ++row) swapped.swap_rows(0, row, 31 - row);
   const BoundComparison found = swapped.check();
   CHECK(found.is_within);
+  CHECK(swapped.compared_times() == 2 + 1);  // as they are cut, and all rows once
+  // Values, magnitudes and bounds of the whole and of each part; and of what is matched.
+  CHECK(swapped.summed_times() == 3 * 3 + 2 * 3);
   CHECK(found.largest_share == 0);
   // Elements of two rows exchanged: their sums stay as near as their bounds allow.
   CutRows wrong(64, 1, {32, 32});

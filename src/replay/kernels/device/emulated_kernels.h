@@ -1,8 +1,9 @@
-// How the emulated device runs a kernel: a loop over its indices. Each is compiled twice, for the
+// How the emulated device runs a kernel: loops over its indices. Each is compiled twice, for the
 // sake of the fused multiply-add; wider vectors would only take time to compile.
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "replay/kernels/host/levels.h"
@@ -12,12 +13,35 @@ namespace epweave::replay::device {
 
 using namespace tasks;  // NOLINT: what a device runs
 
+// A GPU runs threads at the same time; here one comes after the other, in orders that make what no
+// barrier divides visible. A thread that needs what another one does meanwhile, or did not do yet,
+// gets other values than a GPU may give it: of each two neighbours the odd one comes later, even
+// ones go up and odd ones down.
 template <class Task>
 [[gnu::always_inline]] inline void run_threads(const Task& task, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) task.run(i);
+  constexpr std::int64_t kStretch = 4096;  // what they read twice still lies in the cache
+  for (std::int64_t first = 0; first < count; first += kStretch) {
+    const std::int64_t held = count - first < kStretch ? count - first : kStretch;
+    for (std::int64_t i = 0; i < held; i += 2) task.run(first + i);
+    for (std::int64_t i = held / 2 * 2 - 1; i > 0; i -= 2) task.run(first + i);
+  }
 }
 
-// Blocks of threads: each phase for all threads in turn.
+// Thread `i` of those that a block runs one after the other between two barriers: up or down by
+// turns, also from block to block.
+template <class Task>
+[[gnu::always_inline]] inline int thread_at(std::int64_t number, int i) {
+  return number % 2 != 0 ? Task::kThreads - 1 - i : i;
+}
+
+// What a block's memory and registers hold before anything is written: NaN, or -1.
+template <class T>
+inline void leave_unwritten(T* first, std::size_t count) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::memset(static_cast<void*>(first), 0xff, count * sizeof(T));
+}
+
+// Blocks of threads: each phase for all threads.
 template <class Task>
 [[gnu::always_inline]] inline void run_blocks(const Task& task, std::int64_t blocks) {
   typename Task::Shared shared;
@@ -25,27 +49,42 @@ template <class Task>
   for (std::int64_t block = 0; block < blocks; ++block) {
     const typename Task::Part part = task.part_of(static_cast<std::uint32_t>(block));
     if (!task.has_work(part)) continue;
-    for (int t = 0; t < Task::kThreads; ++t)
+    leave_unwritten(&shared, 1);
+    leave_unwritten(registers.data(), registers.size());
+    std::int64_t number = block;
+    for (int i = 0; i < Task::kThreads; ++i) {
+      const int t = thread_at<Task>(number, i);
       task.start(part, t, shared, registers[static_cast<std::size_t>(t)]);
+    }
     for (decltype(Task::chunks(part)) chunk = 0; chunk < Task::chunks(part); ++chunk) {
       if (!task.has_steps(part, chunk)) continue;
-      for (int t = 0; t < Task::kThreads; ++t)
+      ++number;
+      for (int i = 0; i < Task::kThreads; ++i) {
+        const int t = thread_at<Task>(number, i);
         task.template phase<0>(part, chunk, t, shared, registers[static_cast<std::size_t>(t)]);
-      if constexpr (Task::kPhases == 2)
-        for (int t = 0; t < Task::kThreads; ++t)
+      }
+      if constexpr (Task::kPhases == 2) {
+        ++number;
+        for (int i = 0; i < Task::kThreads; ++i) {
+          const int t = thread_at<Task>(number, i);
           task.template phase<1>(part, chunk, t, shared, registers[static_cast<std::size_t>(t)]);
+        }
+      }
     }
     for (int t = 0; t < Task::kThreads; ++t) task.store(part, t, registers[static_cast<std::size_t>(t)]);
   }
 }
 
-// The same of rows: each step for all threads in turn.
+// The same of rows: each step for all threads.
 template <class Task>
 [[gnu::always_inline]] inline void run_rows(const Task& task, std::int64_t blocks) {
-  typename Task::Shared shared{};
-  for (std::int64_t block = 0; block < blocks; ++block)
+  typename Task::Shared shared;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    leave_unwritten(&shared, 1);
     for (std::int64_t step = 0; step < task.steps(); ++step)
-      for (int t = 0; t < Task::kThreads; ++t) task.step(step, block, t, shared);
+      for (int i = 0; i < Task::kThreads; ++i)
+        task.step(step, block, thread_at<Task>(block + step, i), shared);
+  }
 }
 
 template <class Task>

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "replay/kernels/device/cuda_library.h"
+#include "replay/kernels/device/emulated_kernels.h"
 #include "replay/kernels/device/launcher.h"
 #include "replay/kernels/host/elements.h"
 
@@ -201,6 +202,91 @@ TEST_CASE("streams of the concurrent device run beside one another, events order
   CHECK(late);
   api->destroy_event(begun);
   api->destroy_event(done);
+}
+
+namespace {
+
+constexpr int kFew = 16;
+
+// Each thread reads what another one writes, at the other's index or behind a barrier.
+struct NeighbourTask {
+  float* data;
+  std::int64_t count, distance;
+  void run(std::int64_t i) const { data[i] = data[(i + distance + count) % count] + 1; }
+};
+struct NeighbourBlock {
+  static constexpr int kThreads = kFew, kPhases = 1;
+  struct Part {};
+  struct Shared {
+    float at[kFew];
+  };
+  struct Registers {
+    float kept;
+  };
+  float* out;
+  int distance;
+  bool is_divided;  // by a barrier
+
+  static Part part_of(std::uint32_t) { return {}; }
+  static bool has_work(const Part&) { return true; }
+  static int chunks(const Part&) { return 1; }
+  static bool has_steps(const Part&, int) { return true; }
+  void start(const Part&, int t, Shared& shared, Registers& r) const {
+    r.kept = is_divided ? 0 : shared.at[(t + distance + kFew) % kFew];
+    shared.at[t] = static_cast<float>(t);
+  }
+  template <int>
+  void phase(const Part&, int, int t, Shared& shared, Registers& r) const {
+    if (is_divided) r.kept = shared.at[(t + distance + kFew) % kFew];
+  }
+  void store(const Part&, int t, const Registers& r) const { out[t] = r.kept; }
+};
+struct NeighbourRows {
+  static constexpr int kThreads = kFew;
+  struct Shared {
+    float at[kFew];
+  };
+  float* out;
+  int distance;
+  bool is_divided;
+
+  std::int64_t steps() const { return 2; }
+  void step(std::int64_t number, std::int64_t, int t, Shared& shared) const {
+    if (number == (is_divided ? 1 : 0)) out[t] = shared.at[(t + distance + kFew) % kFew];
+    if (number == 0) shared.at[t] = static_cast<float>(t);
+  }
+};
+
+// What threads find of their neighbours, by turns in both orders: of some their own number's.
+template <class Task>
+int count_right(const Task& task, const float* found, void (*run)(const Task&, std::int64_t)) {
+  run(task, 1);
+  int right = 0;
+  for (int t = 0; t < kFew; ++t)
+    right += found[t] == static_cast<float>((t + task.distance + kFew) % kFew) ? 1 : 0;
+  return right;
+}
+
+}  // namespace
+
+TEST_CASE("threads that read what others write meanwhile find other values on the emulated device") {
+  for (const int distance : {1, -1, 2, -2}) {
+    CAPTURE(distance);
+    float numbers[kFew], found[kFew];
+    for (int i = 0; i < kFew; ++i) numbers[i] = found[i] = static_cast<float>(i);
+    run_threads(NeighbourTask{numbers, kFew, distance}, kFew);
+    int old = 0, changed = 0;
+    for (int i = 0; i < kFew; ++i)
+      ++(numbers[i] == static_cast<float>((i + distance + kFew) % kFew + 1) ? old : changed);
+    CHECK(old > 0);
+    CHECK(changed > 0);
+    const auto blocks = [](const NeighbourBlock& task, std::int64_t count) { run_blocks(task, count); };
+    const auto rows = [](const NeighbourRows& task, std::int64_t count) { run_rows(task, count); };
+    CHECK(count_right<NeighbourBlock>({found, distance, true}, found, blocks) == kFew);
+    CHECK(count_right<NeighbourBlock>({found, distance, false}, found, blocks) < kFew);
+    CHECK(count_right<NeighbourRows>({found, distance, true}, found, rows) == kFew);
+    CHECK(count_right<NeighbourRows>({found, distance, false}, found, rows) < kFew);
+  }
 }
 
 TEST_CASE("a CUDA part serves programs of its sources, flags and nvcc") {

@@ -112,6 +112,12 @@ Error GraphRecorder::record(Event event, Stream stream) {
   if (const Error error = interrupt(stream, "an event is recorded")) return error;
   return api_.record(event, stream);
 }
+Error GraphRecorder::wait(Stream stream, Event event) {
+  Recording* recording = find(stream);
+  if (recording == nullptr) return api_.wait(stream, event);
+  const std::lock_guard lock(recording->mutex);
+  return api_.wait(stream, event);
+}
 Error GraphRecorder::synchronize(Stream stream) {
   if (const Error error = interrupt(stream, "the host waits")) return error;
   return api_.synchronize(stream);

@@ -20,8 +20,9 @@
 // follows is a part of its own, with its own graph. Two calls do not interrupt. allocate(), as
 // nothing is captured yet. And wait(), which is queued at once, ahead of what is written down: that
 // orders more than was asked for, and what the event stands for cannot need what was launched
-// later. Capturing itself is begun and ended in one place, and holds nothing but launches, fills
-// and calls.
+// later. Of another rank that frees memory it comes before or behind a capture, not within.
+// Capturing itself is begun and ended in one place, and holds nothing but launches, fills and
+// calls.
 #pragma once
 
 #include <map>
@@ -69,6 +70,7 @@ class GraphRecorder : public ForwardingApi {
 
   void* native(Stream stream) override;
   Error record(Event event, Stream stream) override;
+  Error wait(Stream stream, Event event) override;
   Error synchronize(Stream stream) override;
   Error copy_in(Stream stream, void* to, const void* from, std::size_t bytes) override;
   Error copy_out(Stream stream, void* to, const void* from, std::size_t bytes) override;

@@ -3,6 +3,9 @@
 #include "replay/kernels/device/graph_recorder.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
+#include <future>
 
 #include "replay/kernels/device/emulated.h"
 #include "replay/kernels/device/launcher.h"
@@ -112,6 +115,21 @@ class WaitsInCapture : public ForwardingApi {
     api_.synchronize(stream);
     return error;
   }
+};
+
+// While a stream captures, another rank's thread makes it wait, as one that gives memory back does.
+class AnotherRankWaits : public ForwardingApi {
+ public:
+  using ForwardingApi::ForwardingApi;
+  Error begin_capture(Stream stream) override {
+    const Error error = api_.begin_capture(stream);
+    if (error != nullptr) return error;
+    told = std::async(std::launch::async, wait);
+    told.wait_for(std::chrono::milliseconds(20));
+    return nullptr;
+  }
+  static inline std::function<Error()> wait;
+  static inline std::future<Error> told;
 };
 
 // Counts how often the host waits for bytes.
@@ -324,6 +342,22 @@ TEST_CASE("integers are read once, until their memory is written or given out ag
   const Tensor z = counting(9);
   CHECK(z.bytes() == at);
   CHECK(launcher.read_once(z) == std::vector<std::int64_t>{9, 10, 11, 12});
+}
+
+TEST_CASE("a wait that another rank queues meanwhile is no part of what is captured") {
+  Recorded<AnotherRankWaits> device;
+  Event event = nullptr;
+  check(device.recorder().make_event(Timing::kNone, &event), "make an event");
+  check(device.recorder().record(event, device.stream(1)), "record an event");
+  AnotherRankWaits::wait = [&] { return device.recorder().wait(device.stream(0), event); };
+  for (int i = 0; i < 3; ++i) CHECK(device.double_it(1000, 2.5) == 5);
+  REQUIRE(AnotherRankWaits::told.valid());
+  CHECK(AnotherRankWaits::told.get() == nullptr);
+  const GraphUse use = device.use();
+  CHECK(use.refusals.empty());
+  CHECK(use.instantiated == 1);
+  CHECK(use.replayed == 1);
+  device.recorder().destroy_event(event);
 }
 
 TEST_CASE("while a stream captures the emulated device refuses what CUDA refuses") {
