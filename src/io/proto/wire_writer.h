@@ -7,8 +7,8 @@
 //   out.close(args);
 //   out.cut_if_long();                      // between two fields
 //
-// The bytes of a large file lie in pieces: memory that passes have freed has room for these, and none
-// for all in one.
+// The bytes of a large file lie in pieces: what passes have freed has room for these, and none for
+// all in one.
 #pragma once
 
 #include <algorithm>
