@@ -677,6 +677,30 @@ class RewriteTest(CommandLineTest):
         self.output_of(*pipeline, "b.epw")
         self.assertEqual((self.folder / "a.epw").read_bytes(), (self.folder / "b.epw").read_bytes())
 
+    def test_specialize_all_writes_what_specialize_writes_for_each_rank(self):
+        ranks = 17  # more than share a context
+        self.write("general.txt", f"""epweave text 1
+info global_meshes = {{"dense": {{"axes": ["ep"], "shape": [{ranks}]}}}}
+info world_size = {ranks}
+info compile_on_one_rank = True
+info rank = 0
+group 1 ranks={list(range(ranks))} description=mesh_ep axes=[ep]
+symbol u0 range=[0, {ranks - 1}] size_like unbacked
+
+graph
+  %ids = placeholder : i64[6] role=user which=ids
+  %ranks = get_attr : i32[{ranks}]@cpu attr=tensor("ranks", type(i32[{ranks}]@cpu), {list(range(ranks))})
+  %c = device_mesh._runtime_compute_coordinate_on_dim.default(%ranks, 0) : SymInt(u0) bind(u0)
+  %start = operator.mul(%c, 8) : SymInt(8*u0)
+  %shifted = aten.sub.Tensor(%ids, %start) : i64[6]
+  output([%shifted])
+""")
+        self.output_of("specialize", "general.txt", "--all", "-o", "all")
+        self.assertEqual(len(list((self.folder / "all").iterdir())), ranks)
+        for rank in (0, ranks - 2, ranks - 1):
+            self.output_of("specialize", "general.txt", "--rank", rank, "-o", "one.epw")
+            self.assertEqual((self.folder / f"all/rank-{rank:05}.epw").read_bytes(), (self.folder / "one.epw").read_bytes())
+
     def test_report(self):
         report = json.loads(self.output_of("rewrite", "small.txt", "-p", "dce,canonicalize", "-o", "out.epw", "--json"))
         self.assertEqual(report["input"].pop("sha256"), hashlib.sha256(self.output_of("convert", "small.txt", "-")).hexdigest())

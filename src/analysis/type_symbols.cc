@@ -12,15 +12,10 @@ const std::vector<StringId>& TypeSymbols::of(TypeId id) {
 
 std::vector<StringId> TypeSymbols::collect(const Type& type) const {
   std::vector<StringId> symbols;
-  const auto add = [&](ExprId expr) {
-    if (!expr) return;
+  for_each_expr(type, [&](ExprId expr) {
     const auto& found = context_.exprs.symbols(expr);
     symbols.insert(symbols.end(), found.begin(), found.end());
-  };
-  for (ExprId size : type.tensor.sizes) add(size);
-  for (ExprId stride : type.tensor.strides) add(stride);
-  add(type.tensor.offset);
-  add(type.expr);
+  });
   for (TypeId element : type.elements)
     if (element)
       for (StringId symbol : collect(context_.types[element])) symbols.push_back(symbol);

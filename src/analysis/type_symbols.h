@@ -2,6 +2,7 @@
 // tuples included.
 #pragma once
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -22,6 +23,26 @@ class TypeSymbols {
   Context& context_;
   std::unordered_map<TypeId, std::vector<StringId>> symbols_;
 };
+
+// Calls visit(ExprId) for each expression that the type mentions; not for those of its elements.
+template <class Visit>
+void for_each_expr(const Type& type, const Visit& visit) {
+  for (ExprId size : type.tensor.sizes) visit(size);
+  for (ExprId stride : type.tensor.strides) visit(stride);
+  if (type.tensor.offset) visit(type.tensor.offset);
+  if (type.expr) visit(type.expr);
+}
+
+// Whether has(StringId) is true of every symbol that the type mentions.
+template <class Has>
+bool mentions_only(Context& context, TypeId id, const Has& has) {
+  const Type& type = context.types[id];
+  bool only = true;
+  for_each_expr(type,
+                [&](ExprId expr) { only = only && std::ranges::all_of(context.exprs.symbols(expr), has); });
+  for (TypeId element : type.elements) only = only && (!element || mentions_only(context, element, has));
+  return only;
+}
 
 // Symbols that nodes of any body mention: in types, arguments and bindings; and those that what is
 // known of these mentions.

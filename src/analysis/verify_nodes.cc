@@ -149,14 +149,15 @@ void verify_chunking(const Graph& graph, std::vector<Violation>& out) {
 void verify_regional(const Graph& graph, std::vector<Violation>& out) {
   const RegionalTag tag(graph);
   for (const Body& body : graph.bodies) {
-    SideTable<NodeId, NodeId> first, tagged;  // calls that read a node which names a nested graph
+    IdSet<NodeId> functions;                  // nodes that name a nested graph
+    SideTable<NodeId, NodeId> first, tagged;  // calls that read such a node
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
+      if (names_graph(node)) functions.insert(id);
       if (node.kind != NodeKind::kCall) continue;
-      const bool is_tagged = tag.is_on(*graph.context, node);
       for_each_input(*graph.context, node, [&](NodeId input) {
-        if (!names_graph(body.nodes[input])) return;
-        if (is_tagged) tagged.at(input) = id;
+        if (!functions.contains(input)) return;
+        if (tag.is_on(*graph.context, node)) tagged.at(input) = id;
         NodeId& reader = first.at(input);
         if (!reader) reader = id;
         if (reader == id || !tagged[input]) return;

@@ -14,12 +14,7 @@ class BodyCheck {
   // `names`: room for those of the nodes, empty before and after; bodies share it, for it may be as
   // large as the table of strings.
   BodyCheck(const Graph& graph, const Body& body, IdSet<StringId>& names, std::vector<Violation>& out)
-      : graph_(graph),
-        body_(body),
-        names_(names),
-        out_(out),
-        executes_(body.nodes.size()),
-        done_(body.nodes.size()) {}
+      : graph_(graph), body_(body), names_(names), out_(out), states_(body.nodes.size(), State::kAbsent) {}
 
   // Returns false where the order itself is broken.
   bool check_order() {
@@ -28,9 +23,11 @@ class BodyCheck {
       if (!body_.nodes.contains(id)) {
         add("order", fmt::format("lists node {}, the table has {}", id.index(), body_.nodes.size()));
         is_sound = false;
-      } else if (!executes_.insert(id)) {
+      } else if (states_[id] != State::kAbsent) {
         add_at(id, "order", "executes twice");
         is_sound = false;
+      } else {
+        states_[id] = State::kLater;
       }
     }
     return is_sound;
@@ -38,6 +35,7 @@ class BodyCheck {
 
   void check_nodes() {
     bool is_past_inputs = false;
+    std::size_t outputs = 0;
     for (NodeId id : body_.order) {
       const Node& node = body_.nodes[id];
       if (!node.name) {
@@ -54,14 +52,18 @@ class BodyCheck {
       check_args(id, node.kwargs);
       if (node.kwargs.count > 2) check_keywords(id, node);
       if (node.kind == NodeKind::kGetAttr) check_arg(id, node.attr);
-      done_.insert(id);
+      outputs += node.kind == NodeKind::kOutput;
+      states_[id] = node.kind == NodeKind::kOutput ? State::kOutput : State::kValue;
     }
     for (NodeId id : body_.order)
       if (body_.nodes[id].name) names_.erase(body_.nodes[id].name);
-    check_output();
+    check_output(outputs);
   }
 
  private:
+  // Of a node of the table, as the walk has come to it.
+  enum class State : std::uint8_t { kAbsent, kLater, kValue, kOutput };
+
   void check_args(NodeId id, ArgRange range) {
     const ArgPool& pool = graph_.context->args;
     for (std::uint32_t i = 0; i < range.count; ++i) check_arg(id, pool[range][i]);
@@ -86,16 +88,19 @@ class BodyCheck {
   }
 
   void check_reference(NodeId id, NodeId to) {
-    if (!body_.nodes.contains(to) || !executes_.contains(to)) {
+    const bool is_node = body_.nodes.contains(to);
+    const State state = is_node ? states_[to] : State::kAbsent;
+    if (state == State::kValue) return;
+    if (state == State::kAbsent) {
       add_at(id, "resolved-refs",
              fmt::format("refers to {}, which does not execute",
-                         body_.nodes.contains(to) ? graph_.text(body_.nodes[to].name) : "no node"));
+                         is_node ? graph_.text(body_.nodes[to].name) : "no node"));
       return;
     }
     const Node& source = body_.nodes[to];
     if (source.kind == NodeKind::kOutput)
       add_at(id, "one-output", fmt::format("refers to the output node {}", graph_.text(source.name)));
-    if (!done_.contains(to))
+    if (state == State::kLater)
       add_at(id, "defined-first",
              fmt::format("executes before {}, which it refers to", graph_.text(source.name)));
   }
@@ -108,9 +113,7 @@ class BodyCheck {
           add_at(id, "kwargs", fmt::format("'{}' is given twice", graph_.text(kwargs[i].as_name())));
   }
 
-  void check_output() {
-    const auto outputs = std::count_if(body_.order.begin(), body_.order.end(),
-                                       [&](NodeId id) { return body_.nodes[id].kind == NodeKind::kOutput; });
+  void check_output(std::size_t outputs) {
     if (outputs != 1) {
       add("one-output", fmt::format("{} output nodes, not 1", outputs));
     } else if (body_.nodes[body_.order.back()].kind != NodeKind::kOutput) {
@@ -129,7 +132,7 @@ class BodyCheck {
   const Body& body_;
   IdSet<StringId>& names_;
   std::vector<Violation>& out_;
-  IdSet<NodeId> executes_, done_;
+  IdVector<NodeId, State> states_;
 };
 
 void check_inputs(const Graph& graph, std::vector<Violation>& out) {

@@ -92,9 +92,11 @@ class TypeCheck {
 
   void add_unbound(TypeId type, std::string& text) {
     if (sound_.contains(type)) return;
-    const std::size_t before = text.size();
-    add_unbound(symbols_.of(type), text);
-    if (text.size() == before) sound_.insert(type);  // bound symbols stay bound
+    if (mentions_only(context_, type, [&](StringId symbol) { return bound_.contains(symbol); })) {
+      sound_.insert(type);  // bound symbols stay bound
+    } else {
+      add_unbound(symbols_.of(type), text);
+    }
   }
 
   void add_unbound(const std::vector<StringId>& symbols, std::string& unbound) {

@@ -36,8 +36,9 @@ constexpr std::string_view kMagic =
 constexpr std::size_t kCrcFieldSize = 5;  // tag and fixed32 of field 15
 constexpr char kCrcTag = 0x7d;
 
-std::uint32_t crc_of(std::string_view bytes) {
-  uLong crc = crc32(0L, Z_NULL, 0);
+// Of bytes behind those that have the checksum `crc`.
+std::uint32_t crc_of(std::string_view bytes, std::uint32_t before = 0) {
+  uLong crc = before;
   while (!bytes.empty()) {
     const std::string_view block = bytes.substr(0, 1u << 30);
     crc = crc32(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<uInt>(block.size()));
@@ -79,17 +80,21 @@ Graph decode_binary(std::string_view bytes, const std::string& path, std::shared
   return decode_proto(bytes, path, std::move(context));
 }
 
-// Protobuf's limit.
-void check_size(std::string_view bytes) {
-  if (bytes.size() > INT32_MAX) throw InputError("the graph is larger than 2 GiB in binary form");
+// Refuses what is larger than protobuf's limit.
+std::vector<std::string> encode_message(const Graph& graph) {
+  std::vector<std::string> pieces = encode_proto(graph);
+  std::size_t size = 0;
+  for (const std::string& piece : pieces) size += piece.size();
+  if (size > INT32_MAX) throw InputError("the graph is larger than 2 GiB in binary form");
+  return pieces;
 }
 
 std::string encode_json(const Graph& graph) {
   silence_protobuf_log();
   google::protobuf::Arena arena;
   auto* file = google::protobuf::Arena::CreateMessage<proto::File>(&arena);
-  const std::string bytes = encode_proto(graph);
-  check_size(bytes);
+  std::string bytes;
+  for (const std::string& piece : encode_message(graph)) bytes += piece;
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const std::uint8_t*>(bytes.data()),
                                                static_cast<int>(bytes.size()));
   input.SetRecursionLimit(INT32_MAX);  // our own bytes
@@ -220,12 +225,20 @@ Format format_of_path(std::string_view path) {
   return Format::kBinary;
 }
 
+void encode_binary(const Graph& graph, const GiveBytes& give) {
+  std::uint32_t crc = 0;
+  for (const std::string& piece : encode_message(graph)) {
+    crc = crc_of(piece, crc);
+    give(piece);
+  }
+  std::string last(1, kCrcTag);
+  for (int shift = 0; shift < 32; shift += 8) last += static_cast<char>(crc >> shift & 0xff);
+  give(last);
+}
+
 std::string encode_binary(const Graph& graph) {
-  std::string bytes = encode_proto(graph);
-  check_size(bytes);
-  const std::uint32_t crc = crc_of(bytes);
-  bytes += kCrcTag;
-  for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(crc >> shift & 0xff);
+  std::string bytes;
+  encode_binary(graph, [&](std::string_view piece) { bytes += piece; });
   return bytes;
 }
 
@@ -282,6 +295,10 @@ std::string sha256_of_pieces(const ProduceBytes& produce) {
   std::string hex;
   for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
   return hex;
+}
+
+std::string sha256_of_graph(const Graph& graph) {
+  return sha256_of_pieces([&](const GiveBytes& give) { encode_binary(graph, give); });
 }
 
 std::string read_bytes(const std::string& path) {
@@ -502,14 +519,19 @@ Graph read_graph(const std::string& path, std::optional<Format> format, std::sha
   return decode(bytes, format.value_or(format_of_content(bytes)), name, std::move(context));
 }
 
-std::string file_bytes(const Graph& graph, const std::string& path, std::optional<Format> format) {
-  std::string bytes = encode(graph, format.value_or(format_of_path(path)));
-  if (path.ends_with(".gz")) return gzip(bytes);
-  return bytes;
+void encode_file(const Graph& graph, const std::string& path, std::optional<Format> given,
+                 const GiveBytes& give) {
+  const Format format = given.value_or(format_of_path(path));
+  if (path.ends_with(".gz"))
+    give(gzip(encode(graph, format)));
+  else if (format == Format::kBinary)
+    encode_binary(graph, give);
+  else
+    give(encode(graph, format));
 }
 
 void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format) {
-  write_bytes(path, file_bytes(graph, path, format));
+  write_pieces(path, [&](const GiveBytes& give) { encode_file(graph, path, format, give); });
 }
 
 }  // namespace epweave

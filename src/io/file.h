@@ -32,9 +32,12 @@ std::string encode(const Graph& graph, Format format);  // throws UsageError for
 
 // Canonical binary form; what hashes are taken of.
 std::string encode_binary(const Graph& graph);
+void encode_binary(const Graph& graph, const GiveBytes& give);
 std::string sha256_hex(std::string_view bytes);
 // Of the bytes that `produce` gives, one piece behind the other.
 std::string sha256_of_pieces(const ProduceBytes& produce);
+// Of the canonical binary form.
+std::string sha256_of_graph(const Graph& graph);
 
 // Reads and decodes. `format` overrides what extension and content say. Throws InputError
 // (unreadable, undecodable).
@@ -43,8 +46,9 @@ Graph read_graph(const std::string& path, std::optional<Format> format = std::nu
 
 // Encodes and writes whole or not at all.
 void write_graph(const Graph& graph, const std::string& path, std::optional<Format> format = std::nullopt);
-// What write_graph writes. Throws UsageError for kPt2.
-std::string file_bytes(const Graph& graph, const std::string& path, std::optional<Format> format);
+// Gives what write_graph writes. Throws UsageError for kPt2.
+void encode_file(const Graph& graph, const std::string& path, std::optional<Format> format,
+                 const GiveBytes& give);
 
 // A file that appears whole at `commit` or not at all. Several files of one command are committed
 // together once all are written. What is given goes to a file without a name, which is gone if the

@@ -238,7 +238,9 @@ PolyId ExprPool::poly_number(Rational value) {
 }
 
 PolyId ExprPool::poly_symbol(StringId name) {
-  return from_atom(intern(Atom{AtomKind::kSymbol, name, {}}));
+  PolyId& known = poly_of_symbol_.at(name);
+  if (!known) known = from_atom(intern(Atom{AtomKind::kSymbol, name, {}}));
+  return known;
 }
 
 PolyId ExprPool::add(PolyId a, PolyId b) {
@@ -448,6 +450,7 @@ PolyId ExprPool::mod(PolyId a, PolyId b) {
 PolyId ExprPool::apply(AtomKind kind, std::vector<PolyId> operands, StringId name) {
   if (kind == AtomKind::kMin || kind == AtomKind::kMax) operands = flatten_extremes(*this, kind, operands);
   std::vector<Rational> numbers;
+  numbers.reserve(operands.size());
   for (PolyId operand : operands) {
     const Poly& poly = polys_[operand];
     if (poly.terms.empty()) {

@@ -195,6 +195,7 @@ class ExprPool {
   std::unordered_map<StringId, ExprId> expr_of_text_;
   HashIndex poly_ids_, atom_ids_;
   SideTable<AtomId, PolyId> poly_of_atom_;
+  SideTable<StringId, PolyId> poly_of_symbol_;
   SideTable<PolyId, ExprId> expr_of_poly_;
   std::unordered_map<std::int64_t, ExprId> numbers_;
   std::array<std::unordered_map<std::uint64_t, ExprId>, kOperations> combined_;  // of a pair of expressions
@@ -219,6 +220,7 @@ PolyId ExprPool::substitute(PolyId id, const ValueOf& value_of) {
         factor = from_atom(atom_id);
       } else {
         std::vector<PolyId> operands;
+        operands.reserve(atom.operands.size());
         for (PolyId operand : atom.operands) operands.push_back(substitute(operand, value_of));
         factor = apply(atom.kind, std::move(operands), atom.name);
       }

@@ -403,7 +403,7 @@ bool Facts::are_terms_nonnegative(PolyId poly) {
   return least.num >= 0;
 }
 
-ExprId Facts::expr(PolyId poly) {
+PolyId Facts::with_exact_divisions(PolyId poly) {
   const Poly source = pool_[poly];
   std::vector<PolyId> products;
   for (const Term& term : source.terms) {
@@ -420,7 +420,8 @@ ExprId Facts::expr(PolyId poly) {
         }
       } else {
         std::vector<PolyId> operands;
-        for (PolyId operand : atom.operands) operands.push_back(pool_.poly(expr(operand)));
+        operands.reserve(atom.operands.size());
+        for (PolyId operand : atom.operands) operands.push_back(with_exact_divisions(operand));
         factor = pool_.apply(atom.kind, std::move(operands), atom.name);
       }
       product = pool_.mul(product, factor);
@@ -428,7 +429,7 @@ ExprId Facts::expr(PolyId poly) {
     if (den != 1) product = pool_.floordiv(product, pool_.poly_number(den));
     products.push_back(product);
   }
-  return pool_.from_poly(pool_.sum(products));
+  return pool_.sum(products);
 }
 
 }  // namespace epweave

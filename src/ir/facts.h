@@ -46,7 +46,7 @@ class Facts {
   // 0 is never used.
   bool equal_strides(ExprId a, ExprId b);
   // An expression for a polynomial, every division exact.
-  ExprId expr(PolyId poly);
+  ExprId expr(PolyId poly) { return pool_.from_poly(with_exact_divisions(poly)); }
 
   // Whether `divisor` is known to divide the symbol.
   bool divides(std::int64_t divisor, StringId symbol) const;
@@ -70,6 +70,8 @@ class Facts {
     std::optional<std::int64_t> lower, hint, value;
     std::optional<PolyId> equals;  // eliminated: this polynomial instead
   };
+  // The same number without rational coefficients: 3*u0/2 is 3*(u0//2) where 2 divides u0.
+  PolyId with_exact_divisions(PolyId poly);
   void learn(const Symbol& symbol);
   void learn_equality(StringId symbol, PolyId difference);
   void learn_order(const Atom& fact);

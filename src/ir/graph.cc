@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/walk.h"
+
 namespace epweave {
 
 std::string_view name_of(ProvenanceRole role) {
@@ -104,8 +106,7 @@ void drop_unnamed_bodies(Graph& graph) {
     const Body& body = *pending.back();
     pending.pop_back();
     names.clear();
-    for (NodeId id : body.order) {
-      const Node& node = body.nodes[id];
+    for (const auto [id, node] : walk(*graph.context, body)) {
       collect_named(args, node.attr, names);
       for (Arg arg : args[node.args]) collect_named(args, arg, names);
       for (Arg arg : args[node.kwargs]) collect_named(args, arg, names);

@@ -21,6 +21,8 @@ class TypeMemo {
   // Throws TypeMismatch.
   TypeId infer(const Graph& graph, const Body& body, const Node& node);
 
+  Facts& facts() const { return facts_; }
+
  private:
   // Whether the call's type follows from what push_key pushes; then it is the key.
   bool push_key(const Context& context, const Body& body, const Node& node);

@@ -8,6 +8,7 @@
 
 #include "ir/walk.h"
 #include "ops/op.h"
+#include "ops/type_memo.h"
 #include "ops/type_rules.h"
 #include "passes/replace_symbols.h"
 
@@ -128,6 +129,8 @@ class StrideRestater {
 
   // A body of the two graphs.
   void run(const Body& before, Body& body) {
+    types_.emplace(facts_);
+    types_before_.emplace(facts_before_);
     IdSet<NodeId> restated(body.nodes.size());
     for (const auto [id, row] : walk(context_, body)) {
       const Node& node = body.nodes[id];
@@ -148,7 +151,7 @@ class StrideRestater {
   bool restate(const Body& before, Body& body, NodeId id) {
     Node& node = body.nodes[id];
     try {
-      const TypeId inferred = infer_type(facts_, graph_, body, node);
+      const TypeId inferred = types_->infer(graph_, body, node);
       if (!inferred || inferred == node.type) return false;
       const TypeId type = with_layout(node.type, inferred);
       if (type == node.type) return false;
@@ -162,7 +165,7 @@ class StrideRestater {
 
   // Whether the type that was recorded is what its arguments gave.
   bool was_inferred(const Body& body, const Node& node) {
-    const TypeId inferred = infer_type(facts_before_, before_, body, node);
+    const TypeId inferred = types_before_->infer(before_, body, node);
     return inferred && node.type && same_type(facts_before_, context_, inferred, node.type);
   }
 
@@ -214,6 +217,7 @@ class StrideRestater {
   Graph& graph_;
   Context& context_;
   Facts facts_before_, facts_;
+  std::optional<TypeMemo> types_before_, types_;  // of a body
   SideTable<TypeId, std::optional<bool>> has_unit_extent_;
 };
 

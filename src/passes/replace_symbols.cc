@@ -22,6 +22,8 @@ class Substitution {
 
   ExprId expr(ExprId id) {
     if (ExprId known = exprs_[id]) return known;
+    const auto is_replaced = [&](StringId symbol) { return values_[symbol].has_value(); };
+    if (std::ranges::none_of(context_.exprs.symbols(id), is_replaced)) return exprs_.at(id) = id;
     const PolyId before = context_.exprs.poly(id);
     const PolyId after = context_.exprs.substitute(before, [&](StringId symbol) -> std::optional<PolyId> {
       if (const auto value = values_[symbol]) return context_.exprs.poly_number(*value);

@@ -94,6 +94,7 @@ class Inference {
         options_(options),
         tokens_(tokens),
         facts_(facts),
+        types_(facts),
         matcher_(options.roots, graph.context->strings),
         call_(graph, result_, tokens, facts, options),
         obstacles_(graph) {
@@ -402,7 +403,7 @@ class Inference {
     const Node& node = step_.nodes[id];
     if (!node.type && !node.op->returns.empty() && !is_untyped_element(node))
       throw PlacementRefusal{"chunk.no-type", "it has no recorded type", "export the graph with types"};
-    if (std::string problem = find_wrong_record(graph_, node, tokens_, facts_); !problem.empty())
+    if (std::string problem = find_wrong_record(graph_, node, tokens_, types_); !problem.empty())
       throw PlacementRefusal{
           "chunk.no-type", std::move(problem),
           "export the graph with its own types again, or select roots that leave this operation outside"};
@@ -595,6 +596,7 @@ class Inference {
   const PlacementOptions& options_;
   TokenExtents& tokens_;
   Facts& facts_;
+  TypeMemo types_;
   ModuleMatcher matcher_;
   Placements result_;
   PlacementCall call_;

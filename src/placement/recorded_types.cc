@@ -59,11 +59,11 @@ class Comparison {
 
 }  // namespace
 
-std::string find_wrong_record(const Graph& graph, const Node& node, TokenExtents& tokens, Facts& facts) {
+std::string find_wrong_record(const Graph& graph, const Node& node, TokenExtents& tokens, TypeMemo& types) {
   if (!node.type || !has_type_rule(node)) return {};
   try {
-    const TypeId made = infer_type(facts, graph, graph.step(), node);
-    if (Comparison(*graph.context, tokens, facts).may_be_same(made, node.type)) return {};
+    const TypeId made = types.infer(graph, graph.step(), node);
+    if (Comparison(*graph.context, tokens, types.facts()).may_be_same(made, node.type)) return {};
     return fmt::format("it is recorded as {}, and its arguments give {}",
                        print_type(*graph.context, node.type), print_type(*graph.context, made));
   } catch (const TypeMismatch& mismatch) {

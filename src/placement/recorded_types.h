@@ -10,13 +10,13 @@
 
 #include <string>
 
-#include "ir/facts.h"
 #include "ir/graph.h"
+#include "ops/type_memo.h"
 #include "placement/token_extent.h"
 
 namespace epweave {
 
 // What is wrong with the record of a call of the step, or empty.
-std::string find_wrong_record(const Graph& graph, const Node& node, TokenExtents& tokens, Facts& facts);
+std::string find_wrong_record(const Graph& graph, const Node& node, TokenExtents& tokens, TypeMemo& types);
 
 }  // namespace epweave

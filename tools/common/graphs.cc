@@ -129,11 +129,14 @@ void check_output(const OutputOptions& options) {
 }
 
 void write_output(const Graph& graph, const OutputOptions& options) {
-  write_bytes(options.path, output_bytes(graph, options));
+  OutputFile file(options.path);
+  encode_output(graph, options, file);
+  file.commit();
 }
 
-std::string output_bytes(const Graph& graph, const OutputOptions& options) {
-  return file_bytes(graph, options.path, format_named(options.to));
+void encode_output(const Graph& graph, const OutputOptions& options, OutputFile& file) {
+  encode_file(graph, options.path, format_named(options.to),
+              [&](std::string_view bytes) { file.write(bytes); });
 }
 
 }  // namespace epweave::cli

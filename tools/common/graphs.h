@@ -44,7 +44,8 @@ Graph read_written_out(const InputOptions& options);
 // Called before work starts.
 void check_output(const OutputOptions& options);
 void write_output(const Graph& graph, const OutputOptions& options);
-std::string output_bytes(const Graph& graph, const OutputOptions& options);  // what write_output writes
+// Writes the graph to a file that the caller commits.
+void encode_output(const Graph& graph, const OutputOptions& options, OutputFile& file);
 
 // "standard input" for "-".
 std::string display_name(const InputOptions& options);

@@ -89,7 +89,7 @@ class Bisect {
   void run_passes() {
     const RunnerOptions runner{
         .tool = tool_name(),
-        .input_sha256 = sha256_hex(encode_binary(graphs_[0])),
+        .input_sha256 = sha256_of_graph(graphs_[0]),
         .verify = VerifyPolicy::kOff,
         .hooks = {.before_pass =
                       [&](const PassCall& call) {

@@ -55,7 +55,7 @@ int extract(const ExtractCommand& command, Console& console) {
        .tool = tool_name(),
        .nodes_before = static_cast<std::uint32_t>(before),
        .nodes_after = static_cast<std::uint32_t>(after),
-       .input_sha256 = sha256_hex(encode_binary(graph))});
+       .input_sha256 = sha256_of_graph(graph)});
   write_output(made.graph, command.output);
   const std::string said =
       fmt::format("{}: {} of {} nodes{}; from outside: {}; used outside: {}",

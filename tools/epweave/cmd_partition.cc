@@ -92,8 +92,8 @@ class Partition {
     const std::int64_t peak = find_peak_of(halves, chosen.totals);
     const Json report = write_report(chosen, peak);
     OutputFile forward(options_.forward), backward(options_.backward);
-    forward.write(output_bytes(halves.forward, {.path = options_.forward}));
-    backward.write(output_bytes(halves.backward, {.path = options_.backward}));
+    encode_output(halves.forward, {.path = options_.forward}, forward);
+    encode_output(halves.backward, {.path = options_.backward}, backward);
     std::optional<OutputFile> report_file;
     if (!options_.report.empty()) {
       report_file.emplace(options_.report);

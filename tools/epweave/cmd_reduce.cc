@@ -53,7 +53,7 @@ class Reduce {
   int run() {
     Graph input = read_sound_input(options_.input, nullptr, Soundness::kStructure);
     nodes_before_ = input.step().order.size();
-    sha256_ = sha256_hex(encode_binary(input));
+    sha256_ = sha256_of_graph(input);
     const Graph start = find_start(std::move(input));
     nodes_ = start.step().order.size();
     catch_interrupts();

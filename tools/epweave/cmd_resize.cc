@@ -82,7 +82,7 @@ int resize(const ResizeCommand& command, Console& console) {
                                .tool = tool_name(),
                                .nodes_before = static_cast<std::uint32_t>(before),
                                .nodes_after = static_cast<std::uint32_t>(after),
-                               .input_sha256 = sha256_hex(encode_binary(graph)),
+                               .input_sha256 = sha256_of_graph(graph),
                                .notes = made.notes});
   write_output(made.graph, command.output);
   const std::string said = fmt::format("{}: {} of {} nodes, {}",

@@ -100,7 +100,7 @@ class Rewrite {
 
   int run(Graph input) {
     nodes_given_ = input.step().order.size();
-    const std::string sha256 = sha256_hex(encode_binary(input));
+    const std::string sha256 = sha256_of_graph(input);
     const Graph output = run_passes(std::move(input), sha256);
     const auto start_write = Clock::now();
     write(output);
@@ -144,7 +144,7 @@ class Rewrite {
       report_file->write(overlap_report_for(options_.report, output, options_.output.path));
     }
     if (graph_file) {
-      graph_file->write(output_bytes(output, options_.output));
+      encode_output(output, options_.output, *graph_file);
       graph_file->commit();
     } else {
       console_.info(fmt::format("{}: the pipeline runs; -o FILE keeps the result", *options_.reproducer));

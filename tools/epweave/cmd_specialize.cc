@@ -30,7 +30,7 @@ class Specialize {
                                                              "--all writes one file for each rank")
                             : nullptr),
         graph_(read_sound_input(command.input, nullptr, Soundness::kStructure)),
-        sha256_(sha256_hex(encode_binary(graph_))) {}
+        sha256_(sha256_of_graph(graph_)) {}
 
   int run_one(std::int64_t rank) {
     const Graph made = specialize_to(rank);
@@ -41,7 +41,10 @@ class Specialize {
 
   int run_all() {
     const std::uint32_t size = read_world(graph_).size;
+    const std::string given = encode_binary(graph_);
     for (std::uint32_t rank = 0; rank < size; ++rank) {
+      if (rank > 0 && rank % kRanksOfContext == 0)
+        graph_ = decode(given, Format::kBinary, command_.input.path);
       console_.progress(fmt::format("rank {} of {}", rank, size));
       const Graph made = specialize_to(rank);
       const std::string name = fmt::format("rank-{:05}{}", rank, extension_of(command_.output));
@@ -55,6 +58,10 @@ class Specialize {
   }
 
  private:
+  // What ranks' graphs intern stays in their context. So that memory does not grow with the number
+  // of ranks, the graph is read into a new one for each few.
+  static constexpr std::uint32_t kRanksOfContext = 16;
+
   Graph specialize_to(std::int64_t rank) const {
     return run_pipeline(graph_, parse_pipeline(fmt::format("specialize{{rank={}}}", rank)),
                         {.tool = tool_name(), .input_sha256 = sha256_, .verify = VerifyPolicy::kOff});

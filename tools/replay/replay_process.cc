@@ -25,7 +25,7 @@ std::string hash_file(const std::string& path) {
 }
 // The file, or what was read of standard input.
 std::string hash_graph(const Graph& graph, const InputOptions& input) {
-  return input.path == "-" ? hash_bytes(file_bytes(graph, "", Format::kBinary)) : hash_file(input.path);
+  return input.path == "-" ? sha256_of_graph(graph).substr(0, 16) : hash_file(input.path);
 }
 
 // What both commands take.

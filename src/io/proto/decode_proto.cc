@@ -3,6 +3,8 @@
 
 #include <array>
 #include <bit>
+#include <tuple>
+#include <unordered_map>
 
 #include "epweave.pb.h"
 #include "io/proto/proto_codec.h"
@@ -468,6 +470,7 @@ class GraphDecoder {
     proto::Graph message;
     if (!others || !parse(*others, message)) fail_parse();
 
+    metadata_.clear();  // it may name nodes of the body
     Body body;
     body.name = text(message.name());
     body.order.reserve(nodes.size());
@@ -489,35 +492,55 @@ class GraphDecoder {
     graph_.bodies.push_back(std::move(body));
   }
 
+  using Metadata = std::pair<ArgRange, ArgRange>;  // custom, meta
+
   // What of a node is put together from several fields, in room that all nodes share.
   struct NodeParts {
-    std::vector<Arg> args, kwargs, custom, meta;
+    std::vector<Arg> args, kwargs;
     std::vector<Provenance> provenance;
     NodeExtra extra;
+    std::string metadata;  // fields `custom` and `meta`, as they are
     void clear() {
-      for (std::vector<Arg>* list : {&args, &kwargs, &custom, &meta}) list->clear();
-      provenance.clear();
+      args.clear(), kwargs.clear(), provenance.clear(), metadata.clear();
+      extra = NodeExtra();
     }
   };
 
   void decode_node(std::string_view message, Node& node) {
     parts_.clear();
-    parts_.extra = NodeExtra();
     for_each_field(message, [&](const WireReader& in) {
       if (!decode_field(in, node) && !decode_extra(in)) parts_.extra.unknown_fields += in.field();
     });
     if (!node.target) fail(fmt::format("node '{}' has no target", context_.text(node.name)));
-    resolve_op(context_, node);
+    resolve_call(node);
     node.args = context_.args.add(parts_.args);
     node.kwargs = context_.args.add(parts_.kwargs);
     node.provenance = context_.own(parts_.provenance);
     NodeExtra& extra = parts_.extra;
-    extra.custom = context_.args.intern(parts_.custom);
-    extra.meta = context_.args.intern(parts_.meta);
+    if (!parts_.metadata.empty()) std::tie(extra.custom, extra.meta) = read_metadata(parts_.metadata);
     const bool is_empty = !extra.example_type && !extra.py_type && extra.bindings.empty() &&
                           extra.chunk_hints.empty() && extra.custom.empty() && extra.meta.empty() &&
                           extra.unknown_fields.empty();
     if (!is_empty) node.extra = context_.own(std::move(extra));
+  }
+
+  // As resolve_op; the op of each target is looked up once.
+  void resolve_call(Node& node) {
+    if (node.kind != NodeKind::kCall) return;
+    std::optional<const OpInfo*>& op = ops_.at(node.target);
+    if (!op) op = find_op(context_.text(node.target));
+    node.op = *op;
+  }
+
+  // Fields `custom` and `meta` are the same for many nodes of a body: equal bytes are read once.
+  const Metadata& read_metadata(const std::string& fields) {
+    const auto [known, is_new] = metadata_.try_emplace(fields);
+    if (!is_new) return known->second;
+    std::vector<Arg> custom, meta;
+    for_each_field(fields, [&](const WireReader& in) {
+      add_keyword(in.content(), in.tag() == bytes_tag(20) ? custom : meta);
+    });
+    return known->second = {context_.args.intern(custom), context_.args.intern(meta)};
   }
 
   // Whether it is a field of Node that most nodes have.
@@ -608,10 +631,8 @@ class GraphDecoder {
         parts_.extra.chunk_hints.push_back(decode_hint(in.content()));
         return true;
       case bytes_tag(20):
-        add_keyword(in.content(), parts_.custom);
-        return true;
       case bytes_tag(21):
-        add_keyword(in.content(), parts_.meta);
+        parts_.metadata += in.field();
         return true;
       default:
         return false;
@@ -765,6 +786,8 @@ class GraphDecoder {
   SideTable<StringId, NodeId> node_of_name_;
   const Body* body_ = nullptr;
   NodeParts parts_;
+  std::unordered_map<std::string, Metadata> metadata_;
+  SideTable<StringId, std::optional<const OpInfo*>> ops_;  // by target
   std::vector<StringId> origins_;
   std::vector<Arg> stack_;  // the children of trees that are decoded
   int trees_ = 0;           // these trees, within one another

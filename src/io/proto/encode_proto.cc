@@ -15,13 +15,12 @@ namespace {
 // message's fields in order of their numbers, which are those of proto/epweave.proto.
 class GraphEncoder {
  public:
-  explicit GraphEncoder(const Graph& graph)
-      : graph_(graph), context_(*graph.context), out_(expected_bytes(graph)) {
+  explicit GraphEncoder(const Graph& graph) : graph_(graph), context_(*graph.context) {
     string_refs_.resize(context_.strings.size());
     type_refs_.resize(context_.types.size());
   }
 
-  std::string encode() {
+  std::vector<std::string> encode() {
     out_.put_text(1, "epweave");
     message(2, [&] { encode_version(); });
     encode_value(3, graph_.info);
@@ -37,20 +36,15 @@ class GraphEncoder {
     for (const OutputRole& output : graph_.outputs) message(9, [&] { encode_output(output); });
     for (const Body& body : graph_.bodies) message(10, [&] { encode_body(body); });
     out_.append(types_.take());
-    for (StringId id : strings_) out_.set_text(14, context_.strings[id]);
+    for (StringId id : strings_) {
+      out_.set_text(14, context_.strings[id]);
+      out_.cut_if_long();
+    }
     append_unknown(graph_.unknown_fields);
-    return out_.take();
+    return out_.take_pieces();
   }
 
  private:
-  // Above what real nodes take. Memory that is reserved but not written costs nothing.
-  static std::size_t expected_bytes(const Graph& graph) {
-    constexpr std::size_t kBytesOfNode = 256;
-    std::size_t nodes = 0;
-    for (const Body& body : graph.bodies) nodes += body.order.size();
-    return kBytesOfNode * nodes;
-  }
-
   template <class WriteFields>
   void message(int field, const WriteFields& write_fields) {
     const WireWriter::Open open = out_.open(field);
@@ -333,7 +327,10 @@ class GraphEncoder {
     body_ = &body;
     metadata_.clear();  // it may name nodes of the body
     out_.put(1, ref(body.name));
-    for (NodeId id : body.order) message(2, [&] { encode_node(body.nodes[id]); });
+    for (NodeId id : body.order) {
+      message(2, [&] { encode_node(body.nodes[id]); });
+      out_.cut_if_long();
+    }
     append_unknown(body.unknown_fields);
   }
 
@@ -430,7 +427,7 @@ class GraphEncoder {
 
 }  // namespace
 
-std::string encode_proto(const Graph& graph) {
+std::vector<std::string> encode_proto(const Graph& graph) {
   for (const DTypeInfo& dtype : dtypes()) graph.context->strings.intern(dtype.name);
   return GraphEncoder(graph).encode();
 }

@@ -3,13 +3,14 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/graph.h"
 
 namespace epweave {
 
-// In canonical form (tables by first use), without the CRC.
-std::string encode_proto(const Graph& graph);
+// In canonical form (tables by first use), without the CRC; one piece behind the other.
+std::vector<std::string> encode_proto(const Graph& graph);
 
 // Of at most INT32_MAX bytes. The graph's strings, types and arguments go into `context`. Throws
 // InputError naming `path`.

@@ -64,17 +64,37 @@ std::string file_with_fields(const Write& write) {
 TEST_CASE("numbers of a list are read packed and one by one") {
   std::string forms[2];
   for (const bool packed : {false, true})
-    forms[packed] = encode_proto(decode_proto(file_with_fields([&](WireWriter& out) {
-                                                const auto record = out.open(22);
-                                                const auto list = packed ? out.open(3) : WireWriter::Open{};
-                                                for (const unsigned origin : {1U, 2U})
-                                                  packed ? out.add(origin) : out.set(3, origin);
-                                                if (packed) out.close(list);
-                                                out.close(record);
-                                              }),
-                                              "f", std::make_shared<Context>()));
+    forms[packed] = encode_binary(decode_proto(file_with_fields([&](WireWriter& out) {
+                                                 const auto record = out.open(22);
+                                                 const auto list = packed ? out.open(3) : WireWriter::Open{};
+                                                 for (const unsigned origin : {1U, 2U})
+                                                   packed ? out.add(origin) : out.set(3, origin);
+                                                 if (packed) out.close(list);
+                                                 out.close(record);
+                                               }),
+                                               "f", std::make_shared<Context>()));
   CHECK(forms[0] == forms[1]);
   CHECK(forms[0].find("\xb2\x01\x04\x1a\x02\x01\x02") != std::string::npos);  // the record, packed
+}
+
+TEST_CASE("what is written in pieces is what is written in one") {
+  WireWriter cut, whole;
+  for (WireWriter* out : {&cut, &whole}) {
+    const auto outer = out->open(10);
+    for (int i = 0; i < 40'000; ++i) {
+      const auto inner = out->open(2);
+      out->set(3, static_cast<std::uint64_t>(i));
+      out->close(inner);
+      if (out == &cut) out->cut_if_long();
+    }
+    out->close(outer);
+    out->set_text(14, "behind it");
+  }
+  const std::vector<std::string> pieces = cut.take_pieces();
+  CHECK(pieces.size() == 7);
+  std::string joined;
+  for (const std::string& piece : pieces) joined += piece;
+  CHECK(joined == whole.take());
 }
 
 TEST_CASE("hints and bindings name a symbol") {
@@ -140,12 +160,12 @@ TEST_CASE("unknown groups are kept in binary and text form as deep as they are r
   for (const bool in_node : {false, true}) {
     for (const int depth : {1, 101, 198}) {
       const Graph graph = decode_proto(file_with_groups(depth, in_node), "f", std::make_shared<Context>());
-      const std::string bytes = encode_proto(graph);
+      const std::string bytes = encode_binary(graph);
       const std::size_t size = 4 * static_cast<std::size_t>(depth);
       CHECK((in_node ? graph.step().nodes[NodeId(0U)].extra->unknown_fields : graph.unknown_fields).size() ==
             size);
-      CHECK(encode_proto(decode_proto(bytes, "f", std::make_shared<Context>())) == bytes);
-      CHECK(encode_proto(parse_text(print_text(graph), "f", std::make_shared<Context>())) == bytes);
+      CHECK(encode_binary(decode_proto(bytes, "f", std::make_shared<Context>())) == bytes);
+      CHECK(encode_binary(parse_text(print_text(graph), "f", std::make_shared<Context>())) == bytes);
     }
     CHECK_THROWS_WITH(decode_proto(file_with_groups(250, in_node), "f", std::make_shared<Context>()),
                       in_node ? "f: a node has no name" : "f: not a valid protobuf message");
@@ -157,8 +177,8 @@ TEST_CASE("what the text form nests, the binary form holds; JSON holds less and 
   const Graph graph = parse_text(
       "epweave text 1\n\ngraph\n  %x = placeholder : f32[8] role=user meta{m=" + value + "}\n  output(%x)\n",
       "f", std::make_shared<Context>());
-  const std::string bytes = encode_proto(graph);
-  CHECK(encode_proto(decode_proto(bytes, "f", std::make_shared<Context>())) == bytes);
+  const std::string bytes = encode_binary(graph);
+  CHECK(encode_binary(decode_proto(bytes, "f", std::make_shared<Context>())) == bytes);
   CHECK_THROWS_AS(encode(graph, Format::kJson), InputError);
 }
 
@@ -181,7 +201,8 @@ std::string file_with_lists(int lists) {
 
 TEST_CASE("the binary form nests no deeper than the text form") {
   const Graph graph = decode_proto(file_with_lists(99), "f", std::make_shared<Context>());
-  CHECK(encode_proto(parse_text(print_text(graph), "f", std::make_shared<Context>())) == encode_proto(graph));
+  CHECK(encode_binary(parse_text(print_text(graph), "f", std::make_shared<Context>())) ==
+        encode_binary(graph));
   CHECK_THROWS_WITH(decode_proto(file_with_lists(100), "f", std::make_shared<Context>()),
                     "f: values are nested more than 100 deep");
 }

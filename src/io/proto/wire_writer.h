@@ -5,6 +5,10 @@
 //   const auto args = out.open(4);          // a message, or packed numbers
 //   out.set(3, integer);                    // a field of a oneof, or an optional one: 0 is written
 //   out.close(args);
+//   out.cut_if_long();                      // between two fields
+//
+// The bytes of a large file lie in pieces: what passes have freed has room for these, and none for
+// all in one.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +18,21 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace epweave {
 
 class WireWriter {
  public:
-  explicit WireWriter(std::size_t expected_bytes = 0) { bytes_.reserve(expected_bytes); }
-
-  // Numbers of 32 and 64 bits, booleans, enumerations.
-  void set(int field, std::uint64_t value) {
+  // Numbers of 32 and 64 bits, booleans, enumerations. Inlined, so that the tag is a constant.
+  [[gnu::always_inline]] void set(int field, std::uint64_t value) {
     char* at = room(2 * kMostDigits);
+    if (field < 16 && value < 0x80) {  // nearly all: a byte each
+      at[0] = static_cast<char>(field << 3 | static_cast<int>(kVarint));
+      at[1] = static_cast<char>(value);
+      end_ += 2;
+      return;
+    }
     at = write_varint(write_tag(at, field, kVarint), value);
     end_at(at);
   }
@@ -51,13 +60,14 @@ class WireWriter {
   // Between open and close lie the fields of a message, or numbers by `add` and `add_signed`. The
   // length ahead of them is one byte until it is known to be more.
   struct Open {
-    std::size_t begin;
+    std::size_t piece, begin;
   };
   Open open(int field) {
     end_at(write_tag(room(kMostDigits + 1), field, kLengthDelimited) + 1);
-    return {end_};
+    return {pieces_.size(), end_};
   }
   void close(Open open) {
+    if (open.piece < pieces_.size()) return close_cut(open);
     const std::size_t length = end_ - open.begin;
     if (length < 0x80) {
       bytes_[open.begin - 1] = static_cast<char>(length);
@@ -77,15 +87,24 @@ class WireWriter {
   void append(std::string_view fields) {
     end_at(std::copy(fields.begin(), fields.end(), room(fields.size())));
   }
-  std::size_t size() const { return end_; }
+  // Begins a new piece where the last one is long. Messages that are open go on in it.
+  void cut_if_long() {
+    if (end_ >= kPieceBytes) cut();
+  }
+  // What was written, which is in one piece.
   std::string take() {
     bytes_.resize(std::exchange(end_, 0));
     return std::exchange(bytes_, {});
+  }
+  std::vector<std::string> take_pieces() {
+    cut();
+    return std::exchange(pieces_, {});
   }
 
  private:
   static constexpr unsigned kVarint = 0, kFixed64 = 1, kLengthDelimited = 2;
   static constexpr std::size_t kMostDigits = 10;  // of a number of 64 bits
+  static constexpr std::size_t kPieceBytes = 1 << 15;
 
   static std::uint64_t zigzag(std::int64_t value) {
     return static_cast<std::uint64_t>(value) << 1 ^ static_cast<std::uint64_t>(value >> 63);
@@ -99,6 +118,19 @@ class WireWriter {
     return write_varint(at, static_cast<std::uint64_t>(field) << 3 | type);
   }
 
+  void cut() {
+    pieces_.emplace_back(bytes_.data(), end_);
+    end_ = 0;
+  }
+  // Of a message that began in an earlier piece.
+  void close_cut(Open open) {
+    std::string& first = pieces_[open.piece];
+    std::size_t length = first.size() - open.begin + end_;
+    for (std::size_t i = open.piece + 1; i < pieces_.size(); ++i) length += pieces_[i].size();
+    char digits[kMostDigits];
+    const auto count = static_cast<std::size_t>(write_varint(digits, length) - digits);
+    first.replace(open.begin - 1, 1, digits, count);
+  }
   // Where the next `count` bytes go.
   char* room(std::size_t count) {
     if (bytes_.size() - end_ < count) grow(count);
@@ -111,8 +143,9 @@ class WireWriter {
     bytes_.resize(end_ + count + std::clamp(end_, kLeast, kMost));
   }
 
-  std::string bytes_;    // longer than what is written
-  std::size_t end_ = 0;  // of what is written
+  std::vector<std::string> pieces_;  // those before the last
+  std::string bytes_;                // of the last piece, longer than what is written
+  std::size_t end_ = 0;              // of what is written
 };
 
 }  // namespace epweave
