@@ -83,6 +83,7 @@ CountCheck::Finding CountCheck::check_runs(NodeId counts, NodeId exchange, NodeI
 // They are known to be others where neither is made of the other.
 CountCheck::Finding CountCheck::compare(const Counted& counted, NodeId key) const {
   bool are_all_key = static_cast<bool>(key);
+  NodeId other;
   for (const std::optional<Histogram>& histogram : counted) {
     const bool is_key = key && histogram && numbers_[histogram->ids] == numbers_[key];
     are_all_key &= is_key;
@@ -91,8 +92,10 @@ CountCheck::Finding CountCheck::compare(const Counted& counted, NodeId key) cons
     const bool may_be_key =
         may_be_same_value(graph_, numbers_, ids, key) || is_made_of(ids, key) || is_made_of(key, ids);
     if (!holds(Condition::kCountsTheSorted, may_be_key)) return {Verdict::kOthers, ids, key};
+    other = ids;
   }
-  return {are_all_key ? Verdict::kCounted : Verdict::kUnknown, {}, {}};
+  if (are_all_key) return {Verdict::kCounted, {}, {}};
+  return other ? Finding{Verdict::kUnknown, other, key} : Finding();
 }
 
 // Ends that are the sums of counts from the first on.

@@ -39,7 +39,7 @@ class CountCheck {
   enum class Verdict { kCounted, kUnknown, kOthers };
   struct Finding {
     Verdict verdict = Verdict::kUnknown;
-    NodeId counted, sorted_by;  // of kOthers
+    NodeId counted, sorted_by;  // of kOthers; of kUnknown, where they are known and not shown to be one
   };
   // An all-to-all of rows in the order that the node `sort` gives.
   Finding check(NodeId exchange, NodeId sort) const;
