@@ -101,9 +101,10 @@ EqualParts::Verdict EqualParts::compare(NodeId p, NodeId q) const {
       continue;
     }
     NodePairs pairs;
-    const bool are_alike = first.target == second.target &&
-                           pair_up(context.args, context.args[first.args], context.args[second.args], pairs) &&
-                           pair_up(context.args, context.args[first.kwargs], context.args[second.kwargs], pairs);
+    const bool are_alike =
+        first.target == second.target &&
+        pair_up(context.args, context.args[first.args], context.args[second.args], pairs) &&
+        pair_up(context.args, context.args[first.kwargs], context.args[second.kwargs], pairs);
     const auto are_equal = [&](const auto& pair) { return numbers_[pair.first] == numbers_[pair.second]; };
     if (!are_alike) return Verdict::kOther;
     if (std::ranges::all_of(pairs, are_equal)) {

@@ -1,12 +1,12 @@
 // Whether two values that are one in A have equal parts in B, which can cut one value in two ways:
 //
-//   A: %c = bincount(%ids)           B: %c_0 = bincount(%ids_0), of %ids cut along its rows
-//      %d = bincount(%ids)              %d_0 = bincount(%u_0), of %ids cut along its columns: other numbers
+//   A: %c = bincount(%ids)           B: %c_0 = bincount(%ids_0), of some rows of %ids
+//      %d = bincount(%ids)              %d_0 = bincount(%u_0), of its columns: other numbers
 //
 // Values of B are numbered once more, by what they are proved to be: all of a value of A has A's
 // number, wherever B has it from (gathered once more, or in a bucket). A part is what its call of A
-// makes of the parts that it takes; what else it takes is all of a value of A, or says how large the
-// part is.
+// makes of the parts that it takes; what else it takes is all of a value of A, or says how large
+// the part is.
 #pragma once
 
 #include <cstdint>

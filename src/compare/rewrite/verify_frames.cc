@@ -632,6 +632,10 @@ bool FrameCheck::are_parts_counted(NodeId call, NodeId sort) {
 }
 
 void FrameCheck::fail_counts(const CountCheck::Finding& finding, std::string_view what) {
+  if (finding.counted == finding.sorted_by)
+    return claims_.fail(part_, "rewrite-rows",
+                        fmt::format("{} {} from the first number on, and its rows are sorted downwards by it",
+                                    what, claims_.name_a(finding.counted)));
   claims_.fail(part_, "rewrite-rows",
                fmt::format("{} {}, and its rows are sorted by {}", what, claims_.name_a(finding.counted),
                            claims_.name_a(finding.sorted_by)));
@@ -957,11 +961,18 @@ void FrameCheck::assume_one_order_on_ranks(const Operand& reduced) {
                                      name_of(reduced), claims_.name_b(part_)));
 }
 
+// Of rows that went to ranks by their places, a rank has others in parts than of the whole: sums
+// over them are the same only once they are added up over the ranks.
 void FrameCheck::assume_all_rows(const Operand& summed) {
   const FrameId frame = order_of(summed).frame;
   if (!assumed_.insert({frame, frame}).second) return;
-  assumptions_.push_back(fmt::format("the parts of {} together have each of its rows once, at {}",
-                                     name_of(summed), claims_.name_b(part_)));
+  const std::string value = name_of(summed), at = claims_.name_b(part_);
+  if (terms_.is_unknown(frame))
+    assumptions_.push_back(
+        fmt::format("the parts of {} together have each of its rows once, at {}", value, at));
+  if (terms_.is_sent_by_place(frame))
+    assumptions_.push_back(
+        fmt::format("sums over {} are added up over the ranks that its rows are sent to, at {}", value, at));
 }
 
 }  // namespace epweave
