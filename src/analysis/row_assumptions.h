@@ -6,7 +6,7 @@
 
 namespace epweave {
 
-inline constexpr std::string_view kGroupsCountRows =
+inline constexpr std::string_view kGroupSizesCountRows =
     "the group sizes of each grouped_mm count the rows of each expert";
 // Behind "all_to_all_single_1 is right in parts, though ".
 inline constexpr std::string_view kSplitSizesMayNotCount =

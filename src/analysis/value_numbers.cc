@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 #include "analysis/collectives.h"
 #include "analysis/looked_up_group.h"
@@ -13,11 +14,23 @@
 
 namespace epweave {
 
-ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects) : ValueNumbers(graph, effects, {}) {}
+ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects)
+    : ValueNumbers(graph, effects, {}, KnownValues()) {}
+
+ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects, KnownValues known)
+    : ValueNumbers(graph, effects, {}, std::move(known)) {}
 
 ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
                            const IdVector<NodeId, NodeId>& original)
-    : context_(*graph.context), body_(graph.step()), effects_(effects), number_(body_.nodes.size()) {
+    : ValueNumbers(graph, effects, original, KnownValues()) {}
+
+ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
+                           const IdVector<NodeId, NodeId>& original, KnownValues known)
+    : context_(*graph.context),
+      body_(graph.step()),
+      effects_(effects),
+      known_(std::move(known)),
+      number_(body_.nodes.size()) {
   for (const auto [id, node] : walk(context_, body_)) {
     const NodeId first = original.contains(id) ? original[id] : NodeId();
     const NodeId waited = find_waited(id, node);
@@ -40,12 +53,21 @@ NodeId ValueNumbers::find_waited(NodeId id, const Node& node) {
 }
 
 NodeId ValueNumbers::number(NodeId id, const Node& node) {
+  if (const std::uint64_t word = known_.value[id]; word != 0) {
+    keys_.push(tagged_word(ArgKind::kTuple, 0) | kMark);
+    keys_.push(word);
+    return first_of_key(id);
+  }
+  if (known_.call[id] != 0) {
+    push_call(keys_, id, node);
+    return first_of_key(id);
+  }
   const bool is_graph = node.kind == NodeKind::kGetAttr && node.attr.is(ArgKind::kGraph);
   if (is_graph) {  // a nested graph, which several attributes may name
     keys_.push(tagged_word(ArgKind::kGraph, node.attr.bits()));
     return first_of_key(id);
   }
-  if (!follows_from_arguments(node) || node.op->writes) return id;
+  if (!follows_from_arguments(id, node) || node.op->writes) return id;
   if (node.op->family == OpFamily::kIdentity && node.op->is_view)
     if (const Arg self = arg_of(context_, node, 0); self.is_node()) return number_[self.as_node()];
   if (const auto group = looked_up_group(context_, body_, node)) {
@@ -53,7 +75,7 @@ NodeId ValueNumbers::number(NodeId id, const Node& node) {
     keys_.push(tagged_word(ArgKind::kInt, group->stride));
     keys_.push(tagged_word(ArgKind::kInt, group->extent));
   } else {
-    push_call(keys_, node);
+    push_call(keys_, id, node);
   }
   return first_of_key(id);
 }
@@ -64,20 +86,30 @@ NodeId ValueNumbers::first_of_key(NodeId id) {
   return first_[key];
 }
 
-void ValueNumbers::push_call(WordTable& keys, const Node& node) const {
+void ValueNumbers::push_call(WordTable& keys, NodeId id, const Node& node) const {
   const auto of_node = [&](NodeId input) {
+    if (const std::uint64_t word = known_.value[input]; word != 0) {
+      keys.push(tagged_word(ArgKind::kTuple, 0) | kMark);
+      keys.push(word);
+      return;
+    }
     keys.push(tagged_word(ArgKind::kNode, number_[input].index()));
     // Of most values, nothing.
     if (const std::uint32_t content = contents_[effects_.storage_of(input)]; content > 0)
       keys.push(tagged_word(ArgKind::kNode, content) | kMark);
   };
+  if (const std::uint64_t word = known_.call[id]; word != 0) {
+    keys.push(tagged_word(ArgKind::kOperator, 0) | kMark);
+    keys.push(word);
+  }
   keys.push(tagged_word(ArgKind::kOperator, node.target.index()));
   keys.push(tagged_word(ArgKind::kTuple, node.args.count));
   push_words(keys, context_.args, node.args, of_node);
   push_words(keys, context_.args, node.kwargs, of_node);
 }
 
-bool ValueNumbers::follows_from_arguments(const Node& node) const {
+bool ValueNumbers::follows_from_arguments(NodeId id, const Node& node) const {
+  if (known_.call[id] != 0) return true;
   const bool binds = node.extra && !node.extra->bindings.empty();
   return node.kind == NodeKind::kCall && node.op != nullptr && !draws_random(context_, node) && !binds;
 }
@@ -89,10 +121,10 @@ void ValueNumbers::note_writes_of(NodeId id, const Node& node) {
   for (const StorageAccess& access : effects_.accesses_of(id))
     if (access.writes) written.push_back(access.storage);
   if (written.empty()) return;
-  const bool is_known = follows_from_arguments(node);
+  const bool is_known = follows_from_arguments(id, node);
   std::map<NodeId, std::uint32_t> place;  // of those that operands show, by their order
   if (is_known) {
-    push_call(writes_, node);
+    push_call(writes_, id, node);
     const std::set<NodeId> storages(written.begin(), written.end());
     for_each_input(context_, node, [&](NodeId input) {
       const NodeId storage = effects_.storage_of(input);

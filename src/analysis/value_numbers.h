@@ -9,18 +9,32 @@
 // written by its own wait.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "analysis/effects.h"
+#include "base/id.h"
 #include "base/word_table.h"
 #include "ir/graph.h"
 
 namespace epweave {
 
+// What is known of a graph's nodes otherwise than from the graph: of a rewritten one, from the
+// graph that it was made from. 0: nothing.
+struct KnownValues {
+  // Nodes with the same word are one value, whatever computes them. To a call that takes such a
+  // value the word says what its storage holds, too.
+  SideTable<NodeId, std::uint64_t> value;
+  // Calls with the same word compute the same of equal arguments, whatever they are; of others,
+  // nothing is said.
+  SideTable<NodeId, std::uint64_t> call;
+};
+
 class ValueNumbers {
  public:
   ValueNumbers(const Graph& graph, const Effects& effects);
+  ValueNumbers(const Graph& graph, const Effects& effects, KnownValues known);
   // `original`: of nodes that repeat another one in front of them, with the same writes.
   ValueNumbers(const Graph& graph, const Effects& effects, const IdVector<NodeId, NodeId>& original);
   // The first node that computes the value.
@@ -38,11 +52,13 @@ class ValueNumbers {
   }
 
  private:
+  ValueNumbers(const Graph& graph, const Effects& effects, const IdVector<NodeId, NodeId>& original,
+               KnownValues known);
   // Of a call: target and arguments with every node replaced by its number and what its storage
   // holds by now.
-  void push_call(WordTable& keys, const Node& node) const;
+  void push_call(WordTable& keys, NodeId id, const Node& node) const;
   // Whether its arguments say what it computes.
-  bool follows_from_arguments(const Node& node) const;
+  bool follows_from_arguments(NodeId id, const Node& node) const;
   void note_writes_of(NodeId id, const Node& node);
   // The wait in front of this one that waited for the same: this one changes nothing.
   NodeId find_waited(NodeId id, const Node& node);
@@ -53,6 +69,7 @@ class ValueNumbers {
   const Context& context_;
   const Body& body_;
   const Effects& effects_;
+  KnownValues known_;
   IdVector<NodeId, NodeId> number_;
   SideTable<NodeId, NodeId> waited_;  // of storage: the first wait for what it holds
   WordTable keys_;

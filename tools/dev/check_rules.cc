@@ -482,6 +482,8 @@ std::vector<GoldenCase> list_golden_cases() {
       {kSortsUpwards, "groups_of_runs_downwards"},
       {kNone, "runs_joined"},
       {kEqualPartsAreOne, "wrong_runs_of_another_cut"},
+      {kEqualPartsAreOne, "wrong_runs_of_two_cuts"},
+      {kEqualPartsAreOne, "wrong_groups_of_joined_ids"},
       {kRemainderNumbersTokens, "wrong_remainder_of_way_back"},
       {kRemainderNumbersTokens, "wrong_remainder_of_second_sort"},
       {kCountsOverAndOver, "groups_of_classes_downwards"},

@@ -138,7 +138,7 @@ class Assumptions {
     constexpr std::string_view kPrefix = "assumption: ";
     for (std::size_t i = a.passes.size(); i < b.passes.size(); ++i)
       for (const std::string& note : b.passes[i].notes)
-        if (note.starts_with(kPrefix) && !note.ends_with(kGroupsCountRows) &&
+        if (note.starts_with(kPrefix) && !note.ends_with(kGroupSizesCountRows) &&
             !note.ends_with(kSplitSizesMayNotCount))
           add(note.substr(kPrefix.size()));
   }

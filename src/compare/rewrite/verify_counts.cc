@@ -48,7 +48,7 @@ CountCheck::Finding CountCheck::check(NodeId exchange, NodeId sort) const {
   const std::optional<Arg>&sent_over = counted[0]->received_over, &received_over = counted[1]->received_over;
   const bool is_sent = !sent_over && received_over &&
                        is_same(*received_over, named_arg(context_, node(exchange), "group_name"));
-  return is_sent && sorts_upwards_one(sort) ? finding : Finding();
+  return is_sent ? in_order(sort, list(node(exchange), "input_split_sizes").size()) : Finding();
 }
 
 CountCheck::Finding CountCheck::compare_ids(NodeId exchange, NodeId sort) const {
@@ -56,11 +56,12 @@ CountCheck::Finding CountCheck::compare_ids(NodeId exchange, NodeId sort) const 
 }
 
 CountCheck::Finding CountCheck::check_ends(NodeId ends, NodeId sort) const {
-  if (counts_classes(ends, sort) && sorts_upwards_one(sort)) return {Verdict::kCounted, {}, {}};
+  const auto groups = static_cast<std::size_t>(length_of(integers_behind(ends)).value_or(1));
+  if (counts_classes(ends, sort)) return in_order(sort, groups);
   const Counted counted = {counted_by_ends(ends)};
   const Finding finding = compare(counted, key_of(sort));
   if (finding.verdict != Verdict::kCounted) return finding;
-  return !counted[0]->received_over && sorts_upwards_one(sort) ? finding : Finding();
+  return counted[0]->received_over ? Finding() : in_order(sort, groups);
 }
 
 CountCheck::Finding CountCheck::compare_ids_of_ends(NodeId ends, NodeId sort) const {
@@ -75,7 +76,8 @@ CountCheck::Finding CountCheck::check_runs(NodeId counts, NodeId exchange, NodeI
   const Finding finding = compare({histogram}, key_of(sort));
   if (finding.verdict != Verdict::kCounted) return finding;
   const std::optional<Arg>& over = histogram->received_over;
-  if (!exchange) return !over && sorts_upwards_one(sort) ? finding : Finding();
+  if (!exchange)
+    return over ? Finding() : in_order(sort, static_cast<std::size_t>(length_of(counts).value_or(1)));
   const bool is_received = over && is_same(*over, named_arg(context_, node(exchange), "group_name"));
   return is_received ? check(exchange, sort) : Finding();
 }
@@ -83,6 +85,7 @@ CountCheck::Finding CountCheck::check_runs(NodeId counts, NodeId exchange, NodeI
 // They are known to be others where neither is made of the other.
 CountCheck::Finding CountCheck::compare(const Counted& counted, NodeId key) const {
   bool are_all_key = static_cast<bool>(key);
+  NodeId other;
   for (const std::optional<Histogram>& histogram : counted) {
     const bool is_key = key && histogram && numbers_[histogram->ids] == numbers_[key];
     are_all_key &= is_key;
@@ -91,8 +94,10 @@ CountCheck::Finding CountCheck::compare(const Counted& counted, NodeId key) cons
     const bool may_be_key =
         may_be_same_value(graph_, numbers_, ids, key) || is_made_of(ids, key) || is_made_of(key, ids);
     if (!holds(Condition::kCountsTheSorted, may_be_key)) return {Verdict::kOthers, ids, key};
+    other = ids;
   }
-  return {are_all_key ? Verdict::kCounted : Verdict::kUnknown, {}, {}};
+  if (are_all_key) return {Verdict::kCounted, {}, {}};
+  return other ? Finding{Verdict::kUnknown, other, key} : Finding();
 }
 
 // Ends that are the sums of counts from the first on.
@@ -160,10 +165,14 @@ std::optional<std::int64_t> CountCheck::length_of(NodeId list) const {
                        : std::nullopt;
 }
 
-bool CountCheck::sorts_upwards_one(NodeId sort) const {
+// Of several ids, which are counted from the first on: so are their rows sorted, or from the last.
+CountCheck::Finding CountCheck::in_order(NodeId sort, std::size_t ids) const {
   const TensorType* sorted = tensor_of(context_, node(first_input(sort)).type);
-  return sorted != nullptr && sorted->rank() == 1 &&
-         holds(Condition::kSortsUpwards, sorts_upwards(context_, node(sort)));
+  if (sorted == nullptr || sorted->rank() != 1) return {};
+  if (holds(Condition::kSortsUpwards, sorts_upwards(context_, node(sort))))
+    return {Verdict::kCounted, {}, {}};
+  const bool is_downwards = named_arg(context_, node(sort), "descending") == Arg::boolean(true);
+  return is_downwards && ids > 1 ? Finding{Verdict::kOthers, key_of(sort), key_of(sort)} : Finding();
 }
 
 // Sizes that are the numbers of one vector, each in its place.

@@ -19,9 +19,11 @@
 // and sorts the same of the ids is read off its own graph (compare_ids). The sizes are followed
 // back to the ids that they count, through sums of neighbours, and for what a rank receives through
 // an exchange by equal shares within the same group. Whatever else makes them is not known to
-// count. Ids of which neither is made of the other are known to be others.
+// count. Ids of which neither is made of the other are known to be others. They are counted from
+// the first on: rows that are sorted by them downwards lie in another order.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -39,7 +41,9 @@ class CountCheck {
   enum class Verdict { kCounted, kUnknown, kOthers };
   struct Finding {
     Verdict verdict = Verdict::kUnknown;
-    NodeId counted, sorted_by;  // of kOthers
+    // Of kOthers: one, if rows are sorted downwards by it. Of kUnknown, where both are known and
+    // not shown to be one.
+    NodeId counted, sorted_by;
   };
   // An all-to-all of rows in the order that the node `sort` gives.
   Finding check(NodeId exchange, NodeId sort) const;
@@ -81,7 +85,7 @@ class CountCheck {
   bool keeps_integers(NodeId value) const;
   bool is_even(const Node& exchange, std::optional<std::size_t> ranks) const;
   std::optional<std::vector<bool>> summed_dimensions(NodeId sum) const;
-  bool sorts_upwards_one(NodeId sort) const;
+  Finding in_order(NodeId sort, std::size_t ids) const;
   bool sums_neighbours(NodeId sum) const;
   bool is_sum_from_first(NodeId scan) const;
   bool is_list(NodeId value) const;

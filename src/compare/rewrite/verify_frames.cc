@@ -360,7 +360,7 @@ NodeId FrameCheck::first_equal(NodeId value) {
   std::vector<NodeId> equal = {numbers_[value]};
   for (std::uint32_t k = 0; k < claims_.part_count(value); ++k) {
     const NodeId part = claims_.part_of(value, k);
-    equal.push_back(part ? counts_in_b().numbers[part] : NodeId());
+    equal.push_back(part ? of_b().parts.numbers()[part] : NodeId());
   }
   return first_equal_.try_emplace(std::move(equal), value).first->second;
 }
@@ -577,7 +577,7 @@ void FrameCheck::check_groups(NodeId origin) {
   if (finding.verdict == CountCheck::Verdict::kCounted && are_parts_counted(origin, sort)) return;
   if (assumes_groups_) return;
   assumes_groups_ = true;
-  assumptions_.emplace_back(kGroupsCountRows);
+  assumptions_.emplace_back(kGroupSizesCountRows);
 }
 
 // The call whose order the rows are in, if they were sorted, by whatever order they were in before.
@@ -589,16 +589,28 @@ NodeId FrameCheck::sort_behind(const Order& rows) const {
   return has_family(a_.nodes[call], OpFamily::kSort) ? call : NodeId();
 }
 
-FrameCheck::OwnCounts& FrameCheck::counts_in_b() {
-  if (!counts_b_) counts_b_.emplace(claims_.graph_b(), effects_b_);
-  return *counts_b_;
+FrameCheck::OfB& FrameCheck::of_b() {
+  if (!of_b_) of_b_.emplace(claims_, numbers_, effects_b_, orders_);
+  return *of_b_;
+}
+
+// What B counts and sorts is one value in A: others are parts that B cuts in two ways.
+CountCheck::Verdict FrameCheck::verdict_of(const CountCheck::Finding& finding) {
+  using Verdict = CountCheck::Verdict;
+  if (finding.verdict != Verdict::kUnknown || !finding.counted) return finding.verdict;
+  const NodeId counted = claims_[finding.counted].origin, sorted_by = claims_[finding.sorted_by].origin;
+  if (!counted || !sorted_by || numbers_[counted] != numbers_[sorted_by]) return Verdict::kUnknown;
+  if (holds(Condition::kEqualPartsAreOne, false)) return Verdict::kCounted;
+  const bool are_others =
+      of_b().parts.compare(finding.counted, finding.sorted_by) == EqualParts::Verdict::kOther;
+  return are_others ? Verdict::kOthers : Verdict::kUnknown;
 }
 
 // One value of the whole can be cut in two ways, of which a part counts one and sorts the other.
 // False: that is not known. Parts that are known to do so are reported.
 bool FrameCheck::are_parts_counted(NodeId call, NodeId sort) {
   const Graph& b = claims_.graph_b();
-  const CountCheck& counts = counts_in_b().check;
+  const CountCheck& counts = of_b().counts;
   for (const NodeId part : claims_.parts(call)) {
     const NodeId own_sort = claims_.part_of(sort, claims_[part].part);
     if (!own_sort) return false;
@@ -608,18 +620,23 @@ bool FrameCheck::are_parts_counted(NodeId call, NodeId sort) {
         node.op->family == OpFamily::kAllToAll ? counts.compare_ids(part, own_sort)
         : ends.is_node()                       ? counts.compare_ids_of_ends(ends.as_node(), own_sort)
                                                : CountCheck::Finding();
-    if (finding.verdict == CountCheck::Verdict::kOthers) {
+    const CountCheck::Verdict verdict = verdict_of(finding);
+    if (verdict == CountCheck::Verdict::kOthers) {
       const auto name = [&](NodeId id) { return b.text(b.step().nodes[id].name); };
       claims_.fail(part, "rewrite-rows",
                    fmt::format("it counts the rows of %{}, and its rows are sorted by %{}",
                                name(finding.counted), name(finding.sorted_by)));
     }
-    if (finding.verdict == CountCheck::Verdict::kUnknown) return false;
+    if (verdict == CountCheck::Verdict::kUnknown) return false;
   }
   return true;
 }
 
 void FrameCheck::fail_counts(const CountCheck::Finding& finding, std::string_view what) {
+  if (finding.counted == finding.sorted_by)
+    return claims_.fail(part_, "rewrite-rows",
+                        fmt::format("{} {} from the first number on, and its rows are sorted downwards by it",
+                                    what, claims_.name_a(finding.counted)));
   claims_.fail(part_, "rewrite-rows",
                fmt::format("{} {}, and its rows are sorted by {}", what, claims_.name_a(finding.counted),
                            claims_.name_a(finding.sorted_by)));
@@ -775,8 +792,9 @@ void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const 
   if (is_tokens(a) && is_tokens(b)) return pair_tokens(x, a, y, b);
   const Meeting meeting = meet(a.frame, b.frame);
   if (meeting == Meeting::kRight) return;
-  const bool may_meet = meeting == Meeting::kUnknown || terms_.may_be_same(a.frame, b.frame);
-  if (is_unknown(a) || is_unknown(b) || may_meet) return assume(x, a, y, b);
+  const bool are_others = meet_alike(a.frame, b.frame) == Meeting::kWrong;
+  const bool may_meet = meeting == Meeting::kUnknown || is_unknown(a) || is_unknown(b);
+  if (!are_others && may_meet) return assume(x, a, y, b);
   if (holds(Condition::kOrdersPair, false)) return;
   claims_.fail(
       part_, "rewrite-rows",
@@ -785,7 +803,7 @@ void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const 
 }
 
 FrameCheck::Meeting FrameCheck::meet(FrameId a, FrameId b) {
-  if (a == b) return Meeting::kRight;
+  if (const auto alike = meet_alike(a, b)) return *alike;
   const FrameTerms::Term &x = terms_[a], &y = terms_[b];
   if (x.kind == FrameTerms::kRuns) return meet_runs(a, b);
   if (y.kind == FrameTerms::kRuns) return meet_runs(b, a);
@@ -793,32 +811,41 @@ FrameCheck::Meeting FrameCheck::meet(FrameId a, FrameId b) {
   if (is_made_alike) return meet(x.base, y.base);
   if (x.kind == FrameTerms::kJoin && y.kind == FrameTerms::kJoin && x.values.size() == y.values.size())
     return meet_joined(x.values, y.values);
-  if (are_one_in_a(a, b)) return Meeting::kUnknown;
   const bool is_of_tokens = x.kind == FrameTerms::kTokenOrder || y.kind == FrameTerms::kTokenOrder;
   return !is_of_tokens && (terms_.is_in_runs(a) || terms_.is_in_runs(b)) ? Meeting::kUnknown
                                                                          : Meeting::kWrong;
 }
 
-// Whether they differ in calls alone that are equal in A. Their parts can be equal, too, where B's
-// numbers do not show it: what is computed once more reads weights that were gathered once more.
-bool FrameCheck::are_one_in_a(FrameId a, FrameId b) const {
-  if (a == b) return true;
-  const FrameTerms::Term &x = terms_[a], &y = terms_[b];
-  return x.kind == y.kind && x.kind != FrameTerms::kJoin && x.base.valid() == y.base.valid() &&
-         (!x.base || are_one_in_a(x.base, y.base)) && are_one_in_a(x.values, y.values);
+// Of orders that are one in A, or that the same code makes there: parts may be cut in two ways.
+// None: others.
+std::optional<FrameCheck::Meeting> FrameCheck::meet_alike(FrameId a, FrameId b) {
+  if (a == b) return Meeting::kRight;
+  if (!terms_.may_be_same(a, b)) return {};
+  Meeting result = Meeting::kUnknown;
+  for (; a != b; a = terms_[a].base, b = terms_[b].base) {
+    const FrameTerms::Term &x = terms_[a], &y = terms_[b];
+    for (std::size_t i = 0; i < x.values.size(); ++i)
+      if (x.values[i] != y.values[i]) result = std::max(result, meet_parts(x.values[i], y.values[i]));
+  }
+  return result;
 }
 
-bool FrameCheck::are_one_in_a(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const {
-  return std::ranges::equal(a, b, [&](std::uint64_t x, std::uint64_t y) {
-    const bool are_calls = (x & y & FrameTerms::kNodeWord) != 0;
-    return x == y || (are_calls && numbers_[FrameTerms::node_of(x)] == numbers_[FrameTerms::node_of(y)]);
-  });
+// Of two values of A.
+FrameCheck::Meeting FrameCheck::meet_parts(std::uint64_t a, std::uint64_t b) {
+  const EqualParts::Verdict verdict =
+      of_b().parts.compare_parts(FrameTerms::node_of(a), FrameTerms::node_of(b));
+  return verdict == EqualParts::Verdict::kOther ? Meeting::kWrong : Meeting::kUnknown;
 }
 
 // Whether rows come back by what they went by.
 bool FrameCheck::are_undone(std::span<const std::uint64_t> went, std::span<const std::uint64_t> back) {
   if (std::ranges::equal(went, back)) return true;
-  if (!are_one_in_a(went, back)) return false;
+  const bool may_be_one = std::ranges::equal(went, back, [&](std::uint64_t x, std::uint64_t y) {
+    const bool are_calls = (x & y & FrameTerms::kNodeWord) != 0;
+    return x == y || (are_calls && numbers_[FrameTerms::node_of(x)] == numbers_[FrameTerms::node_of(y)] &&
+                      meet_parts(x, y) != Meeting::kWrong);
+  });
+  if (!may_be_one) return false;
   assumptions_.push_back(fmt::format("rows come back by the numbers by which they went in each part, at {}",
                                      claims_.name_b(part_)));
   return true;
@@ -854,19 +881,18 @@ FrameCheck::Meeting FrameCheck::find_runs(NodeId counts, FrameId rows) {
   const NodeId exchange = is_sent ? exchanges_[rows] : NodeId(),
                sort = sort_behind(known(is_sent ? terms_[rows].base : rows));
   if (!sort || claims_.parts(sort).empty()) return Meeting::kUnknown;
-  const auto look = [](const CountCheck& check, NodeId c, NodeId e, NodeId s) {
+  const auto meeting_of = [](CountCheck::Verdict verdict) {
     using Verdict = CountCheck::Verdict;
-    const Verdict verdict = check.check_runs(c, e, s).verdict;
     return verdict == Verdict::kCounted  ? Meeting::kRight
            : verdict == Verdict::kOthers ? Meeting::kWrong
                                          : Meeting::kUnknown;
   };
-  Meeting found = look(counts_, counts, exchange, sort);
+  Meeting found = meeting_of(counts_.check_runs(counts, exchange, sort).verdict);
   for (std::uint32_t k = 0; k < claims_.part_count(sort) && found == Meeting::kRight; ++k) {
     const NodeId own_counts = claims_.part_of(counts, k), own_sort = claims_.part_of(sort, k),
                  own_exchange = exchange ? claims_.part_of(exchange, k) : NodeId();
     if (!own_counts || !own_sort || (exchange && !own_exchange)) return Meeting::kUnknown;
-    found = look(counts_in_b().check, own_counts, own_exchange, own_sort);
+    found = meeting_of(verdict_of(of_b().counts.check_runs(own_counts, own_exchange, own_sort)));
   }
   return found;
 }
@@ -936,11 +962,18 @@ void FrameCheck::assume_one_order_on_ranks(const Operand& reduced) {
                                      name_of(reduced), claims_.name_b(part_)));
 }
 
+// Of rows that went to ranks by their places, a rank has others in parts than of the whole: sums
+// over them are the same only once they are added up over the ranks.
 void FrameCheck::assume_all_rows(const Operand& summed) {
   const FrameId frame = order_of(summed).frame;
   if (!assumed_.insert({frame, frame}).second) return;
-  assumptions_.push_back(fmt::format("the parts of {} together have each of its rows once, at {}",
-                                     name_of(summed), claims_.name_b(part_)));
+  const std::string value = name_of(summed), at = claims_.name_b(part_);
+  if (terms_.is_unknown(frame))
+    assumptions_.push_back(
+        fmt::format("the parts of {} together have each of its rows once, at {}", value, at));
+  if (terms_.is_sent_by_place(frame))
+    assumptions_.push_back(
+        fmt::format("sums over {} are added up over the ranks that its rows are sent to, at {}", value, at));
 }
 
 }  // namespace epweave

@@ -12,7 +12,7 @@
 // An order is a term (analysis/frame_terms.h): of the tokens, of which a part has some of so many
 // blocks (verify_orders.h); made by a sort; picked by numbers; placed; exchanged, and back;
 // gathered; each row c times; joined. Rows of constants are in any. Equal calls of A make one order
-// where their parts in B are equal, too: B can cut a value in two ways.
+// where their parts in B are equal, too (equal_parts.h).
 // 0, 1, .. are in the order of the rows that they pick; moved, they permute a part's own.
 // Rows that are repeated by counts lie in runs (repeat_interleave): they may meet sorted or
 // received rows of which the counts are (verify_counts.h), and are in the order of these from there
@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "analysis/frame_terms.h"
+#include "compare/rewrite/equal_parts.h"
 #include "compare/rewrite/part_facts.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/verify_counts.h"
@@ -76,12 +77,13 @@ class FrameCheck {
     NodeId value;  // of A
     Row row;
   };
-  // Counts in a graph's own values.
-  struct OwnCounts {
-    OwnCounts(const Graph& graph, const Effects& effects)
-        : numbers(graph, effects), check(graph, effects, numbers) {}
-    ValueNumbers numbers;
-    CountCheck check;
+  // What is asked of B's own values.
+  struct OfB {
+    OfB(const RewriteClaims& claims, const ValueNumbers& of_a, const Effects& effects,
+        const OrderCheck& orders)
+        : parts(claims, of_a, effects, orders), counts(claims.graph_b(), effects, parts.numbers()) {}
+    EqualParts parts;
+    CountCheck counts;
   };
   // Of a value: the order that its rows are in, and of numbers that of the rows which they number.
   struct Entry {
@@ -120,7 +122,8 @@ class FrameCheck {
   void check_counts(NodeId origin, const Order& rows);
   void check_groups(NodeId origin);
   bool are_parts_counted(NodeId call, NodeId sort);
-  OwnCounts& counts_in_b();
+  OfB& of_b();
+  CountCheck::Verdict verdict_of(const CountCheck::Finding& finding);
   NodeId sort_behind(const Order& rows) const;
   void fail_counts(const CountCheck::Finding& finding, std::string_view what);
   bool is_read_from_data(Arg number) const;
@@ -148,8 +151,8 @@ class FrameCheck {
   enum class Meeting : std::uint8_t { kRight, kUnknown, kWrong };
   Meeting meet(FrameId a, FrameId b);
   Meeting meet_runs(FrameId runs, FrameId rows);
-  bool are_one_in_a(FrameId a, FrameId b) const;
-  bool are_one_in_a(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const;
+  std::optional<Meeting> meet_alike(FrameId a, FrameId b);
+  Meeting meet_parts(std::uint64_t a, std::uint64_t b);
   bool are_undone(std::span<const std::uint64_t> went, std::span<const std::uint64_t> back);
   Meeting meet_joined(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b);
   Meeting find_runs(NodeId counts, FrameId rows);
@@ -181,7 +184,7 @@ class FrameCheck {
   ValueNumbers numbers_;
   const Effects& effects_b_;
   CountCheck counts_;
-  std::optional<OwnCounts> counts_b_;  // once it is asked for
+  std::optional<OfB> of_b_;  // once it is asked for
   // By the number of values of A, and the numbers of their parts in B.
   std::map<std::vector<NodeId>, NodeId> first_equal_;
   FrameTerms terms_;

@@ -374,7 +374,7 @@ std::vector<std::string> print_plan(const Graph& graph, const ChunkPlan& plan) {
                   [](const auto& call) { return call.second.keys; }))
     lines.push_back(fmt::format("assumption: {}", kOwnKeys));
   if (rests_on_full_blocks(graph, plan)) lines.push_back(fmt::format("assumption: {}", kFlexFullBlocks));
-  if (has_divided_groups(graph, plan)) lines.push_back(fmt::format("assumption: {}", kGroupsCountRows));
+  if (has_divided_groups(graph, plan)) lines.push_back(fmt::format("assumption: {}", kGroupSizesCountRows));
   return lines;
 }
 

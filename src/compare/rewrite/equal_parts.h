@@ -1,0 +1,48 @@
+// Whether two values that are one in A have equal parts in B, which can cut one value in two ways:
+//
+//   A: %c = bincount(%ids)           B: %c_0 = bincount(%ids_0), of some rows of %ids
+//      %d = bincount(%ids)              %d_0 = bincount(%u_0), of its columns: other numbers
+//
+// Values of B are numbered once more, by what they are proved to be: all of a value of A has A's
+// number, wherever B has it from (gathered once more, or in a bucket). A part is what its call of A
+// makes of the parts that it takes; what else it takes is all of a value of A, or says how large
+// the part is.
+#pragma once
+
+#include <cstdint>
+
+#include "analysis/effects.h"
+#include "analysis/value_numbers.h"
+#include "compare/rewrite/rewrite_claims.h"
+#include "compare/rewrite/verify_orders.h"
+
+namespace epweave {
+
+class EqualParts {
+ public:
+  // `of_a`: A's numbers. `effects`: of B.
+  EqualParts(const RewriteClaims& claims, const ValueNumbers& of_a, const Effects& effects,
+             const OrderCheck& orders);
+
+  const ValueNumbers& numbers() const { return numbers_; }
+
+  // kUnknown: a part that was computed, and a piece of the joined parts that is cut like it.
+  enum class Verdict : std::uint8_t { kEqual, kUnknown, kOther };
+  // Of two nodes of B that are shares of one value of A, or of two that the same code makes.
+  Verdict compare(NodeId p, NodeId q) const;
+  // Of all parts of two values of A.
+  Verdict compare_parts(NodeId x, NodeId y) const;
+
+ private:
+  static KnownValues find_known(const RewriteClaims& claims, const ValueNumbers& of_a);
+  bool is_piece(NodeId b) const { return claims_[b].kind == ClaimKind::kPiece; }
+
+  bool has_sizes_of(NodeId p, NodeId q) const;
+
+  const RewriteClaims& claims_;
+  const ValueNumbers& of_a_;
+  const OrderCheck& orders_;
+  ValueNumbers numbers_;
+};
+
+}  // namespace epweave
