@@ -12,9 +12,9 @@
 // scheduled. Of it, collectives are merged (bucket{plan=overlap}) where the schedule is
 // predicted to take less for it: the quick one, and the one that follows, where that is known. The
 // notes list all of them. Choices that chunk declines are listed with its reason and remedy; where
-// it declines all of them, a note says so. Where shards differ in size, all ranks take the prices of
-// whole ones (whole_shards.h); where those cannot be known, nothing is chosen, and the note says what
-// to give instead.
+// it declines all of them, a note says so. Where shards differ in size, all ranks take the prices
+// of whole ones (whole_shards.h); where those cannot be known, nothing is chosen, and the note says
+// what to give instead.
 //
 // Numerics: that of chunk, or reorder where nothing is divided; that of bucket where collectives
 // are merged.

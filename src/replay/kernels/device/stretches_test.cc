@@ -46,7 +46,7 @@ graph
   %x = placeholder : f32[6, 4] role=user which=x
   %m = aten.gt.Scalar(%x, 0.0) : b8[6, 4]
   %i = aten.arange.start_step(0, 6, 1) : i64[6]
-  %nonzero = aten.nonzero.default(%m) : i64[u0, 2] bind(u0, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
+  %nonzero = aten.nonzero.default(%m) : i64[u0, 2]{1, u0} bind(u0, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
   %a = aten.neg.default(%x) : f32[6, 4]
   %selected = aten.masked_select.default(%a, %m) : f32[u1] bind(u1, {"kind": "CallMethodKey", "name": "size"}, {"kind": "SequenceKey", "idx": 0})
   %b = aten.neg.default(%i) : i64[6]
