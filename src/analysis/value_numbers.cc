@@ -49,7 +49,9 @@ NodeId ValueNumbers::find_waited(NodeId id, const Node& node) {
     return {};
   }
   const NodeId value = number_[self.as_node()], launch = arg_of(context_, body_.nodes[first], 0).as_node();
-  return value == number_[launch] || value == number_[first] ? first : NodeId();
+  if (value == number_[launch] || value == number_[first]) return first;
+  first = id;
+  return {};
 }
 
 NodeId ValueNumbers::number(NodeId id, const Node& node) {

@@ -5,6 +5,7 @@
 
 #include "analysis/collectives.h"
 #include "ir/facts.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "passes/record.h"
 
@@ -79,9 +80,9 @@ class Canonicalizer {
     const Node& node = body_.nodes[id];
     const Form form = words_.form_of(node);
     if (form == Form::kOther) return {};
-    const Arg* self = find_arg(context_, node, 0, "self");
-    if (!self || !self->is_node()) return {};
-    const NodeId input = self->as_node();
+    const Arg self = arg_of(context_, node, 0);
+    if (!self.is_node()) return {};
+    const NodeId input = self.as_node();
     switch (form) {
       case Form::kDetach:
         return input;

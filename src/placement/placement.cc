@@ -309,6 +309,7 @@ class Inference {
     for (std::size_t i = 0; i < counted.size(); ++i) {
       if (is_answer(counted[i])) continue;
       for (const NodeId user : users_[counted[i]]) {
+        if (step_.nodes[user].kind == NodeKind::kOutput) continue;
         if (!keeps_numbers(step_.nodes[user])) return false;
         if (std::ranges::find(counted, user) == counted.end()) counted.push_back(user);
       }

@@ -111,6 +111,8 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
     entry.spoils_shared = !(accumulates(context_, node) && is_summand(entry.full));
     entry.full = entry.rows = PartFact::kOwn;
   }
+  if (writes_part && claims_.whole(effects_.storage_of(origin)) && !is_data(entry.full))
+    entry.spoils_whole = true;
   if (writes_part) write_through(origin, entry.full);
   if (kind == TypeKind::kTensor) views_.at(effects_.storage_of(origin)).push_back(origin);
 }

@@ -36,6 +36,10 @@
 namespace epweave {
 
 enum class PartFact : std::uint8_t { kRows, kShare, kSame, kZero, kNumbers, kPlaces, kEntries, kOwn };
+// Rows of the whole, or what stands for them.
+inline bool is_data(PartFact fact) {
+  return fact == PartFact::kRows || fact == PartFact::kSame || fact == PartFact::kZero;
+}
 
 // What a part takes for an argument of its call.
 struct PartOperand {
@@ -67,6 +71,8 @@ class PartFacts {
   PartFact operator[](NodeId origin) const { return facts_[origin].full; }
   // Whether all parts write the same storage and do not each add their share of the whole to it.
   bool spoils_shared(NodeId origin) const { return facts_[origin].spoils_shared; }
+  // Whether parts write what is not rows of the whole into pieces of a value that B has whole.
+  bool spoils_whole(NodeId origin) const { return facts_[origin].spoils_whole; }
   // Whether parts may be put together.
   bool may_join(NodeId origin) const { return !is_own(facts_[origin].full); }
 
@@ -86,7 +92,7 @@ class PartFacts {
   struct Entry {
     PartFact full = PartFact::kOwn, rows = PartFact::kOwn;
     bool numbers_rows = false;  // the second element numbers the part's own rows
-    bool spoils_shared = false;
+    bool spoils_shared = false, spoils_whole = false;
     std::uint32_t numbered = 0;  // of numbers: which rows
   };
   // What numbers count: an extent of A, and of each part; empty: not known.

@@ -27,10 +27,6 @@ bool is_number_of_rows(PartFact fact) {
   return fact == PartFact::kNumbers || fact == PartFact::kPlaces;
 }
 
-bool is_data(PartFact fact) {
-  return fact == PartFact::kRows || fact == PartFact::kSame || fact == PartFact::kZero;
-}
-
 // Narrower integers wrap where there are many rows.
 bool counts(const TensorType* type) {
   return type != nullptr && (type->dtype == DType::kInt64 || type->dtype == DType::kInt32);

@@ -41,7 +41,9 @@ SameValues::SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, 
     }
     const NodeId launch = arg_of(*graph_.context, body_.nodes[first], 0).as_node();
     const NodeId value = number_[self.as_node()];
-    return value == number_[launch] || value == number_[first] ? first : NodeId();
+    if (value == number_[launch] || value == number_[first]) return first;
+    first = id;
+    return NodeId();
   };
   for (NodeId id : body_.order) {
     number_[id] = id;

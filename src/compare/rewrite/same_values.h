@@ -1,7 +1,7 @@
 // Which nodes of a body are the same value, whatever the inputs: aliases of the whole of another
 // value (detach, views that change nothing, a transpose of a transpose, a wait for what was waited
-// for), and calls with the same
-// target and the same arguments that neither see nor make storage which anything but a wait writes:
+// for), and calls with the same target and the same arguments that neither see nor make storage
+// which anything but a wait writes:
 //
 //   %a = neg(%x); %b = neg(%x); add_(%a, %y); mul(%a, %b)     %a and %b are two values
 #pragma once

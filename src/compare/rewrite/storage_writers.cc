@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "analysis/collectives.h"
 #include "ops/op.h"
@@ -61,11 +62,18 @@ void StorageWriters::read(NodeId id) {
   for (const StorageAccess& access : effects_.accesses_of(id)) append(state_[access.storage]);
   if (has_copies_) read_copies(id);
   seen_[id] = {begin, static_cast<std::uint32_t>(writes_.size()) - begin};
+  if (repeats_wait(id)) return;
   for (const StorageAccess& access : effects_.accesses_of(id)) {
     if (!access.writes) continue;
     state_[access.storage] = {static_cast<std::uint32_t>(writes_.size()), 1};
     writes_.push_back({id, SeenWrite::How::kDirect, access.storage});
   }
+}
+
+// A second wait for a collective finds in its result what was written there since the first.
+bool StorageWriters::repeats_wait(NodeId id) {
+  const NodeId launch = find_waited_launch(context_, body_, id);
+  return launch && std::exchange(waited_.at(effects_.storage_of(id)), launch) == launch;
 }
 
 // Storage that nothing writes, but that is a copy of what was written.

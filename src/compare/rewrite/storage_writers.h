@@ -55,6 +55,7 @@ class StorageWriters {
   }
   void append(Range range);
   void read(NodeId id);
+  bool repeats_wait(NodeId id);
   void read_copies(NodeId id);
   void copy_state(RewriteClaims& claims, NodeId id);
 
@@ -64,8 +65,9 @@ class StorageWriters {
   Effects effects_;
   std::vector<SeenWrite> writes_;
   IdVector<NodeId, Range> seen_;
-  IdVector<NodeId, Range> state_;  // by storage
-  bool has_copies_ = false;        // whether some state is a copy's
+  IdVector<NodeId, Range> state_;     // by storage
+  SideTable<NodeId, NodeId> waited_;  // by storage: the last collective that was waited for
+  bool has_copies_ = false;           // whether some state is a copy's
 };
 
 }  // namespace epweave

@@ -416,11 +416,17 @@ bool CallCheck::has_number_of(NodeId b, NodeId a) {
 }
 
 void CallCheck::check_shared_writes(const PartFacts& facts) {
-  for (NodeId a : a_.order)
+  for (NodeId a : a_.order) {
+    if (!claims_.parts(a).empty() && facts.spoils_whole(a))
+      claims_.fail(
+          claims_.parts(a).front(), "rewrite-part",
+          fmt::format("each part of {} writes into its rows of a value what is not rows of the whole",
+                      claims_.name_a(a)));
     if (!claims_.parts(a).empty() && !holds(Condition::kCarriesSums, !facts.spoils_shared(a)))
       claims_.fail(claims_.parts(a).front(), "rewrite-part",
                    fmt::format("each part of {} writes what all parts share, and does not add its part to it",
                                claims_.name_a(a)));
+  }
 }
 
 // A tensor, several values, or one that is no tensor. Traces record lists as tuples, and symbols

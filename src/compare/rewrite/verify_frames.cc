@@ -115,8 +115,8 @@ const FrameCheck::Operand* FrameCheck::written_operand() const {
 // What is written is in each view of the storage. A view whose rows were like each other has those
 // that were written.
 void FrameCheck::note_write(NodeId origin, const Entry& made, const Order& before) {
-  keeps_order_ = made.rows == before;
   const Operand& written = *written_operand();
+  keeps_order_ = made.rows == before && made.numbered == numbered_by(written);
   const NodeId value = value_in_a(written), storage = effects_.storage_of(value);
   if (effects_.storage_of(origin) != storage) return;
   written_views_.push_back(value);
@@ -176,9 +176,12 @@ FrameCheck::Order FrameCheck::order_of(const Operand& operand) {
   return is_as_made ? order : unknown(claim.origin);
 }
 
-FrameCheck::Order FrameCheck::numbered_by(const Operand& operand) const {
+FrameCheck::Order FrameCheck::numbered_by(const Operand& operand) {
   const Claim& claim = claims_[operand.taken->value.as_node()];
-  return claim.kind == ClaimKind::kPart ? entries_[claim.origin].numbered : Order();
+  if (claim.kind != ClaimKind::kPart) return {};
+  const Order& order = entries_[claim.origin].numbered;
+  const bool is_as_made = contents_[claim.origin] == content_when_made_[claim.origin];
+  return is_as_made || order == Order() ? order : unknown(claim.origin);
 }
 
 NodeId FrameCheck::value_in_a(const Operand& operand) const {

@@ -91,7 +91,7 @@ class FrameCheck {
   };
 
   Order order_of(const Operand& operand);
-  Order numbered_by(const Operand& operand) const;
+  Order numbered_by(const Operand& operand);
   NodeId value_in_a(const Operand& operand) const;
   Order known(FrameId frame) const { return {Order::Kind::kKnown, frame}; }
   // What only this value has, made of rows in a known order, or of none.

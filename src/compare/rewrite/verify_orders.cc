@@ -48,6 +48,8 @@ OrderCheck::OrderCheck(RewriteClaims& claims, const Effects& effects)
       blocks_(claims.graph_b().step().nodes.size(), kUnknown) {}
 
 void OrderCheck::visit(NodeId id) {
+  for (const StorageAccess& access : effects_.accesses_of(id))
+    if (access.writes) last_writer_.at(access.storage) = id;
   const ClaimKind kind = claims_[id].kind;
   if (kind == ClaimKind::kPiece) blocks_[id] = order_of_piece(id);
   if (kind == ClaimKind::kPart && b_.nodes[id].op != nullptr) {
@@ -61,8 +63,6 @@ void OrderCheck::visit(NodeId id) {
     note_written(id);
   }
   if (kind == ClaimKind::kJoin) check_join(id);
-  for (const StorageAccess& access : effects_.accesses_of(id))
-    if (access.writes) last_writer_.at(access.storage) = id;
 }
 
 // What shows memory in which rows were alike has those that were written there.

@@ -92,12 +92,10 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
       found.exposed, found.collectives, found.exposed_ms, found.collective_ms, memory_text(found.given_peak),
       memory_text(found.peak)));
   if (knobs.buckets) merge_like_inductor(pass, model, problem, facts, found, options);
-  if (decision.uneven_shard)
+  if (decision.other_prices)
     pass.notes.push_back(
-        fmt::format("predicted: {}, so other ranks have other prices, and may get another "
-                    "order (epweave verify "
-                    "--ranks shows it)",
-                    *decision.uneven_shard));
+        fmt::format("predicted: {}, and may get another order (epweave verify --ranks shows it)",
+                    *decision.other_prices));
   pass.notes.push_back(describe_assumptions(decision, options.prices()));
   return pass;
 }

@@ -77,8 +77,8 @@ DecisionModel model_rewritten(const Graph& graph, const PriceOptions& options) {
   DecisionModel model{.step = model_step(shards.graph ? *shards.graph : graph, options.cluster, measured)};
   if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
   model.uneven_groups = price_for_all_members(graph, model.step);
-  model.whole_shards = shards.problem ? 0 : shards.uneven_inputs;
-  model.uneven_shard = shards.problem;
+  model.uneven_inputs = shards.problem ? 0 : shards.uneven_inputs;
+  if (shards.problem) model.other_prices = *shards.problem + ", so other ranks have other prices";
   return model;
 }
 
@@ -119,9 +119,9 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
         "; {} lie{} unevenly on nodes: priced as where the fewest members share one",
         decision.uneven_groups == 1 ? "1 group" : fmt::format("{} groups", decision.uneven_groups),
         decision.uneven_groups == 1 ? "s" : "");
-  if (decision.whole_shards > 0)
-    text += fmt::format("; {} input{} cut unevenly: priced as where shards are whole", decision.whole_shards,
-                        decision.whole_shards == 1 ? " is" : "s are");
+  if (decision.uneven_inputs > 0)
+    text += fmt::format("; {} input{} cut unevenly: priced as where shards are whole", decision.uneven_inputs,
+                        decision.uneven_inputs == 1 ? " is" : "s are");
   if (!model.cluster.has_contention()) text += "; without contention";
   return text;
 }

@@ -51,10 +51,10 @@ struct PriceOptions {
 struct DecisionModel {
   StepModel step;
   std::size_t uneven_groups = 0;
-  std::size_t whole_shards = 0;  // inputs that are cut unevenly, and priced as whole (whole_shards.h)
-  // An input that is cut unevenly, and why it has no price that all ranks know. Passes then keep
-  // the launches that all ranks have: in their order, and unmerged.
-  std::optional<std::string> uneven_shard;
+  std::size_t uneven_inputs = 0;  // priced as where shards are whole (whole_shards.h)
+  // "%p (w, 3 of 8) is cut unevenly (..), so other ranks have other prices". Passes then keep the
+  // launches that all ranks have: in their order, and unmerged.
+  std::optional<std::string> other_prices;
 };
 // Throws PassError simulate.unpriced, and InputError where the measured costs are of another graph.
 DecisionModel model_decision(const Graph& graph, const PriceOptions& options);

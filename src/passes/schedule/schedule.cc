@@ -55,7 +55,7 @@ FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_
 // same on all of them.
 ScheduleRules rules_of(const DecisionModel& decision, const ScheduleOptions& options) {
   ScheduleRules rules = options.rules;
-  if (decision.uneven_shard) rules.launches = LaunchOrder::kAllKept;
+  if (decision.other_prices) rules.launches = LaunchOrder::kAllKept;
   return rules;
 }
 
@@ -189,12 +189,9 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
     pass.notes.push_back(fmt::format("predicted: {}; none of {} orders within {} is faster, so it stays",
                                      describe(given), found.schedules, memory_text(budget)));
   }
-  if (decision.uneven_shard)
-    pass.notes.push_back(
-        fmt::format("predicted: {}, so other ranks have other prices: launches keep the "
-                    "given order, which "
-                    "all ranks have",
-                    *decision.uneven_shard));
+  if (decision.other_prices)
+    pass.notes.push_back(fmt::format("predicted: {}: launches keep the given order, which all ranks have",
+                                     *decision.other_prices));
   pass.notes.push_back(describe_assumptions(decision, options.prices()));
   return pass;
 }

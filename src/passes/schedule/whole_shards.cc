@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "analysis/collectives.h"
 #include "analysis/uneven_shard.h"
 #include "analysis/users.h"
+#include "base/error.h"
 #include "ir/facts.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/family.h"
-#include "ops/named_arg.h"
 #include "ops/op.h"
 #include "ops/rebind.h"
 #include "ops/type_rules.h"
@@ -20,6 +21,82 @@
 
 namespace epweave {
 namespace {
+
+// What the pads of a step say of its uneven inputs, the same on all ranks.
+struct PaddedShards {
+  std::vector<UnevenShard> shards;
+  std::vector<std::vector<ExprId>> sizes;  // of each as a whole
+  std::optional<std::string> problem;
+};
+
+class PadReader {
+ public:
+  explicit PadReader(const Graph& graph) : graph_(graph), context_(*graph.context) {}
+
+  PaddedShards run() {
+    found_.shards = find_uneven_shards(graph_);
+    if (found_.shards.empty()) return std::move(found_);
+    found_.sizes.resize(found_.shards.size());
+    for (std::size_t s = 0; s < found_.shards.size(); ++s) shard_of_.at(found_.shards[s].input) = s;
+    for (NodeId id : graph_.step().order) read(id);
+    for (std::size_t s = 0; s < found_.shards.size(); ++s) {
+      const TensorType* shard = tensor_of(context_, graph_.step().nodes[found_.shards[s].input].type);
+      if (found_.sizes[s].size() != shard->rank()) fail(s, "nothing pads it to a whole shard");
+    }
+    if (!pads_whole_pieces_) fail(0, "no piece of a gradient is padded by nothing");
+    return std::move(found_);
+  }
+
+ private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  void fail(std::size_t shard, std::string_view why) {
+    if (!found_.problem)
+      found_.problem = fmt::format("{} is cut unevenly ({})", describe(graph_, found_.shards[shard]), why);
+  }
+
+  void read(NodeId id) {
+    const Node& call = graph_.step().nodes[id];
+    if (call.kind == NodeKind::kOutput) return;
+    const bool is_pad = has_family(call, OpFamily::kPad);
+    bool takes_shard = false;
+    for_each_input(context_, call, [&](NodeId input) {
+      const std::size_t shard = shard_of_[input];
+      if (shard == kNone) return;
+      takes_shard = true;
+      if (is_pad)
+        take_pad(shard, call);
+      else if (call.op != nullptr && keeps_numbers(call.op->family) && !call.op->writes)
+        shard_of_.at(id) = shard;
+      else
+        fail(shard, fmt::format("%{} takes it as it is", graph_.text(call.name)));
+    });
+    if (is_pad && !takes_shard) pads_whole_pieces_ |= pads_piece_by_nothing(call);
+  }
+
+  bool pads_piece_by_nothing(const Node& pad) const {
+    const Arg piece = arg_of(context_, pad, 0), amounts = arg_of(context_, pad, 1);
+    return piece.is_node() && find_piece(context_, graph_.step(), graph_.step().nodes[piece.as_node()]) &&
+           amounts.is_list() && std::ranges::all_of(context_.args.children(amounts), [](Arg amount) {
+             return amount.is_int() && amount.as_int() == 0;
+           });
+  }
+
+  void take_pad(std::size_t shard, const Node& pad) {
+    const TensorType* padded = tensor_of(context_, pad.type);
+    if (padded == nullptr || !arg_of(context_, pad, 1).is_list())
+      return fail(shard, fmt::format("%{} has no type, or no list of amounts", graph_.text(pad.name)));
+    std::vector<ExprId>& sizes = found_.sizes[shard];
+    if (sizes.empty()) sizes = padded->sizes;
+    if (sizes != padded->sizes) fail(shard, "it is padded to several sizes");
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  PaddedShards found_;
+  SideTable<NodeId, std::size_t> shard_of_{kNone};  // of inputs, and casts and views of them
+  bool pads_whole_pieces_ = false;
+};
 
 // Whether the node shows what its first operand received, or a part of it.
 bool passes_received(const Node& node) {
@@ -30,8 +107,8 @@ bool passes_received(const Node& node) {
 
 class CutFinder {
  public:
-  explicit CutFinder(const Graph& graph)
-      : context_(*graph.context), step_(graph.step()), users_(list_users(context_, step_)) {}
+  CutFinder(const Graph& graph, const PaddedShards& padded)
+      : context_(*graph.context), step_(graph.step()), padded_(padded), users_(list_users(context_, step_)) {}
 
   IdSet<NodeId> run() {
     IdSet<NodeId> cuts;
@@ -50,166 +127,144 @@ class CutFinder {
   }
 
  private:
-  // From the front, and nobody reads what is behind.
+  // A whole shard to one that this rank has, from the front; nobody reads what is behind.
   bool cuts_padding(const Node& node) const {
     if (!has_family(node, OpFamily::kSlice)) return false;
     const auto piece = find_piece(context_, step_, node);
     if (!piece || piece->start != 0) return false;
     const TensorType* whole = tensor_of(context_, step_.nodes[piece->of].type);
-    const auto extent = context_.exprs.constant(whole->sizes[static_cast<std::size_t>(piece->dim)]);
-    return piece->end < *extent && std::ranges::all_of(users_[piece->of], [&](NodeId user) {
+    const TensorType* cut = tensor_of(context_, node.type);
+    return cut != nullptr && whole->sizes != cut->sizes && is_shard(*whole, *cut) &&
+           std::ranges::all_of(users_[piece->of], [&](NodeId user) {
              return find_piece(context_, step_, step_.nodes[user]) == piece;
            });
+  }
+  bool is_shard(const TensorType& whole, const TensorType& cut) const {
+    for (std::size_t s = 0; s < padded_.shards.size(); ++s)
+      if (padded_.sizes[s] == whole.sizes &&
+          tensor_of(context_, step_.nodes[padded_.shards[s].input].type)->sizes == cut.sizes)
+        return true;
+    return false;
   }
 
   const Context& context_;
   const Body& step_;
+  const PaddedShards& padded_;
   const NodeLists users_;
   IdSet<NodeId> received_;  // of reduce-scatters
 };
 
-// A step that gets whole shards, or the first reason why it cannot.
+// Gives a step whole shards.
 class Completer {
  public:
-  explicit Completer(const Graph& given)
-      : given_(given), graph_(given), context_(*graph_.context), facts_(graph_) {}
+  Completer(const Graph& given, const PaddedShards& padded)
+      : given_(given), graph_(given), context_(*graph_.context), facts_(graph_), padded_(padded) {}
 
-  WholeShards run() {
-    const std::vector<UnevenShard> shards = find_uneven_shards(given_);
-    WholeShards result{.graph = {}, .uneven_inputs = shards.size(), .problem = {}};
-    if (shards.empty()) return result;
-    for (const UnevenShard& shard : shards) shard_of_.at(shard.input) = &shard;
-    find_pads();
-    for (const UnevenShard& shard : shards)
-      if (!problem_) complete_input(shard);
-    if (!problem_ && grown_inputs_ > 0 && !has_empty_pad_) fail(shards.front(), "no call pads by nothing");
-    if (!problem_) complete_calls(shards.front());
-    if (problem_)
-      result.problem = std::move(problem_);
-    else if (is_changed_)
-      result.graph = std::move(graph_);
-    return result;
+  std::optional<Graph> run() {
+    for (std::size_t s = 0; s < padded_.shards.size(); ++s)
+      complete_input(padded_.shards[s].input, padded_.sizes[s]);
+    const IdSet<NodeId> cuts = CutFinder(given_, padded_).run();
+    for (NodeId id : given_.step().order) {
+      try {
+        complete(id, cuts);
+      } catch (const TypeMismatch&) {
+        refuse(id);
+      }
+    }
+    if (!is_changed_) return std::nullopt;
+    return std::move(graph_);
   }
 
  private:
   const Node& node(NodeId id) const { return given_.step().nodes[id]; }
-  void fail(const UnevenShard& shard, std::string_view why) {
-    if (!problem_) problem_ = fmt::format("{} is cut unevenly ({})", describe(given_, shard), why);
-  }
-
-  // The pads in front of gathers say what a whole shard is.
-  void find_pads() {
-    for (NodeId id : given_.step().order) {
-      const Node& call = node(id);
-      for_each_input(context_, call, [&](NodeId input) {
-        const UnevenShard* shard = shard_of_[input];
-        if (shard == nullptr || call.kind == NodeKind::kOutput) return;
-        if (call.op != nullptr && keeps_numbers(call.op->family) && !call.op->writes)
-          shard_of_.at(id) = shard;
-        else if (has_family(call, OpFamily::kPad))
-          take_pad(*shard, call);
-        else
-          fail(*shard, fmt::format("%{} takes it as it is", given_.text(call.name)));
-      });
-      if (has_family(call, OpFamily::kPad)) has_empty_pad_ |= pads_nothing(call);
-    }
-  }
-  bool pads_nothing(const Node& pad) const {
-    const Arg amounts = arg_of(context_, pad, 1);
-    return amounts.is_list() && std::ranges::all_of(context_.args.children(amounts), [](Arg amount) {
-             return amount.is_int() && amount.as_int() == 0;
-           });
-  }
-  void take_pad(const UnevenShard& shard, const Node& pad) {
-    const TensorType* padded = tensor_of(context_, pad.type);
-    if (padded == nullptr) return fail(shard, fmt::format("%{} has no type", given_.text(pad.name)));
-    std::vector<ExprId>& sizes = whole_.at(shard.input);
-    if (sizes.empty()) sizes = padded->sizes;
-    if (sizes != padded->sizes) fail(shard, "it is padded to several sizes");
-  }
-
-  void complete_input(const UnevenShard& shard) {
-    const std::vector<ExprId>& sizes = whole_[shard.input];
-    if (sizes.empty()) return fail(shard, "nothing pads it to a whole shard");
-    Node& input = graph_.step().nodes[shard.input];
-    TensorType type = *tensor_of(context_, input.type);
-    if (type.sizes.size() != sizes.size()) return fail(shard, "it is padded under other dimensions");
-    if (type.sizes == sizes) return;
-    type.sizes = sizes;
-    const Dims strides = contiguous_strides(facts_, sizes);
-    type.strides.assign(strides.begin(), strides.end());
-    set_type(shard.input, context_.types.tensor(std::move(type)));
-    ++grown_inputs_;
-  }
   void set_type(NodeId id, TypeId type) {
     graph_.step().nodes[id].type = type;
     grown_.insert(id);
     is_changed_ = true;
   }
 
+  void complete_input(NodeId id, const std::vector<ExprId>& sizes) {
+    TensorType type = *tensor_of(context_, node(id).type);
+    if (type.sizes == sizes) return;
+    type.sizes = sizes;
+    const Dims strides = contiguous_strides(facts_, sizes);
+    type.strides.assign(strides.begin(), strides.end());
+    set_type(id, context_.types.tensor(std::move(type)));
+  }
+
   // What takes larger values than before gets the type that follows.
-  void complete_calls(const UnevenShard& first) {
-    const IdSet<NodeId> cuts = find_padding_cuts(given_);
-    for (NodeId id : given_.step().order) {
-      if (problem_) return;
-      if (cuts.contains(id)) {
-        const NodeId from = find_piece(context_, given_.step(), node(id))->of;
-        rebind(context_, graph_.step().nodes[id], {.param = 3, .value = Arg::none()});
-        set_type(id, graph_.step().nodes[from].type);
-        continue;
-      }
-      bool is_concerned = false;
-      for_each_input(context_, node(id), [&](NodeId input) { is_concerned |= grown_.contains(input); });
-      if (!is_concerned || node(id).kind == NodeKind::kOutput) continue;
-      if (has_family(node(id), OpFamily::kPad))
-        pad_by_nothing(id, first);
-      else
-        complete_call(id, first);
+  void complete(NodeId id, const IdSet<NodeId>& cuts) {
+    if (cuts.contains(id)) {
+      rebind(context_, graph_.step().nodes[id], {.param = 3, .value = Arg::none()});
+      return set_type(id, graph_.step().nodes[find_piece(context_, given_.step(), node(id))->of].type);
     }
-  }
-  void complete_call(NodeId id, const UnevenShard& first) {
+    bool is_concerned = false;
+    for_each_input(context_, node(id), [&](NodeId input) { is_concerned |= grown_.contains(input); });
+    if (!is_concerned || node(id).kind == NodeKind::kOutput) return;
+    if (!has_type_rule(node(id))) refuse(id);
+    if (has_family(node(id), OpFamily::kPad)) return pad_by_nothing(id);
     const Node& call = graph_.step().nodes[id];
-    if (!has_type_rule(call)) return refuse(id, first);
-    try {
-      const TypeId type = infer_type(facts_, graph_, graph_.step(), call);
-      if (type && !same_type(facts_, context_, type, call.type)) set_type(id, type);
-    } catch (const TypeMismatch&) {
-      refuse(id, first);
-    }
-  }
-  void refuse(NodeId id, const UnevenShard& first) {
-    fail(first, fmt::format("%{} takes no whole shard", given_.text(node(id).name)));
+    const TypeId type = infer_type(facts_, graph_, graph_.step(), call);
+    if (!type != !call.type) refuse(id);
+    if (!type) return;
+    if (!same_type(facts_, context_, type, call.type))
+      set_type(id, type);
+    else if (names_short_extents(id))
+      refuse(id);
   }
   // It gives what it gave.
-  void pad_by_nothing(NodeId id, const UnevenShard& first) {
+  void pad_by_nothing(NodeId id) {
     Node& pad = graph_.step().nodes[id];
-    const std::vector<Arg> nothing(context_.args.children(arg_of(context_, pad, 1)).size(), Arg::integer(0));
+    const Arg amounts = arg_of(context_, pad, 1);
+    if (!amounts.is_list()) refuse(id);
+    const std::vector<Arg> nothing(context_.args.children(amounts).size(), Arg::integer(0));
     set_arg(context_, pad, 1, context_.args.add_tree(ArgKind::kList, nothing));
-    const TypeId type = infer_type(facts_, graph_, graph_.step(), pad);
-    if (!same_type(facts_, context_, type, pad.type)) refuse(id, first);
+    if (!same_type(facts_, context_, infer_type(facts_, graph_, graph_.step(), pad), pad.type)) refuse(id);
+  }
+  // The result has the sizes that a grown operand had: by numbers in the call.
+  bool names_short_extents(NodeId id) const {
+    const TensorType* result = tensor_of(context_, node(id).type);
+    bool found = false;
+    for_each_input(context_, node(id), [&](NodeId input) {
+      const TensorType* operand = tensor_of(context_, node(input).type);
+      found |= result != nullptr && operand != nullptr && grown_.contains(input) &&
+               operand->sizes == result->sizes;
+    });
+    return found;
+  }
+  [[noreturn]] void refuse(NodeId id) const {
+    throw PassError(
+        "schedule.uneven-shard",
+        fmt::format("{} is cut unevenly, and %{} takes no whole shard: this rank's prices are not those of "
+                    "ranks with whole shards",
+                    describe(given_, padded_.shards.front()), given_.text(node(id).name)),
+        site_of(given_, node(id)),
+        "on all ranks, leave out what decides by predicted time: chunk{parts=N}, bucket{plan=blocks} and "
+        "overlap-ep do the same on each");
   }
 
   const Graph& given_;
   Graph graph_;
   Context& context_;
   Facts facts_;
-  SideTable<NodeId, const UnevenShard*> shard_of_;  // of inputs, and casts and views of them
-  SideTable<NodeId, std::vector<ExprId>> whole_;    // sizes, of inputs
-  bool has_empty_pad_ = false;
-  std::size_t grown_inputs_ = 0;
+  const PaddedShards& padded_;
   IdSet<NodeId> grown_;
   bool is_changed_ = false;
-  std::optional<std::string> problem_;
 };
 
 }  // namespace
 
 IdSet<NodeId> find_padding_cuts(const Graph& graph) {
-  return CutFinder(graph).run();
+  const PaddedShards padded = PadReader(graph).run();
+  if (padded.shards.empty() || padded.problem) return {};
+  return CutFinder(graph, padded).run();
 }
 
 WholeShards find_whole_shards(const Graph& graph) {
-  return Completer(graph).run();
+  PaddedShards padded = PadReader(graph).run();
+  WholeShards result{.graph = {}, .uneven_inputs = padded.shards.size(), .problem = padded.problem};
+  if (!padded.shards.empty() && !padded.problem) result.graph = Completer(graph, padded).run();
+  return result;
 }
 
 }  // namespace epweave

@@ -3,14 +3,16 @@
 // have other extents, and so other prices. Decisions by the clock must be the same on all ranks, so
 // all of them take the prices of a whole shard.
 //
-//   given    %p: f32[84, 8]      %g = pad(%p, [0, 0, 0, 2]): f32[86, 8]      %s = slice(%r: f32[86, 8], 0, 0, 84)
-//   whole    %p: f32[86, 8]      %g = pad(%p, [0, 0, 0, 0]): f32[86, 8]      %s = slice(%r: f32[86, 8], 0, 0, 86)
+//   given   %p: f32[84]   %g = pad(%p, [0, 2]): f32[86]   %s = slice(%r: f32[86], 0, 0, 84)
+//   whole   %p: f32[86]   %g = pad(%p, [0, 0]): f32[86]   %s = slice(%r: f32[86], 0, 0)
 //
-// A shard is padded to a whole one in front of its gather, on ranks with whole shards by nothing.
-// Behind the reduce-scatter of its gradient, %r, what was padding is cut off by a view, which ranks
-// with whole shards have not got.
+// torch pads a shard to a whole one in front of its gather, and pieces of its gradient to whole
+// ones in front of its reduce-scatter: those that are whole by nothing. Behind the reduce-scatter,
+// %r, a rank with a short shard cuts the padding off: a view that ranks with whole shards have not
+// got.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -21,9 +23,11 @@ namespace epweave {
 struct WholeShards {
   std::optional<Graph> graph;  // the same nodes in the same order; none where the given step is that
   std::size_t uneven_inputs = 0;
-  // Why there is no such step, or it cannot be known; it names an input.
+  // Why that step is not known, on any rank; it names an input.
   std::optional<std::string> problem;
 };
+// Throws PassError schedule.uneven-shard where a call behind a short shard has no whole form: ranks
+// with whole shards cannot see that, and decide by the clock.
 WholeShards find_whole_shards(const Graph& graph);
 
 // Views that cut off what was padding of a gradient's shard.

@@ -359,10 +359,22 @@ class Checker {
 
   Numbers put(int dim, Arg positions, Arg values) {
     if (positions.is_node()) require_rows(args_.values[0], dim, positions);
-    if (undoes_order()) return of(values);
+    if (undoes_order()) {
+      if (body_.nodes[id_].op->writes) number_storage(of(values));
+      return of(values);
+    }
     for (const Arg written : {args_.values[0], values})
       if (of(written).is_own()) decline_data(written.as_node());
     return {};
+  }
+
+  // What the call writes in place is seen by all values of its storage from here on.
+  void number_storage(const Numbers& numbers) {
+    const Effects& effects = *placements_.effects;
+    for (NodeId value : body_.order) {
+      if (value == id_) break;
+      if (effects.storage_of(value) == effects.storage_of(id_)) numbers_.at(value) = numbers;
+    }
   }
 
   // Whether 0, 1, .. of the part's own rows are written to an order of these.
