@@ -115,6 +115,8 @@ def check_output(path: str) -> None:
 
 def check_place(path: str) -> None:
     """Raises GraphFileError where no file can be written to `path`: before long work, not behind it."""
+    if not path:
+        raise GraphFileError("the name of the file to write is empty")
     try:
         folder = os.path.dirname(os.path.realpath(path))
         if path != "-" and not os.path.isdir(folder):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -59,7 +60,7 @@ def _name(text: str) -> str:
 
 def _drop_output() -> None:
     """What standard output did not take is not tried again when the process ends."""
-    if sys.stdout is not None:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # none, closed, or one of Python's own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

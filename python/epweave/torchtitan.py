@@ -289,7 +289,10 @@ def _job_of_trace(path: str) -> str:
 def _read_job(path: str) -> dict[str, str]:
     """The key/values of the job that a trace is of."""
     try:
-        return json.loads(read_bytes(_job_of_trace(path)))
+        job = json.loads(read_bytes(_job_of_trace(path)))
+        if not isinstance(job, dict):
+            raise ValueError("holds no object of keys and values")
+        return job
     except (GraphFileError, ValueError) as error:
         raise GraphFileError(f"{_job_of_trace(path)}: {error}",
                              remedy="trace the rank again: EPWEAVE_TRACE writes both files") from None

@@ -3,9 +3,12 @@
 
 With EPWEAVE_DUMPS set to a folder of fx-dump-1 files, these are round-tripped too.
 """
+import contextlib
 import copy
+import errno
 import glob
 import gzip
+import io
 import json
 import math
 import os
@@ -315,6 +318,18 @@ class Command(unittest.TestCase):
             done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
             self.assertEqual((done.stdout, done.stderr), ("", f"epweave_fx: -: cannot be {reason}\n3\n"))
         self.assertEqual(sorted(os.listdir(self.directory)), ["a.epw", "a.json"])
+
+    def test_output_that_python_replaced(self):
+        """It has no descriptor of the system that could be pointed elsewhere."""
+        class Full(io.BytesIO):
+            def write(self, _):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        source = self.path("a.json", sample_dump())
+        said = io.StringIO()
+        with contextlib.redirect_stdout(io.TextIOWrapper(Full())), contextlib.redirect_stderr(said):
+            code = epweave_fx.main(["from-dump", source, "-"])
+        self.assertEqual((code, said.getvalue()), (3, "epweave_fx: -: cannot be written: No space left on device\n"))
 
     def test_a_dump_says_what_it_leaves_out(self):
         graph = self.path("a.epw")
