@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "analysis/collectives.h"
 #include "analysis/looked_up_group.h"
+#include "analysis/repeated_waits.h"
 #include "ir/call_words.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -31,27 +31,13 @@ ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
       effects_(effects),
       known_(std::move(known)),
       number_(body_.nodes.size()) {
+  RepeatedWaits repeated_waits(context_, body_, effects_);
   for (const auto [id, node] : walk(context_, body_)) {
     const NodeId first = original.contains(id) ? original[id] : NodeId();
-    const NodeId waited = find_waited(id, node);
+    const NodeId waited = repeated_waits.find(id, number_);
     number_[id] = first ? number_[first] : waited ? number_[waited] : number(id, node);
     if (!waited) note_writes_of(id, node);
   }
-}
-
-NodeId ValueNumbers::find_waited(NodeId id, const Node& node) {
-  if (!is_wait(node)) return {};
-  const Arg self = arg_of(context_, node, 0);
-  if (!self.is_node()) return {};
-  NodeId& first = waited_.at(effects_.storage_of(self.as_node()));
-  if (!first) {
-    first = id;
-    return {};
-  }
-  const NodeId value = number_[self.as_node()], launch = arg_of(context_, body_.nodes[first], 0).as_node();
-  if (value == number_[launch] || value == number_[first]) return first;
-  first = id;
-  return {};
 }
 
 NodeId ValueNumbers::number(NodeId id, const Node& node) {

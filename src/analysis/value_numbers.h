@@ -60,8 +60,6 @@ class ValueNumbers {
   // Whether its arguments say what it computes.
   bool follows_from_arguments(NodeId id, const Node& node) const;
   void note_writes_of(NodeId id, const Node& node);
-  // The wait in front of this one that waited for the same: this one changes nothing.
-  NodeId find_waited(NodeId id, const Node& node);
   NodeId number(NodeId id, const Node& node);
   // The first node with the key that was just pushed for `id`.
   NodeId first_of_key(NodeId id);
@@ -71,7 +69,6 @@ class ValueNumbers {
   const Effects& effects_;
   KnownValues known_;
   IdVector<NodeId, NodeId> number_;
-  SideTable<NodeId, NodeId> waited_;  // of storage: the first wait for what it holds
   WordTable keys_;
   std::vector<NodeId> first_;  // node with each key
   struct ContentRange {

@@ -41,7 +41,7 @@ class Specialize {
 
   int run_all() {
     const std::uint32_t size = read_world(graph_).size;
-    const std::string given = encode_binary(graph_);
+    const std::string given = size > kRanksOfContext ? encode_binary(graph_) : std::string();
     for (std::uint32_t rank = 0; rank < size; ++rank) {
       if (rank > 0 && rank % kRanksOfContext == 0)
         graph_ = decode(given, Format::kBinary, command_.input.path);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "analysis/repeated_waits.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -29,25 +30,10 @@ SameValues::SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, 
       if (access.writes && !is_wait(body_.nodes[id])) written_.insert(access.storage);
   find_written_tuples();
   std::vector<NodeId> first_of_key;
-  SideTable<NodeId, NodeId> waited;  // of storage: the first wait for what it holds
-  // What is waited for a second time is what the first wait gave.
-  const auto find_waited = [&](NodeId id) {
-    const Arg self = is_wait(body_.nodes[id]) ? arg_of(*graph_.context, body_.nodes[id], 0) : Arg::none();
-    if (!self.is_node()) return NodeId();
-    NodeId& first = waited.at(effects_.storage_of(self.as_node()));
-    if (!first) {
-      first = id;
-      return NodeId();
-    }
-    const NodeId launch = arg_of(*graph_.context, body_.nodes[first], 0).as_node();
-    const NodeId value = number_[self.as_node()];
-    if (value == number_[launch] || value == number_[first]) return first;
-    first = id;
-    return NodeId();
-  };
+  RepeatedWaits repeated_waits(*graph_.context, body_, effects_);
   for (NodeId id : body_.order) {
     number_[id] = id;
-    const NodeId first_wait = find_waited(id);
+    const NodeId first_wait = repeated_waits.find(id, number_);
     const NodeId first = original.contains(id) ? original[id] : NodeId();
     if (first && !is_written(id) && !is_written(first)) {
       number_[id] = number_[first];

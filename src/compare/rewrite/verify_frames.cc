@@ -793,9 +793,10 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
 void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const Order& b) {
   if (!a.is_known() || !b.is_known() || a == b) return;
   if (is_tokens(a) && is_tokens(b)) return pair_tokens(x, a, y, b);
-  const Meeting meeting = meet(a.frame, b.frame);
+  const std::optional<Meeting> alike = meet_alike(a.frame, b.frame);
+  const Meeting meeting = alike ? *alike : meet_others(a.frame, b.frame);
   if (meeting == Meeting::kRight) return;
-  const bool are_others = meet_alike(a.frame, b.frame) == Meeting::kWrong;
+  const bool are_others = alike == Meeting::kWrong;
   const bool may_meet = meeting == Meeting::kUnknown || is_unknown(a) || is_unknown(b);
   if (!are_others && may_meet) return assume(x, a, y, b);
   if (holds(Condition::kOrdersPair, false)) return;
@@ -806,7 +807,11 @@ void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const 
 }
 
 FrameCheck::Meeting FrameCheck::meet(FrameId a, FrameId b) {
-  if (const auto alike = meet_alike(a, b)) return *alike;
+  const std::optional<Meeting> alike = meet_alike(a, b);
+  return alike ? *alike : meet_others(a, b);
+}
+
+FrameCheck::Meeting FrameCheck::meet_others(FrameId a, FrameId b) {
   const FrameTerms::Term &x = terms_[a], &y = terms_[b];
   if (x.kind == FrameTerms::kRuns) return meet_runs(a, b);
   if (y.kind == FrameTerms::kRuns) return meet_runs(b, a);

@@ -152,6 +152,7 @@ class FrameCheck {
   Meeting meet(FrameId a, FrameId b);
   Meeting meet_runs(FrameId runs, FrameId rows);
   std::optional<Meeting> meet_alike(FrameId a, FrameId b);
+  Meeting meet_others(FrameId a, FrameId b);
   Meeting meet_parts(std::uint64_t a, std::uint64_t b);
   bool are_undone(std::span<const std::uint64_t> went, std::span<const std::uint64_t> back);
   Meeting meet_joined(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b);

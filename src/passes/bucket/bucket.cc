@@ -113,8 +113,8 @@ class Bucketer {
       result_.graph = given_;
       result_.notes.push_back(
           decision.other_prices
-              ? fmt::format("predicted: {}: nothing is merged by "
-                            "predicted time; plan=blocks merges the same on all ranks",
+              ? fmt::format("predicted: {}: nothing is merged by predicted time; plan=blocks merges the same "
+                            "on all ranks",
                             *decision.other_prices)
               : fmt::format("predicted: {}; to merge any of {} collectives makes it no shorter "
                             "within {}, so nothing is merged",

@@ -26,6 +26,7 @@ namespace {
 struct PaddedShards {
   std::vector<UnevenShard> shards;
   std::vector<std::vector<ExprId>> sizes;  // of each as a whole
+  bool are_whole = true;                   // all of this rank's
   std::optional<std::string> problem;
 };
 
@@ -42,6 +43,7 @@ class PadReader {
     for (std::size_t s = 0; s < found_.shards.size(); ++s) {
       const TensorType* shard = tensor_of(context_, graph_.step().nodes[found_.shards[s].input].type);
       if (found_.sizes[s].size() != shard->rank()) fail(s, "nothing pads it to a whole shard");
+      found_.are_whole = found_.are_whole && shard->sizes == found_.sizes[s];
     }
     if (!pads_whole_pieces_) fail(0, "no piece of a gradient is padded by nothing");
     return std::move(found_);
@@ -160,7 +162,7 @@ class Completer {
   Completer(const Graph& given, const PaddedShards& padded)
       : given_(given), graph_(given), context_(*graph_.context), facts_(graph_), padded_(padded) {}
 
-  std::optional<Graph> run() {
+  Graph run() {
     for (std::size_t s = 0; s < padded_.shards.size(); ++s)
       complete_input(padded_.shards[s].input, padded_.sizes[s]);
     const IdSet<NodeId> cuts = CutFinder(given_, padded_).run();
@@ -171,7 +173,6 @@ class Completer {
         refuse(id);
       }
     }
-    if (!is_changed_) return std::nullopt;
     return std::move(graph_);
   }
 
@@ -180,7 +181,6 @@ class Completer {
   void set_type(NodeId id, TypeId type) {
     graph_.step().nodes[id].type = type;
     grown_.insert(id);
-    is_changed_ = true;
   }
 
   void complete_input(NodeId id, const std::vector<ExprId>& sizes) {
@@ -249,21 +249,20 @@ class Completer {
   Facts facts_;
   const PaddedShards& padded_;
   IdSet<NodeId> grown_;
-  bool is_changed_ = false;
 };
 
 }  // namespace
 
 IdSet<NodeId> find_padding_cuts(const Graph& graph) {
   const PaddedShards padded = PadReader(graph).run();
-  if (padded.shards.empty() || padded.problem) return {};
+  if (padded.are_whole || padded.problem) return {};
   return CutFinder(graph, padded).run();
 }
 
 WholeShards find_whole_shards(const Graph& graph) {
   PaddedShards padded = PadReader(graph).run();
   WholeShards result{.graph = {}, .uneven_inputs = padded.shards.size(), .problem = padded.problem};
-  if (!padded.shards.empty() && !padded.problem) result.graph = Completer(graph, padded).run();
+  if (!padded.are_whole && !padded.problem) result.graph = Completer(graph, padded).run();
   return result;
 }
 
