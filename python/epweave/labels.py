@@ -166,7 +166,7 @@ def annotate(graph_module: GraphModule, *, label_exchanges: bool = True) -> Grap
     require_graph(graph_module)
     for graph in _graphs(graph_module):
         for node in graph.nodes:
-            if node.meta.get("is_gradient_acc"):
+            if node.op == "call_function" and node.meta.get("is_gradient_acc"):
                 _forget_context(node)
             path = module_of(node) if node.op in ("call_function", "get_attr") else ""
             if path and not (node.meta.get("custom") or {}).get(MODULE):
