@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Registers, spills, occupancy and instructions of the GPU's kernels, read from libepweave_cuda.so without a GPU.
 
-    scripts/dev/device_code.py LIB --nvcc 13.0.88            the table of docs/gpu.md
-    scripts/dev/device_code.py LIB --nvcc 13.0.88 --check    the limits below hold, and that table is the one in docs/gpu.md; of
+    scripts/dev/device_code.py LIB --nvcc 13.0.88            the table of docs/gpu_kernels.md
+    scripts/dev/device_code.py LIB --nvcc 13.0.88 --check    the limits below hold, and that table is the one in docs/gpu_kernels.md; of
                                                              another nvcc than there only the limits are looked at
 
 The tools are cuobjdump and nvdisasm, of CUDA or of `pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm`: in the PATH, beside
@@ -24,7 +24,7 @@ import sys
 import sysconfig
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENT = ROOT / "docs/gpu.md"
+DOCUMENT = ROOT / "docs/gpu_kernels.md"
 START, END = "<!-- device_code.py -->\n", "<!-- end of device_code.py -->\n"
 
 # sm_90, of CUDA's programming guide: what a multiprocessor has, and in what pieces it is given out.
@@ -218,9 +218,9 @@ def main():
             print(table, end="")
         elif document.count(START) != 1 or START + table + END not in document:
             if document.count(START) == 1 and START + version_line(args.nvcc) not in document:
-                print(f"the limits hold; the table of docs/gpu.md is of another nvcc than {args.nvcc}")
+                print(f"the limits hold; the table of docs/gpu_kernels.md is of another nvcc than {args.nvcc}")
             else:
-                problems.append(f"docs/gpu.md: the table between '{START.strip()}' and '{END.strip()}' is not that of this library:\n{table}")
+                problems.append(f"docs/gpu_kernels.md: the table between '{START.strip()}' and '{END.strip()}' is not that of this library:\n{table}")
     for problem in problems:
         print(f"device_code.py: {problem}", file=sys.stderr)
     return 1 if problems else 0
