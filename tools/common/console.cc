@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "io/file.h"
+#include "ir/text/text_spelling.h"
 
 namespace epweave::cli {
 namespace {
@@ -25,15 +26,27 @@ bool wants_color(const std::string& choice, bool is_terminal) {
   return is_terminal && (!no_color || !*no_color) && (!term || std::strcmp(term, "dumb") != 0);
 }
 
-// Names come from files that others made: what would steer the terminal is shown as \x1b.
+// Names come from files that others made: what would steer the terminal is shown as \x1b or \u0085,
+// and a byte that is not UTF-8 as \xe9. In JSON, which has none below U+0020, that is an escape.
 std::string shown_text(std::string_view text) {
   std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f)
+  shown.reserve(text.size());
+  std::size_t valid_up_to = text::count_valid_utf8(text);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (i == valid_up_to) {
       shown += fmt::format("\\x{:02x}", byte);
-    else
-      shown += c;
+      valid_up_to += 1 + text::count_valid_utf8(text.substr(i + 1));
+    } else if (byte < 0x20 && byte != '\n' && byte != '\t') {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else if (byte == 0x7f) {
+      shown += "\\u007f";
+    } else if (const unsigned control = text::c1_control(text.substr(i)); control != 0) {
+      shown += fmt::format("\\u{:04x}", control);
+      ++i;
+    } else {
+      shown += text[i];
+    }
   }
   return shown;
 }
@@ -91,7 +104,7 @@ void Console::requested(std::string_view text) {
 void Console::progress(std::string_view text) {
   if (!is_terminal_ || options_.quiet) return;
   clear_progress();
-  fmt::print(stderr, "{}", text);
+  fmt::print(stderr, "{}", shown_text(text));
   std::fflush(stderr);
   has_progress_ = true;
 }
@@ -101,9 +114,10 @@ void Console::clear_progress() {
   has_progress_ = false;
 }
 
-void Console::print(std::string_view text) {
+void Console::print(std::string_view text, Paint paint) {
   clear_progress();
-  write_bytes("-", text);
+  const std::string shown = shown_text(text);
+  write_bytes("-", paint != nullptr && has_output_color_ ? paint(shown) : shown);
 }
 
 void open_standard_streams() {
