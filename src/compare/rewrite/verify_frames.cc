@@ -12,6 +12,7 @@
 #include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
+#include "ops/only_index.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
 #include "ops/traffic.h"
@@ -21,11 +22,6 @@ namespace {
 
 bool is_uninitialised(const Node& node) {
   return node.op != nullptr && leaves_unset(*node.op);
-}
-
-Arg only_item(const Context& context, Arg list) {
-  const auto items = list.is_list() ? context.args.children(list) : std::span<const Arg>();
-  return items.size() == 1 ? items[0] : Arg::none();
 }
 
 }  // namespace
@@ -47,9 +43,10 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const 
   // would read what nobody wrote.
   for (const auto [id, node] : walk(a_)) {
     if (!has_family(node, OpFamily::kIndexPut) || !node.op->writes) continue;
-    const Arg into = arg_of(context_, node, 0), index = only_item(context_, arg_of(context_, node, 1));
-    if (into.is_node() && is_uninitialised(a_.nodes[into.as_node()]) && index.is_node() &&
-        !is_written(index.as_node()) && numbers_each_row(index.as_node(), into.as_node(), 0))
+    const Arg into = arg_of(context_, node, 0);
+    const auto [index, dim] = only_index(context_, arg_of(context_, node, 1));
+    if (into.is_node() && is_uninitialised(a_.nodes[into.as_node()]) && index.is_node() && dim == 0 &&
+        !is_written(index.as_node()) && numbers_each_row(index.as_node(), into.as_node(), dim))
       permutations_.insert(numbers_[index.as_node()]);
   }
   for (const auto [id, node] : walk(a_))
@@ -252,7 +249,7 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       return picked(*positions);
     case RowOrder::kOfFirst:
       if (positions == operands.end()) break;
-      if (written_inverse(context_, facts_a_, a_, origin)) entry.numbered = order_of(*positions);
+      if (inverse_order(context_, facts_a_, a_, origin)) entry.numbered = order_of(*positions);
       return put(origin, *positions);
     case RowOrder::kPaired:
       if (family == OpFamily::kGroupedMatmul) check_groups(origin);
