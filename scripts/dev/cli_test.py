@@ -155,10 +155,21 @@ class UsageTest(CommandLineTest):
         self.assert_fails(2, "--print-pipeline and --print-plan print and stop: give one of them",
                           "rewrite", "small.txt", "-p", "chunk", "--print-plan", "--print-pipeline")
 
-    def test_messages_do_not_steer_the_terminal(self):
-        result = self.run_tool("explain", "small.txt", "\x1b[31m\x07")
-        self.assertEqual(result.stderr.decode(), "epweave: error: small.txt has no node '\\x1b[31m\\x07'; "
+    def test_output_does_not_steer_the_terminal(self):
+        result = self.run_tool("explain", "small.txt", "\x1b[31m\x07\x85\x7f\u00e9\udc9b")
+        self.assertEqual(result.stderr.decode(), "epweave: error: small.txt has no node '\\x1b[31m\\x07\\u0085\\u007f\u00e9\\x9b'; "
                                                  "`epweave print G --grep REGEX` finds names\n")
+        module = "m\x1b[2J\x85\x7f\u00e9"
+        self.write("odd.txt", self.small(("@layers.1", r'@"m\x1b[2J\u0085\x7f' + '\u00e9"')))
+        self.assertIn("  m\\x1b[2J\\u0085\\u007f\u00e9\nnode 4 of 5\n", self.output_of("explain", "odd.txt", "dead").decode())
+        nodes = self.output_of("print", "odd.txt", "--json")
+        self.assertIsNone(re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", nodes.decode()))
+        self.assertEqual(json.loads(nodes)["nodes"][3]["module"], module)
+        text = self.output_of("print", "--full", "odd.txt")
+        self.assertEqual(text, self.output_of("convert", "odd.txt", "-", "--to", "text"))
+        self.assertIn(r'@"m\x1b[2J\u0085\x7f' + '\u00e9"', text.decode())
+        self.write("again.txt", text)
+        self.assertEqual(self.output_of("print", "again.txt", "--json"), nodes.replace(b"odd.txt", b"again.txt"))
 
     def test_options_that_do_nothing(self):
         self.assert_fails(2, "-o, --to and --force are for artifact make: a check writes no graph",
@@ -171,10 +182,9 @@ class UsageTest(CommandLineTest):
 
     def test_halves_share_no_output(self):
         partition = ("partition", "small.txt", "--fwd")
-        self.assert_fails(2, "both graphs cannot go to standard output: give --fwd F or --bwd B a file",
-                          *partition, "-", "--bwd", "-")
-        for halves in (("-", "--bwd", "b.epw"), ("f.epw", "--bwd", "-")):
-            self.assert_fails(2, "--report - shares standard output with the graph: give it a file",
+        self.assert_fails(2, "--fwd - and --bwd - share standard output: give one of them a file", *partition, "-", "--bwd", "-")
+        for half, halves in (("--fwd", ("-", "--bwd", "b.epw")), ("--bwd", ("f.epw", "--bwd", "-"))):
+            self.assert_fails(2, f"{half} - and --report - share standard output: give one of them a file",
                               *partition, *halves, "--report", "-")
             result = self.run_tool(*partition, *halves, "--json")
             self.assertEqual((result.returncode, json.loads(result.stdout)["error"]["message"]),
@@ -475,9 +485,14 @@ class StreamTest(CommandLineTest):
         page = self.output_of("report", "small.txt", "small.txt", "-o", "-", "-o", "page.md")
         self.assertEqual(page, self.output_of("report", "small.txt", "small.txt"))
         self.assertEqual((self.folder / "page.md").read_bytes(), page)
+        self.assert_fails(2, "--output - and --output - share standard output: give one of them a file",
+                          "report", "small.txt", "small.txt", "-o", "-", "-o", "page.html", "-o", "-")
         result = self.run_tool("report", "small.txt", "small.txt", "-o", "-", "--json")
         self.assertEqual((result.returncode, result.stderr.decode()),
                          (2, "epweave: error: --output - shares standard output with --json: give it a file\n"))
+
+    def test_a_graph_that_is_of_all_ranks_needs_one_line(self):
+        self.assertEqual(self.run_tool("generalize", "small.txt", "-o", "all.txt").stderr, b"all.txt: a graph for all ranks\n")
 
     def test_closed_stdin_is_an_error(self):
         result = subprocess.run(["sh", "-c", '"$0" stats - <&-', EPWEAVE], capture_output=True, check=False)

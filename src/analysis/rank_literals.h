@@ -9,11 +9,9 @@
 // Proved are: a shift of ids that come from the step's inputs and then choose positions along a
 // dimension that holds a shard of a parameter's (of the table that is read, or of a value that goes
 // with it place by place, as logits do); and the bounds of that shard (analysis/shard_bounds.h).
-// Which dimensions are shards: a parameter's local extents against its global ones, forward through
-// each op's mapping of dimensions (ops/mapping.h); gathers along an axis of the mesh put shards of
-// that axis together, and axes along which the parameter's gradient is all-reduced hold copies
-// (replicas of HSDP). Where two axes of the mesh could be the one that is left, the number is one
-// rank's all the same, and nothing says which of the two it follows.
+// Which dimensions are shards says analysis/sharded_dims.h. Where two axes of the mesh could be the
+// one that is left, the number is one rank's all the same, and nothing says which of the two it
+// follows.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +21,10 @@
 #include <string>
 #include <vector>
 
+#include "analysis/sharded_dims.h"
 #include "ir/graph.h"
 
 namespace epweave {
-
-// Ranks that are `stride` apart, `extent` of them.
-struct RankAxis {
-  StringId name;
-  std::uint32_t stride = 1, extent = 1;
-
-  std::int64_t coordinate(std::uint32_t rank) const { return rank / stride % extent; }
-};
 
 struct RankLiteral {
   NodeId node;

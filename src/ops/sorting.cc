@@ -9,6 +9,7 @@
 #include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
+#include "ops/only_index.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -17,11 +18,6 @@ namespace {
 bool adds(const Context& context, const Node& put) {
   const Arg accumulate = named_arg(context, put, "accumulate");
   return !accumulate.is_none() && accumulate != Arg::boolean(false);
-}
-
-Arg only_item(const Context& context, Arg list) {
-  const auto items = list.is_list() ? context.args.children(list) : std::span<const Arg>();
-  return items.size() == 1 ? items[0] : Arg::none();
 }
 
 // Vectors of as many numbers of rows.
@@ -38,6 +34,24 @@ bool have_as_many_rows(const Context& context, Facts& facts, const Body& body,
     if (is_vector && !rows) rows = type->sizes[0];
     return is_vector && are_as_many(rows, type->sizes[0]);
   });
+}
+
+// A call that writes 0, 1, .. to the places that an order of as many rows names.
+std::optional<InverseOrder> written_inverse(const Context& context, Facts& facts, const Body& body,
+                                            NodeId value) {
+  const Node& node = body.nodes[value];
+  const bool is_put = has_family(node, OpFamily::kIndexPut) && !adds(context, node);
+  const bool is_scatter = has_family(node, OpFamily::kScatter) && !node.op->find_param("reduce");
+  if (!is_put && !is_scatter) return {};
+  const Arg order = is_put ? only_index(context, named_arg(context, node, "indices")).index
+                           : named_arg(context, node, "index"),
+            rows = named_arg(context, node, is_put ? "values" : "src");
+  if (!order.is_node() || !rows.is_node()) return {};
+  const InverseOrder found{order.as_node(), rows.as_node()};
+  const bool undoes = sort_of_order(context, body, found.order) &&
+                      counts_from_zero(context, body.nodes[found.rows]) &&
+                      have_as_many_rows(context, facts, body, {value, found.order, found.rows});
+  return undoes ? std::optional(found) : std::nullopt;
 }
 
 }  // namespace
@@ -69,29 +83,14 @@ NodeId sort_of_order(const Context& context, const Body& body, NodeId value) {
   return is_order ? element->tuple : NodeId();
 }
 
-std::optional<WrittenInverse> written_inverse(const Context& context, Facts& facts, const Body& body,
-                                              NodeId value) {
-  const Node& node = body.nodes[value];
-  const bool is_put = has_family(node, OpFamily::kIndexPut) && !adds(context, node);
-  const bool is_scatter = has_family(node, OpFamily::kScatter) && !node.op->find_param("reduce");
-  if (!is_put && !is_scatter) return {};
-  const Arg order = is_put ? only_item(context, named_arg(context, node, "indices"))
-                           : named_arg(context, node, "index"),
-            rows = named_arg(context, node, is_put ? "values" : "src");
-  if (!order.is_node() || !rows.is_node()) return {};
-  const WrittenInverse found{order.as_node(), rows.as_node()};
-  const bool undoes = sort_of_order(context, body, found.order) &&
-                      counts_from_zero(context, body.nodes[found.rows]) &&
-                      have_as_many_rows(context, facts, body, {value, found.order, found.rows});
-  return undoes ? std::optional(found) : std::nullopt;
-}
-
-NodeId undone_order(const Context& context, Facts& facts, const Body& body, NodeId value) {
-  if (const auto written = written_inverse(context, facts, body, value)) return written->order;
+std::optional<InverseOrder> inverse_order(const Context& context, Facts& facts, const Body& body,
+                                          NodeId value) {
   const NodeId sort = sort_of_order(context, body, value);
-  if (!sort || !sorts_upwards(context, body.nodes[sort])) return {};
+  if (!sort) return written_inverse(context, facts, body, value);
   const Arg keys = arg_of(context, body.nodes[sort], 0);
-  return keys.is_node() && sort_of_order(context, body, keys.as_node()) ? keys.as_node() : NodeId();
+  const bool undoes = sorts_upwards(context, body.nodes[sort]) && keys.is_node() &&
+                      sort_of_order(context, body, keys.as_node());
+  return undoes ? std::optional(InverseOrder{keys.as_node(), {}}) : std::nullopt;
 }
 
 }  // namespace epweave

@@ -22,20 +22,18 @@ bool sorts_whole_rows(const Context& context, const Node& sort, const TensorType
 
 // The sort whose order a value is: of `argsort`, or element 1 of `sort`; none if it is no order.
 NodeId sort_of_order(const Context& context, const Body& body, NodeId value);
-// A call that writes 0, 1, .. to the places that an order of as many rows names. None if it is no
-// such call.
-struct WrittenInverse {
-  NodeId order, rows;  // `rows`: 0, 1, ..
-};
-// `facts`: of the graph, for sizes that are written in several ways.
-std::optional<WrittenInverse> written_inverse(const Context& context, Facts& facts, const Body& body,
-                                              NodeId value);
 
-// The order that a value undoes: it says of each row that the order was made of where it went. It
-// is the order upwards of that order, or 0, 1, .. written to it. None if it is no such value.
+// A value that says of each row that an order was made of where it went: the order upwards of that
+// order, or 0, 1, .. written to it.
 //
 //   %o = sort(%k)[1]    %back = sort(%o)[1]                                  %x[%o][%back] is %x
 //                       %back = index_put(empty_like(%o), [%o], arange(n))   so, too
-NodeId undone_order(const Context& context, Facts& facts, const Body& body, NodeId value);
+struct InverseOrder {
+  NodeId order;
+  NodeId rows;  // 0, 1, .., where it is written; none of a sort
+};
+// None if the value is no such. `facts`: of the graph, for sizes that are written in several ways.
+std::optional<InverseOrder> inverse_order(const Context& context, Facts& facts, const Body& body,
+                                          NodeId value);
 
 }  // namespace epweave

@@ -6,6 +6,8 @@
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
 #include "analysis/returned_values.h"
+#include "analysis/shard_lookups.h"
+#include "analysis/sharded_dims.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 
@@ -45,7 +47,7 @@ class HalfWriter {
     for (NodeId id : saved_) {
       results_.push_back(Arg::node(made_[id]));
       half_.outputs.push_back(
-          {.role = saved_role_, .fqn = body_.nodes[id].name, .more = entry("places", shards_.places[id])});
+          {.role = saved_role_, .fqn = body_.nodes[id].name, .more = entry(kPlacesKey, shards_.places[id])});
     }
     return finish();
   }
@@ -56,8 +58,8 @@ class HalfWriter {
     for (NodeId id : saved_)
       add_input(
           id,
-          {.name = body_.nodes[id].name, .role = saved_role_, .more = entry("shards", shards_.values[id])});
-    if (shards_.tables) set_info(half_, "sharded_tables", shards_.tables);
+          {.name = body_.nodes[id].name, .role = saved_role_, .more = entry(kShardsKey, shards_.values[id])});
+    if (shards_.tables) set_info(half_, kTablesKey, shards_.tables);
     const StringId tangent = graph_.intern("tangent");
     for (NodeId id : joint_.seeds) add_input(id, {.name = body_.nodes[id].name, .role = tangent});
     for (NodeId id : body_.order)

@@ -7,6 +7,7 @@
 #include "analysis/aliases.h"
 #include "analysis/shown_rows.h"
 #include "analysis/users.h"
+#include "base/counted.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/rules.h"
@@ -295,7 +296,9 @@ PassResult bypass_joins(const Graph& given) {
   PassResult result{given};
   const std::size_t taken = JoinBypass(result.graph).run();
   if (taken > 0)
-    result.notes.push_back(fmt::format("{} values are taken from the part in which their rows lie", taken));
+    result.notes.push_back(fmt::format("{} {} taken from the part in which {} rows lie",
+                                       counted(taken, "value"), is_or_are(taken),
+                                       taken == 1 ? "its" : "their"));
   return result;
 }
 

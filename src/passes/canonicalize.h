@@ -12,7 +12,9 @@
 // an alias of the whole of what replaces it, so in-place ops on either keep their meaning.
 //
 // Selective checkpointing saves what a collective gives before it is waited for, and backward waits
-// once more.
+// once more. A wait for what a wait gave stays, though it repeats that one
+// (analysis/repeated_waits.h): torchtitan waits so where the host reads token counts, and labels it
+// (token_count_sync).
 //
 // Provenance: what replaces a node records it as merged; a view that became a reshape is
 // specialized.

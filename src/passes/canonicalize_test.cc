@@ -30,6 +30,7 @@ output((%y, %x))
 }
 
 // As in a step with selective checkpointing, whose saved exchange backward waits for once more.
+// The wait for a wait stays.
 TEST_CASE("a second wait for a collective is the first") {
   CHECK(canonical_code(R"(
   %x = placeholder : f32[4]

@@ -11,6 +11,7 @@
 #include "analysis/recompute_tags.h"
 #include "analysis/users.h"
 #include "analysis/write_places.h"
+#include "base/counted.h"
 #include "base/memory_text.h"
 #include "ir/facts.h"
 #include "ir/types/layout.h"
@@ -216,9 +217,10 @@ class Offloader {
   }
 
   std::vector<std::string> notes(const std::vector<Offloaded>& all) const {
-    std::vector<std::string> notes = {fmt::format(
-        "{} values are kept on the host from forward to backward, {} of them read through views", all.size(),
-        std::ranges::count_if(all, [](const Offloaded& o) { return !o.views.empty(); }))};
+    std::vector<std::string> notes = {
+        fmt::format("{} {} kept on the host from forward to backward, {} of them read through views",
+                    counted(all.size(), "value"), is_or_are(all.size()),
+                    std::ranges::count_if(all, [](const Offloaded& o) { return !o.views.empty(); }))};
     for (const auto& [id, why] : kept_)
       notes.push_back(fmt::format("{} is tagged MUST_CPU_OFFLOAD and stays on the device: {}",
                                   graph_.text(body_.nodes[id].name), why));

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analysis/collectives.h"
+#include "base/counted.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "passes/extra_group.h"
@@ -93,8 +94,8 @@ bool isolate(PassResult& result, const Isolation& isolation) {
       set_group(*graph.context, node, extra);
       record_specialized(*graph.context, node, pass, reason);
     }
-    result.notes.push_back(fmt::format("{} exchange{} moved from process group {}, which {} uses too, to {}",
-                                       use.exchanges.size(), use.exchanges.size() == 1 ? "" : "s", source,
+    result.notes.push_back(fmt::format("{} moved from process group {}, which {} uses too, to {}",
+                                       counted(use.exchanges.size(), "exchange"), source,
                                        graph.text(graph.step().nodes[use.other].name), graph.text(extra)));
   }
   return are_looked_up;

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "analysis/eager_chunks.h"
+#include "base/counted.h"
 
 namespace epweave {
 namespace {
@@ -49,8 +50,7 @@ PassResult mark_eager_chunks(const Graph& graph) {
     if (modules.insert(notes->region)) ++module_count;
   }
   if (count > 0)
-    result.notes.push_back(
-        fmt::format("{} nodes in {} module{}", count, module_count, module_count == 1 ? "" : "s"));
+    result.notes.push_back(fmt::format("{} in {}", counted(count, "node"), counted(module_count, "module")));
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include "analysis/recompute_tags.h"
 #include "analysis/unshard.h"
 #include "analysis/users.h"
+#include "base/counted.h"
 #include "base/nearest_name.h"
 #include "ir/walk.h"
 #include "ops/memory_traits.h"
@@ -70,10 +71,11 @@ class Tagger {
   }
 
   std::vector<std::string> notes() const {
-    std::vector<std::string> notes = {
-        fmt::format("{} calls are saved, {} computed again", saved_, recomputed_)};
+    std::vector<std::string> notes = {fmt::format("{} {} saved, {} computed again", counted(saved_, "call"),
+                                                  is_or_are(saved_), recomputed_)};
     if (boundaries_ != 0)
-      notes.push_back(fmt::format("{} calls are saved because a higher layer reads them", boundaries_));
+      notes.push_back(fmt::format("{} {} saved because a higher layer reads {}", counted(boundaries_, "call"),
+                                  is_or_are(boundaries_), boundaries_ == 1 ? "it" : "them"));
     return notes;
   }
 

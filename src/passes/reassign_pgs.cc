@@ -7,6 +7,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/users.h"
+#include "base/counted.h"
 #include "ops/op.h"
 #include "passes/extra_group.h"
 #include "passes/record.h"
@@ -74,8 +75,7 @@ PassResult reassign_pgs(const Graph& graph) {
       set_group(*graph.context, node, extra);
       record_specialized(*graph.context, node, pass, reason);
     }
-    result.notes.push_back(fmt::format("{} for {} parameter gather{}", change, launches.size(),
-                                       launches.size() == 1 ? "" : "s"));
+    result.notes.push_back(fmt::format("{} for {}", change, counted(launches.size(), "parameter gather")));
   }
   if (gathers.are_looked_up)
     result.notes.push_back(

@@ -11,6 +11,7 @@
 #include "analysis/seeds.h"
 #include "analysis/users.h"
 #include "analysis/write_places.h"
+#include "base/counted.h"
 #include "ops/bind.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
@@ -481,8 +482,9 @@ class Recomputer {
   }
 
   std::vector<std::string> notes() const {
-    std::vector<std::string> notes = {fmt::format(
-        "{} calls are computed again in backward, {} of them only there", copied_.size(), removed_)};
+    std::vector<std::string> notes = {fmt::format("{} {} computed again in backward, {} of them only there",
+                                                  counted(copied_.size(), "call"), is_or_are(copied_.size()),
+                                                  removed_)};
     for (NodeId id : kept_)
       notes.push_back(fmt::format("{} is tagged to be computed again and kept: {}",
                                   graph_.text(body_.nodes[id].name), graph_.text(why_kept_[id])));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/regional_tag.h"
+#include "base/counted.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/rules.h"
@@ -145,10 +146,12 @@ class RegionalTagger {
   std::string note() const {
     const std::string_view what = op_ == RegionalOp::kFlexAttention ? "FlexAttention" : "RMS norm";
     if (calls_ == 0) return fmt::format("unused: the step has no call of {}", what);
-    std::string note = fmt::format("{} calls of {}: {} nodes tagged", calls_, what, tagged_);
+    std::string note =
+        fmt::format("{} of {}: {} tagged", counted(calls_, "call"), what, counted(tagged_, "node"));
     if (op_ == RegionalOp::kFlexAttention)
-      note += fmt::format(", and {} in {} nested graphs", inner_, nested_);
-    if (copied_ != 0) note += fmt::format("; {} nodes added, so that each call names its own", copied_);
+      note += fmt::format(", and {} in {}", inner_, counted(nested_, "nested graph"));
+    if (copied_ != 0)
+      note += fmt::format("; {} added, so that each call names its own", counted(copied_, "node"));
     return note;
   }
 

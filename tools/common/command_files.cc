@@ -19,9 +19,13 @@ void check_files(const CommandFiles& files) {
     if (is_same_file(file->path, files.result)) refuse(*file, "the result");
     for (const std::string& input : files.inputs)
       if (is_same_file(file->path, input)) refuse(*file, "an input");
-    for (auto earlier = files.beside.begin(); earlier != file; ++earlier)
+    for (auto earlier = files.beside.begin(); earlier != file; ++earlier) {
+      if (file->path == "-" && earlier->path == "-")
+        throw UsageError(fmt::format("{} - and {} - share standard output: give one of them a file",
+                                     earlier->option, file->option));
       if (is_same_file(file->path, earlier->path))
         refuse(*file, fmt::format("what {} writes", earlier->option));
+    }
   }
 }
 

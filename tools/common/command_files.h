@@ -18,8 +18,8 @@ struct CommandFiles {
   std::vector<NamedFile> beside;  // what else is written
 };
 
-// Throws UsageError where two inputs are standard input, or a file beside the result would replace
-// an input, the result or another such file.
+// Throws UsageError where two inputs are standard input, two files that are written are standard
+// output, or a file beside the result would replace an input, the result or another such file.
 void check_files(const CommandFiles& files);
 
 // Throws InputError where the result or a file beside it cannot be written: asked before the work.

@@ -1,5 +1,5 @@
 // Where the tool writes: stdout carries the artefact or one JSON document, everything else goes to
-// stderr and, without colour, to the log file.
+// stderr and, without colour, to the log file. Control characters in texts are shown as escapes.
 #pragma once
 
 #include <cstdio>
@@ -38,11 +38,11 @@ class Console {
   // Whether `progress` shows anything.
   bool shows_progress() const { return is_terminal_ && !options_.quiet; }
 
-  // Whether what goes to stdout may be coloured: `always`, or a terminal that can.
-  bool colors_output() const { return has_output_color_; }
+  using Paint = std::string (*)(std::string_view text);
 
-  // The artefact, to stdout. Throws InputError if it cannot be written.
-  void print(std::string_view text);
+  // The artefact, to stdout, painted where colours are asked for or stdout is a terminal that has
+  // them. Throws InputError if it cannot be written.
+  void print(std::string_view text, Paint paint = nullptr);
 
  private:
   struct CloseFile {

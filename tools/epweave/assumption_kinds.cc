@@ -5,6 +5,7 @@
 #include <cctype>
 #include <utility>
 
+#include "base/counted.h"
 #include "folding.h"
 
 namespace epweave::cli {
@@ -46,8 +47,8 @@ std::vector<AssumptionKind> group_assumptions(const std::vector<std::string>& as
 
 std::string count_assumptions(std::size_t kinds, std::size_t all) {
   if (all == 0) return "without an assumption";
-  if (kinds == all) return fmt::format("under {} assumption{}", all, all == 1 ? "" : "s");
-  return fmt::format("under {} kind{} of assumption ({} in all)", kinds, kinds == 1 ? "" : "s", all);
+  if (kinds == all) return "under " + counted(all, "assumption");
+  return fmt::format("under {} of assumption ({} in all)", counted(kinds, "kind"), all);
 }
 
 }  // namespace epweave::cli

@@ -3,6 +3,7 @@
 
 #include <exception>
 
+#include "base/counted.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -239,9 +240,8 @@ class Bisect {
     }
     const std::string after = fmt::format("exits 0 before it and {} after it", bad_status());
     if (is_found())
-      console_.print(fmt::format("pass {} of {}: {}\n  the command {}, in {} runs\n", bad_,
-                                 pipeline_.calls.size(), print_call(pipeline_.calls[bad_ - 1]), after,
-                                 runs_));
+      console_.print(fmt::format("pass {} of {}: {}\n  the command {}, in {}\n", bad_, pipeline_.calls.size(),
+                                 print_call(pipeline_.calls[bad_ - 1]), after, counted(runs_, "run")));
     else
       console_.print(
           fmt::format("one of passes {} to {} of {}: {}\n  the command exits 0 before them, {} after them, "

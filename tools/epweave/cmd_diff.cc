@@ -116,7 +116,7 @@ int diff(const DiffCommand& command, Console& console) {
   } else if (command.html.empty() || command.full) {
     const std::string text =
         print_diff(sides, diff, command.full ? Listing::kEverything : Listing::kReadable);
-    console.print(console.colors_output() ? paint_difference(text) : text);
+    console.print(text, paint_difference);
   }
   return diff.is_same() ? kFine : kDifferent;
 }

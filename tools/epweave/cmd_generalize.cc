@@ -198,7 +198,7 @@ int generalize(const GeneralizeCommand& command, Console& console) {
     document.update(generalize_report(made));
     console.print(report_text(std::move(document)));
   } else {
-    console.info(generalize_text(made));
+    if (const std::string text = generalize_text(made); !text.empty()) console.info(text);
     if (made.graph) console.info(verdict_text(made, command.output.path));
   }
   return made.graph ? kFine : kDifferent;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analysis/ep_regions.h"
+#include "base/counted.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -166,8 +167,8 @@ std::string regions_text(const Graph& graph, const std::vector<OverlappedRegion>
     const bool has_names = std::ranges::any_of(
         first.exchanges, [](const OverlappedExchange& exchange) { return exchange.witness.valid(); });
     text +=
-        fmt::format("{} {}{}, {} part{}{}\n{}\n", fold.path, first.backward ? "backward" : "forward",
-                    n == 1 ? "" : fmt::format(" x {}", n), first.parts, first.parts == 1 ? "" : "s",
+        fmt::format("{} {}{}, {}{}\n{}\n", fold.path, first.backward ? "backward" : "forward",
+                    n == 1 ? "" : fmt::format(" x {}", n), counted(first.parts, "part"),
                     n > 1 && has_names ? fmt::format("; nodes are those of {}", graph.text(first.root)) : "",
                     exchanges_text(graph, first, Names::kShown));
   }
@@ -176,11 +177,11 @@ std::string regions_text(const Graph& graph, const std::vector<OverlappedRegion>
 
 // "2 of 4 token exchanges are exposed, 1 has neither a matrix product nor attention under it"
 std::string divided_text(const Counts& counts) {
-  return fmt::format(
-      "{} of {} token exchange{} {} exposed, {} neither a matrix product nor attention under {}\n",
-      counts.exposed, counts.exchanges, counts.exchanges == 1 ? "" : "s",
-      counts.exposed == 1 || counts.exchanges == 1 ? "is" : "are",
-      counts.light == 1 ? "1 has" : fmt::format("{} have", counts.light), counts.light == 1 ? "it" : "them");
+  return fmt::format("{} of {} {} exposed, {} neither a matrix product nor attention under {}\n",
+                     counts.exposed, counted(counts.exchanges, "token exchange"),
+                     counts.exposed == 1 || counts.exchanges == 1 ? "is" : "are",
+                     counts.light == 1 ? "1 has" : fmt::format("{} have", counts.light),
+                     counts.light == 1 ? "it" : "them");
 }
 
 std::string undivided_text(const UndividedExchanges& undivided) {

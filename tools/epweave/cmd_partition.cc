@@ -344,14 +344,9 @@ class Partition {
   std::optional<bool> is_within_;             // none without a budget
 };
 
-// Standard output takes one of them.
+// Of --json, nothing else goes to standard output.
 void check_places(const PartitionOptions& options, bool json) {
-  const bool prints_forward = options.forward == "-", prints_backward = options.backward == "-";
-  if (prints_forward && prints_backward)
-    throw UsageError("both graphs cannot go to standard output: give --fwd F or --bwd B a file");
-  if (options.report == "-" && (prints_forward || prints_backward))
-    throw UsageError("--report - shares standard output with the graph: give it a file");
-  if (json && (prints_forward || prints_backward))
+  if (json && (options.forward == "-" || options.backward == "-"))
     throw UsageError(
         "--json and the graph cannot both go to standard output: give --fwd F and --bwd B files");
   if (options.report == "-" && json)

@@ -142,16 +142,14 @@ int print(const PrintOptions& options, Console& console) {
   const Graph graph = read_sound_input(options.input);
   const TextMode mode = options.full ? TextMode::kFull : TextMode::kShort;
   if (filter.shows_all() && !console.json()) {
-    const std::string text = print_text(graph, mode);
-    console.print(console.colors_output() ? paint_nodes(text) : text);
+    console.print(print_text(graph, mode), paint_nodes);
     return kFine;
   }
   const ShownNodes shown = list_shown(graph, filter);
   if (console.json()) {
     console.print(JsonText(options.input.path, graph).print(shown));
   } else {
-    const std::string text = filtered_text(graph, mode, shown);
-    console.print(console.colors_output() ? paint_nodes(text) : text);
+    console.print(filtered_text(graph, mode, shown), paint_nodes);
   }
   if (!filter.shows_all() && std::ranges::all_of(shown, &std::vector<NodeId>::empty))
     console.warn(fmt::format("{}: {}", display_name(options.input), filter.explain_nothing(graph)));

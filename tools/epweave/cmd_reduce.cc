@@ -1,6 +1,7 @@
 // Shrinks a graph while a command exits 0.
 #include <fmt/format.h>
 
+#include "base/counted.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -118,8 +119,9 @@ class Reduce {
                                   {"nodes_after", nodes},
                                   {"runs", runs_},
                                   {"finished", reduction.is_finished}}));
-    console_.info(fmt::format("{}: {} -> {} nodes in {} runs{}", options_.output.path, nodes_before_, nodes,
-                              runs_, reduction.is_finished ? "" : "; interrupted, the same command goes on"));
+    console_.info(fmt::format("{}: {} -> {} in {}{}", options_.output.path, nodes_before_,
+                              counted(nodes, "node"), counted(runs_, "run"),
+                              reduction.is_finished ? "" : "; interrupted, the same command goes on"));
   }
 
   const ReduceOptions& options_;

@@ -73,11 +73,12 @@ int report(const ReportCommand& command, Console& console) {
   choose_cluster(command, cluster_of_passes(a, b), prices);
   const Json page = rewrite_page({a, b, command.a.path, command.b.path}, prices);
   std::deque<OutputFile> files;
-  for (const std::string& path : command.outputs) files.emplace_back(path).write(page_for(path, page));
+  for (const std::string& path : command.outputs)
+    if (path != "-") files.emplace_back(path).write(page_for(path, page));
   for (OutputFile& file : files) file.commit();
   if (console.json()) {
     console.print(report_text(page));
-  } else if (command.outputs.empty()) {
+  } else if (files.empty() || files.size() < command.outputs.size()) {
     console.print(page_markdown(page));
   }
   return page["verdict"]["proved"].get<bool>() ? kFine : kDifferent;

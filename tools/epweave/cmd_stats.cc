@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/module_names.h"
+#include "base/counted.h"
 #include "base/memory_text.h"
 #include "commands.h"
 #include "common/graphs.h"
@@ -171,11 +172,12 @@ Json stats_report(const std::string& file, const Graph& graph, const Figures& fi
 // What backward reads of forward, and does again; nothing of a graph of one direction.
 std::string kept_line(const KeptValues& kept) {
   if (kept.cut.saved.empty()) return {};
-  const auto copies = std::ranges::count(kept.cut.recomputed, 1);
+  const auto copies = static_cast<std::size_t>(std::ranges::count(kept.cut.recomputed, 1));
   std::string text = fmt::format("{:<22}{}", "saved for backward", memory_text(kept.totals.bytes));
   if (kept.totals.gathered != 0)
     text += fmt::format(", {} of them gathered parameters", memory_text(kept.totals.gathered));
-  if (copies != 0) text += fmt::format("; {} calls done again, {:.4g} ms", copies, kept.totals.seconds * 1e3);
+  if (copies != 0)
+    text += fmt::format("; {} done again, {:.4g} ms", counted(copies, "call"), kept.totals.seconds * 1e3);
   return text + "\n";
 }
 
@@ -224,8 +226,8 @@ std::string stats_table(const Graph& graph, const Figures& figures) {
                     run.nodes_before, run.nodes_after);
   if (!stats.regions.empty()) text += "\nregions\n";
   for (const RegionStats& region : stats.regions)
-    text += fmt::format("  {:<32} {:<9} {} parts  {} exchanges\n", graph.text(region.root),
-                        direction_word(region.backward), region.parts, region.exchanges);
+    text += fmt::format("  {:<32} {:<9} {}  {}\n", graph.text(region.root), direction_word(region.backward),
+                        counted(region.parts, "part"), counted(region.exchanges, "exchange"));
   text += "\ncall targets\n";
   for (const auto& [target, count] : stats.targets)
     text += fmt::format("  {:>7}  {}\n", count, graph.text(target));

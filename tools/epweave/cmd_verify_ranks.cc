@@ -5,6 +5,7 @@
 #include <map>
 
 #include "analysis/rank_view.h"
+#include "base/counted.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -132,19 +133,16 @@ std::string ranks_text(const RanksReport& report) {
         fmt::format("{}: {}{}{}\n", violation.invariant, where, where.empty() ? "" : ": ", violation.message);
   }
   if (!report.violations.empty()) return text;
-  const auto count = [](std::size_t n, std::string_view what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-  };
-  text = fmt::format("{}, {}, {} agree; no deadlock between ranks\n", count(report.ranks, "rank"),
-                     count(report.groups, "group"), count(report.collectives, "collective"));
+  text = fmt::format("{}, {}, {} agree; no deadlock between ranks\n", counted(report.ranks, "rank"),
+                     counted(report.groups, "group"), counted(report.collectives, "collective"));
   if (report.as_traced != 0)
     text += fmt::format("{} of them have symbolic sizes, which were compared as traced\n", report.as_traced);
   if (report.not_compared != 0)
     text += fmt::format("{} of them have sizes or types that are not recorded, which were not compared\n",
                         report.not_compared);
-  if (!report.not_given.empty())
-    text += fmt::format("{} ranks were not given and are taken to do what is asked of them\n",
-                        report.not_given.size());
+  if (const std::size_t n = report.not_given.size(); n > 0)
+    text += n == 1 ? "1 rank was not given and is taken to do what is asked of it\n"
+                   : fmt::format("{} ranks were not given and are taken to do what is asked of them\n", n);
   return text;
 }
 

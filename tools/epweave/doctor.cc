@@ -12,6 +12,7 @@
 #include "analysis/ep_regions.h"
 #include "analysis/module_path.h"
 #include "analysis/world.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "ops/op.h"
 #include "pipeline/pipeline.h"
@@ -132,10 +133,6 @@ std::vector<std::string> find_roots(const Graph& graph, const Survey& seen) {
 
 // --------------------------------------------------------------------------- findings
 
-std::string count_of(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string describe_node(const Graph& graph, const Node& node) {
   const Site site = site_of(graph, node);
   return fmt::format("%{} ({}){}", site.node, site.op, site.source.empty() ? "" : " at " + site.source);
@@ -166,7 +163,7 @@ bool has_output(const Graph& graph, std::string_view role) {
 Finding check_directions(const Graph& graph, const Survey& seen) {
   Finding finding{"directions",
                   Health::kHas,
-                  fmt::format("{} calls of forward, {} of backward", seen.forward, seen.backward),
+                  fmt::format("{} of forward, {} of backward", counted(seen.forward, "call"), seen.backward),
                   {},
                   {},
                   {}};
@@ -323,7 +320,7 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
     add_case(finding, bare++, describe_node(graph, node));
   }
   finding.found =
-      fmt::format("{}: {} of tokens, {} of counts{}", count_of(seen.exchanges.size(), "all-to-all"), tokens,
+      fmt::format("{}: {} of tokens, {} of counts{}", counted(seen.exchanges.size(), "all-to-all"), tokens,
                   counts, bare == 0 ? "" : fmt::format(", {} without a label", bare));
   if (bare == 0) return finding;
   finding.health = Health::kLacks;
@@ -339,7 +336,7 @@ Finding check_division(const Survey& seen) {
   if (!is_divided(seen)) return finding;
   finding.health = Health::kHas;
   finding.found = seen.divided.empty() ? "modules were divided in eager mode"
-                                       : count_of(seen.divided.size(), "module") + " divided into parts";
+                                       : counted(seen.divided.size(), "module") + " divided into parts";
   return finding;
 }
 
@@ -387,9 +384,9 @@ Finding check_groups(const Graph& graph, const Survey& seen) {
     else if (!found->second.problem.empty())
       add_case(finding, bad++, fmt::format("group \"{}\": {}", name, found->second.problem));
   }
-  finding.found = names.empty() ? "looked up in meshes" : count_of(names.size(), "group") + " in use";
+  finding.found = names.empty() ? "looked up in meshes" : counted(names.size(), "group") + " in use";
   if (looked_up != 0 && !names.empty()) finding.found += ", others looked up in meshes";
-  finding.found += ", of " + count_of(world.size, "rank");
+  finding.found += ", of " + counted(world.size, "rank");
   if (bad == 0) return finding;
   finding.health = Health::kLacks;
   finding.found += fmt::format("; {} not known on all of them", bad);
@@ -408,12 +405,12 @@ Finding check_operators(const Survey& seen) {
   std::vector<std::string> decomposed;
   for (const auto& [target, count] : seen.unknown) {
     calls += count;
-    add_case(finding, shown++, fmt::format("{} ({})", target, count_of(count, "call")));
+    add_case(finding, shown++, fmt::format("{} ({})", target, counted(count, "call")));
     if (target.starts_with("aten.")) decomposed.push_back(fmt::format("torch.ops.{}", target));
   }
   finding.health = Health::kLacks;
-  finding.found = fmt::format("{} of {} that the op table lacks", count_of(calls, "call"),
-                              count_of(seen.unknown.size(), "target"));
+  finding.found = fmt::format("{} of {} that the op table lacks", counted(calls, "call"),
+                              counted(seen.unknown.size(), "target"));
   finding.costs =
       "their types are not checked, chunk declines modules that have them, and the replay cannot execute "
       "them";

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "base/counted.h"
+
 namespace epweave::cli {
 
 std::string metric(std::int64_t number, std::string_view unit, std::optional<std::int64_t> largest) {
@@ -29,8 +31,8 @@ double rounded_share(double share) {
 
 std::string assumed_text(std::size_t symbols) {
   if (symbols == 0) return "";
-  return fmt::format("{} symbol{} without a number: rows that experts get are taken to be balanced\n",
-                     symbols, symbols == 1 ? "" : "s");
+  return fmt::format("{} without a number: rows that experts get are taken to be balanced\n",
+                     counted(symbols, "symbol"));
 }
 
 }  // namespace epweave::cli

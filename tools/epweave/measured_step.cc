@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "analysis/world.h"
+#include "base/counted.h"
 #include "common/command_files.h"
 #include "cost/unique_json.h"
 #include "figures.h"
@@ -220,16 +221,17 @@ std::string measured_text(const MeasuredStep& step, const OverlapSums& predicted
       row(fmt::format("rank {}", rank.rank), rank,
           error ? fmt::format("{:+.1f} %", 100 * *error) : "none: no whole step was measured");
   }
-  if (step.ranks.size() > kShownRanks)
-    text += fmt::format("{} ranks more\n", step.ranks.size() - kShownRanks);
+  if (step.ranks.size() > kShownRanks) text += counted(step.ranks.size() - kShownRanks, "rank") + " more\n";
   text +=
       fmt::format("\n{:<56}{:>7}{:>13}{:>13}\n", fmt::format("ops of rank {}, furthest off first", step.rank),
                   "nodes", "predicted", "measured");
   for (std::size_t i = 0; i < std::min(step.ops.size(), kShownOps); ++i)
     text += fmt::format("{:<56}{:>7}{:>13.3f}{:>13.3f}\n", step.ops[i].op, step.ops[i].nodes,
                         step.ops[i].predicted * 1e3, step.ops[i].measured * 1e3);
-  if (step.ops.size() > kShownOps) text += fmt::format("{} ops more\n", step.ops.size() - kShownOps);
-  if (unmeasured > 0) text += fmt::format("{} nodes with a price have no span\n", unmeasured);
+  if (step.ops.size() > kShownOps) text += counted(step.ops.size() - kShownOps, "op") + " more\n";
+  if (unmeasured > 0)
+    text += fmt::format("{} with a price {} no span\n", counted(unmeasured, "node"),
+                        unmeasured == 1 ? "has" : "have");
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include "analysis/ep_regions.h"
 #include "analysis/module_path.h"
 #include "assumption_kinds.h"
+#include "base/counted.h"
 #include "compare/diff/diff_summary.h"
 #include "cost/graph_cost.h"
 #include "cost/prices.h"
@@ -450,10 +451,10 @@ std::vector<std::string> list_model_assumptions(const StepClock& a, const StepCl
   if (runs_on_host(a.graph()))
     lines.emplace_back("the step was traced on the CPU: its tensors are taken to be the device's");
   if (const std::size_t n = std::max(a.model().assumed_symbols, b.model().assumed_symbols); n > 0)
-    lines.push_back(
-        fmt::format("routing is balanced: {} symbols without a number have the same share of the rows", n));
+    lines.push_back(fmt::format("routing is balanced: {} without a number {} the same share of the rows",
+                                counted(n, "symbol"), n == 1 ? "has" : "have"));
   if (const std::size_t n = std::max(a.model().unpriced.size(), b.model().unpriced.size()); n > 0)
-    lines.push_back(fmt::format("{} calls have no price and are free", n));
+    lines.push_back(fmt::format("{} without a price {} free", counted(n, "call"), is_or_are(n)));
   return lines;
 }
 

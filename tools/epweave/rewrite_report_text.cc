@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assumption_kinds.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/memory_text.h"
 #include "epweave/report_page.h"
@@ -96,7 +97,7 @@ void add_verdict(const Json& page, std::string& text) {
   const Json& verdict = page["verdict"];
   if (!verdict["proved"].get<bool>()) {
     const auto n = verdict["violation_count"].get<std::size_t>();
-    text += fmt::format("**Not proved**: {} violation{}.\n\n", n, n == 1 ? "" : "s");
+    text += fmt::format("**Not proved**: {}.\n\n", counted(n, "violation"));
     for (const Json& row : verdict["violations"])
       text += fmt::format("- `{}` {}{}\n", row["invariant"].get<std::string>(), place_text(row),
                           shortened(text_of(row["message"])));

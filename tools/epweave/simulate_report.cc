@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/counted.h"
 #include "base/memory_text.h"
 #include "cost/prices.h"
 #include "figures.h"
@@ -134,10 +135,9 @@ std::string head_text(const Graph& graph, const Simulation& simulation) {
   row("idle", sums.idle, "nothing runs");
   text += fmt::format("  {:<12}{:>16}  {} of it inputs{}{}\n\n", "peak", memory_text(simulation.peak.bytes),
                       memory_text(model.input_bytes),
-                      model.unsized_storages == 0
-                          ? ""
-                          : fmt::format("; without {} tensor{} of unknown size", model.unsized_storages,
-                                        model.unsized_storages == 1 ? "" : "s"),
+                      model.unsized_storages == 0 ? ""
+                                                  : fmt::format("; without {} of unknown size",
+                                                                counted(model.unsized_storages, "tensor")),
                       simulation.peak.at == kNoPlace
                           ? ""
                           : fmt::format("; while %{} runs", name_at(graph, model, simulation.peak.at)));
@@ -199,9 +199,9 @@ std::string collectives_text(const Graph& graph, const Simulation& simulation) {
     if (collective.reason != ExposureReason::kHidden) worst.push_back(&collective);
   if (worst.empty()) return simulation.collectives.empty() ? "" : "No collective is exposed\n";
   std::ranges::stable_sort(worst, std::greater(), &CollectiveExposure::exposed);
-  std::string text =
-      fmt::format("{} of {} collectives are exposed{}\n", worst.size(), simulation.collectives.size(),
-                  worst.size() > kShown ? fmt::format("; the first {} by time", kShown) : "");
+  std::string text = fmt::format(
+      "{} of {} {} exposed{}\n", worst.size(), counted(simulation.collectives.size(), "collective"),
+      is_or_are(worst.size()), worst.size() > kShown ? fmt::format("; the first {} by time", kShown) : "");
   for (std::size_t i = 0; i < std::min(worst.size(), kShown); ++i)
     text += fmt::format("  {:>9.3f} of {:.3f} ms  %{}\n             {}\n", worst[i]->exposed * 1e3,
                         (worst[i]->end - worst[i]->start) * 1e3,
@@ -231,11 +231,9 @@ std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& 
     lines.push_back(fmt::format("measured prices are those of {}; what is not measured is modelled for {}",
                                 model.measured_on, model.cluster.name));
   if (const std::size_t n = model.unsized_storages; n > 0)
-    lines.push_back(
-        fmt::format("the peak is without {} tensor{}, whose sizes have no number", n, n == 1 ? "" : "s"));
+    lines.push_back(fmt::format("the peak is without {}, whose sizes have no number", counted(n, "tensor")));
   if (const std::size_t n = count_of(counts, PriceSource::kUnpriced); n > 0)
-    lines.push_back(
-        fmt::format("{} call{} without a price {} free", n, n == 1 ? "" : "s", n == 1 ? "is" : "are"));
+    lines.push_back(fmt::format("{} without a price {} free", counted(n, "call"), is_or_are(n)));
   return lines;
 }
 

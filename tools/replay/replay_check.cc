@@ -1,6 +1,7 @@
 // epweave-replay check: all ranks in this process, or each in its own.
 #include <fmt/format.h>
 
+#include "base/counted.h"
 #include "common/graphs.h"
 #include "replay/check/bound_plan.h"
 #include "replay/check/check.h"
@@ -115,8 +116,9 @@ class Printer {
   // Recorded types that values contradicted, of all ranks.
   void report_contradictions(const replay::FirstRun& run, const InputOptions& graph) const {
     if (run.contradictions == 0) return;
-    console_.warn(fmt::format("{}: {} values are not what is recorded; first: {}", display_name(graph),
-                              run.contradictions, run.first_contradiction));
+    console_.warn(fmt::format("{}: {} {} not what is recorded; first: {}", display_name(graph),
+                              counted(run.contradictions, "value"), is_or_are(run.contradictions),
+                              run.first_contradiction));
   }
 
   const CheckCommandOptions& options_;

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/memory_text.h"
 #include "common/graphs.h"
 #include "io/file.h"
@@ -106,9 +107,10 @@ std::string summarise(Rank rank, const std::vector<NamedTensor>& results,
       ++(result.name.starts_with("buffer") ? buffers : others);
     }
   }
-  if (gradients != 0) text += fmt::format(" {} gradients of norm {:.9g},", gradients, std::sqrt(squares));
-  if (buffers != 0) text += fmt::format(" {} buffers,", buffers);
-  if (others != 0) text += fmt::format(" {} outputs,", others);
+  if (gradients != 0)
+    text += fmt::format(" {} of norm {:.9g},", counted(gradients, "gradient"), std::sqrt(squares));
+  if (buffers != 0) text += fmt::format(" {},", counted(buffers, "buffer"));
+  if (others != 0) text += fmt::format(" {},", counted(others, "output"));
   return text + fmt::format(" hash {:016x}\n", hash);
 }
 
@@ -249,8 +251,8 @@ class MergedReport {
                                  op["calls"].get<std::uint64_t>(), op["target"].get<std::string>()));
     if (!is_finite) console.warn("the loss is not finite");
     warn_of_contradictions(contradictions, console);
-    console.info(
-        fmt::format("{} ranks, {:.2f} s, {} at most", prepared_.world.size, seconds, memory_text(peak)));
+    console.info(fmt::format("{}, {:.2f} s, {} at most", counted(prepared_.world.size, "rank"), seconds,
+                             memory_text(peak)));
     say_how_long_a_step_took(console);
     say_what_graphs_did(console);
     say_who_multiplied(console);
@@ -337,8 +339,8 @@ class MergedReport {
     if (count == 0) return;
     const auto first = std::find_if(ranks_.begin(), ranks_.end(),
                                     [](const Json& rank) { return !rank["first_contradiction"].is_null(); });
-    console.warn(fmt::format("{}: {} values are not what is recorded; first: {}",
-                             display_name(options_.input), count,
+    console.warn(fmt::format("{}: {} {} not what is recorded; first: {}", display_name(options_.input),
+                             counted(count, "value"), is_or_are(count),
                              (*first)["first_contradiction"].get<std::string>()));
   }
 

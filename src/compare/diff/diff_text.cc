@@ -7,6 +7,7 @@
 #include <map>
 
 #include "analysis/module_path.h"
+#include "base/counted.h"
 #include "compare/diff/diff_summary.h"
 
 namespace epweave {
@@ -40,14 +41,10 @@ const Node& node_of(const BodyDiff& body, const NodeDiff& diff) {
   return diff.a ? body.a->nodes[diff.a] : body.b->nodes[diff.b.front()];
 }
 
-std::string count(std::size_t n, std::string_view what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
-
 std::string header(const DiffSides& sides, const GraphDiff& diff) {
   auto nodes = [](const Graph& graph) { return graph.bodies.empty() ? 0 : graph.step().order.size(); };
-  std::string text = fmt::format("--- {}  {}\n+++ {}  {}\n", sides.name_a, count(nodes(sides.a), "node"),
-                                 sides.name_b, count(nodes(sides.b), "node"));
+  std::string text = fmt::format("--- {}  {}\n+++ {}  {}\n", sides.name_a, counted(nodes(sides.a), "node"),
+                                 sides.name_b, counted(nodes(sides.b), "node"));
   switch (diff.pairing) {
     case PairingKind::kProvenance: {
       text += "nodes paired by provenance; passes:";
@@ -84,8 +81,8 @@ class DiffPrinter {
       }
     }
     if (graphs != 0)
-      out_ += fmt::format(". {} of {} that are otherwise the same\n", count(nodes, "node"),
-                          count(graphs, "nested graph"));
+      out_ += fmt::format(". {} of {} that are otherwise the same\n", counted(nodes, "node"),
+                          counted(graphs, "nested graph"));
     return std::move(out_);
   }
 
@@ -115,7 +112,7 @@ class DiffPrinter {
     if (body.a == nullptr || body.b == nullptr) {
       out_ += fmt::format("\n@@ nested graph {} @@\n{} {}\n", sides_.a.text(body.name),
                           body.a == nullptr ? '+' : '-',
-                          count((body.a == nullptr ? body.b : body.a)->order.size(), "node"));
+                          counted((body.a == nullptr ? body.b : body.a)->order.size(), "node"));
       return;
     }
     std::map<unsigned, std::vector<const NodeDiff*>> quiet;
@@ -171,7 +168,7 @@ class DiffPrinter {
       }
     }
     if (parts > kMaxNames) text += " ...";
-    return fmt::format("{}:{}{}{}", count(parts, "part"), text, whole.empty() ? "" : "; whole:", whole);
+    return fmt::format("{}:{}{}{}", counted(parts, "part"), text, whole.empty() ? "" : "; whole:", whole);
   }
 
   void print_quiet(const BodyDiff& body, const std::map<unsigned, std::vector<const NodeDiff*>>& quiet) {
@@ -184,7 +181,7 @@ class DiffPrinter {
           what += fmt::format("{}{}", what.empty() ? "" : ", ", name_of(change));
       for (std::size_t i = 0; i < std::min(nodes.size(), kMaxNames); ++i)
         names += fmt::format(" {}", name_b(body, nodes[i]->b.front()));
-      out_ += fmt::format(". {}: {}:{}{}\n", count(nodes.size(), "node"), what, names,
+      out_ += fmt::format(". {}: {}:{}{}\n", counted(nodes.size(), "node"), what, names,
                           nodes.size() > kMaxNames ? " ..." : "");
       std::map<std::string, std::size_t> details;
       for (const NodeDiff* diff : nodes)
@@ -221,7 +218,7 @@ std::string print_table(std::string_view title, const std::map<std::string, Diff
                         number(row.before), number(row.after), number(row.divided), number(row.added),
                         number(row.removed), number(row.changed), number(row.moved));
   }
-  if (same != 0) text += fmt::format("and {} without a difference\n", count(same, "row"));
+  if (same != 0) text += fmt::format("and {} without a difference\n", counted(same, "row"));
   return text;
 }
 
@@ -230,7 +227,7 @@ std::string print_counts(const DiffSummary& summary) {
   for (std::size_t i = 0; i < kAllChanges.size(); ++i) {
     if (summary.counts[i] == 0) continue;
     text += fmt::format("{:<20}{:>8}", name_of(kAllChanges[i]), summary.counts[i]);
-    if (kAllChanges[i] == Change::kDivided) text += fmt::format("   into {}", count(summary.parts, "node"));
+    if (kAllChanges[i] == Change::kDivided) text += fmt::format("   into {}", counted(summary.parts, "node"));
     if (kAllChanges[i] == Change::kRemoved && summary.merged != 0)
       text += fmt::format("   {} merged into others", summary.merged);
     text += "\n";

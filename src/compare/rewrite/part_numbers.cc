@@ -100,8 +100,8 @@ PartFact PartFacts::find_iota(NodeId origin, NodeId part) {
 
 // 0, 1, .. of a part's rows, written to an order of these, which names each once.
 bool PartFacts::undoes_order(NodeId origin, NodeId part) const {
-  const auto inverse = written_inverse(context_, facts_a_, a_, origin);
-  if (!inverse || !written_inverse(context_, claims_.facts_b(), b_, part)) return false;
+  const auto inverse = inverse_order(context_, facts_a_, a_, origin);
+  if (!inverse || !inverse->rows || !inverse_order(context_, claims_.facts_b(), b_, part)) return false;
   const auto is_unwritten = [&](NodeId value) { return !effects_.is_written(effects_.storage_of(value)); };
   const auto numbers = [&](const Operand& operand) {
     return operand.taken->param == 0 || !operand.is_tensor || operand.fact == PartFact::kNumbers;

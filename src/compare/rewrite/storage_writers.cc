@@ -70,7 +70,8 @@ void StorageWriters::read(NodeId id) {
   }
 }
 
-// A second wait for a collective finds in its result what was written there since the first.
+// A second wait for a collective finds in its result what was written there since the first,
+// whichever view of it is waited for. Whether both give one value: analysis/repeated_waits.h.
 bool StorageWriters::repeats_wait(NodeId id) {
   const NodeId launch = find_waited_launch(context_, body_, id);
   return launch && std::exchange(waited_.at(effects_.storage_of(id)), launch) == launch;

@@ -12,6 +12,7 @@
 #include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
+#include "ops/only_index.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
 #include "ops/traffic.h"
@@ -21,11 +22,6 @@ namespace {
 
 bool is_uninitialised(const Node& node) {
   return node.op != nullptr && leaves_unset(*node.op);
-}
-
-Arg only_item(const Context& context, Arg list) {
-  const auto items = list.is_list() ? context.args.children(list) : std::span<const Arg>();
-  return items.size() == 1 ? items[0] : Arg::none();
 }
 
 }  // namespace
@@ -47,9 +43,10 @@ FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const 
   // would read what nobody wrote.
   for (const auto [id, node] : walk(a_)) {
     if (!has_family(node, OpFamily::kIndexPut) || !node.op->writes) continue;
-    const Arg into = arg_of(context_, node, 0), index = only_item(context_, arg_of(context_, node, 1));
-    if (into.is_node() && is_uninitialised(a_.nodes[into.as_node()]) && index.is_node() &&
-        !is_written(index.as_node()) && numbers_each_row(index.as_node(), into.as_node(), 0))
+    const Arg into = arg_of(context_, node, 0);
+    const auto [index, dim] = only_index(context_, arg_of(context_, node, 1));
+    if (into.is_node() && is_uninitialised(a_.nodes[into.as_node()]) && index.is_node() && dim == 0 &&
+        !is_written(index.as_node()) && numbers_each_row(index.as_node(), into.as_node(), dim))
       permutations_.insert(numbers_[index.as_node()]);
   }
   for (const auto [id, node] : walk(a_))
@@ -252,7 +249,7 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       return picked(*positions);
     case RowOrder::kOfFirst:
       if (positions == operands.end()) break;
-      if (written_inverse(context_, facts_a_, a_, origin)) entry.numbered = order_of(*positions);
+      if (inverse_order(context_, facts_a_, a_, origin)) entry.numbered = order_of(*positions);
       return put(origin, *positions);
     case RowOrder::kPaired:
       if (family == OpFamily::kGroupedMatmul) check_groups(origin);
@@ -653,335 +650,6 @@ bool FrameCheck::is_read_from_data(Arg number) const {
   const ExprId expr = is_scalar ? context_.types[type].expr : number.as_expr();
   return expr && std::ranges::any_of(facts_a_.pool().symbols(expr),
                                      [&](StringId symbol) { return read_.contains(symbol); });
-}
-
-std::uint64_t FrameCheck::group_of_call() const {
-  return terms_.word(named_arg(context_, *node_, "group_name"));
-}
-
-// Of several tensors, each in an order of its own.
-bool FrameCheck::takes_one_tensor() const {
-  return std::ranges::count_if(facts_->operands(),
-                               [](const Operand& o) { return o.is_tensor && o.taken->param == 0; }) == 1;
-}
-
-// Along the first dimension. What all ranks had a share of is whole again.
-FrameCheck::Order FrameCheck::gathered(NodeId origin) {
-  const Operand& source = facts_->operands().front();
-  const Order rows = order_of(source);
-  if (!takes_one_tensor()) return unknown(origin);
-  if (!rows.is_known() || is_tokens(rows) || !is_along(source, 0)) return in_blocks(origin, common());
-  const FrameTerms::Term& term = terms_[rows.frame];
-  if (term.kind == FrameTerms::kScatter && term.values[0] == group_of_call()) return known(term.base);
-  return known(terms_.intern({FrameTerms::kGather, rows.frame, {group_of_call()}}));
-}
-
-// Back: each rank has its own rows of what all ranks made of them.
-FrameCheck::Order FrameCheck::scattered(NodeId origin) {
-  const Operand& source = facts_->operands().front();
-  if (!takes_one_tensor()) return dealt(unknown(origin));
-  const Order rows = in_blocks(origin, reduced());
-  if (!rows.is_known() || is_tokens(rows) || !is_along(source, 0)) return rows;
-  const FrameTerms::Term& term = terms_[rows.frame];
-  if (term.kind == FrameTerms::kGather && term.values[0] == group_of_call()) return known(term.base);
-  return dealt(rows);
-}
-
-FrameCheck::Order FrameCheck::dealt(const Order& rows) {
-  return known(terms_.intern({FrameTerms::kScatter, rows.frame, {group_of_call()}}));
-}
-
-// Rows meet those of other ranks that lie in the same places.
-FrameCheck::Order FrameCheck::reduced() {
-  for (const Operand& operand : facts_->operands())
-    if (operand.is_tensor && operand.taken->param == 0) assume_one_order_on_ranks(operand);
-  return common();
-}
-
-// One behind another. Of rows in the order of the tokens, the blocks are followed
-// (verify_orders.h).
-FrameCheck::Order FrameCheck::joined(NodeId origin) {
-  const auto operands = facts_->operands();
-  const Arg given = named_arg(context_, *node_, "dim");
-  const std::int64_t dim = given.is_int() ? given.as_int() : 0;
-  if (std::ranges::none_of(operands, [&](const Operand& o) { return is_along(o, dim); })) return common();
-  const auto tensors = std::ranges::count_if(operands, [](const Operand& o) { return o.is_tensor; });
-  if (tensors == 1) return order_of(operands.front());
-  std::vector<std::uint64_t> words;
-  bool are_tokens = true, are_any = true, any_counted = false;
-  for (const Operand& operand : operands) {
-    if (!operand.is_tensor) continue;
-    const Order order = order_of(operand);
-    are_tokens &= is_tokens(order) || order.kind == Order::Kind::kAny;
-    are_any &= order.kind == Order::Kind::kAny;
-    any_counted |= order.is_counted();
-    words.push_back(order.is_known() ? order.frame.index() : FrameTerms::kNoFrame);
-    const ExprId extent =
-        operand.is_rows() ? divided_extent(value_in_a(operand), operand.is_divided) : ExprId();
-    words.push_back(extent ? facts_a_.normalize(extent).index() : FrameTerms::kNoFrame);
-  }
-  if (any_counted) return unknown(origin);
-  if (are_any) return {Order::Kind::kAny, {}};
-  return are_tokens ? in_blocks(origin, token_order_)
-                    : known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
-}
-
-ExprId FrameCheck::divided_extent(NodeId a, const std::vector<bool>& is_divided) const {
-  const TensorType* type = claims_.tensor_a(a);
-  const auto at = static_cast<std::size_t>(std::ranges::find(is_divided, true) - is_divided.begin());
-  return type != nullptr && at < is_divided.size() && at < type->rank() ? type->sizes[at] : ExprId();
-}
-
-// How often the dimensions in front of the rows repeat them.
-PolyId FrameCheck::outer_extents(NodeId value, const std::vector<bool>& is_divided) {
-  ExprPool& pool = facts_a_.pool();
-  PolyId product = pool.poly_number(1);
-  const TensorType* type = claims_.tensor_a(value);
-  for (std::size_t i = 0; i < is_divided.size() && !is_divided[i]; ++i)
-    product = pool.mul(product, facts_a_.normalize(type->sizes[i]));
-  return product;
-}
-
-// Whether rows that were one behind another are in several groups: of those a part has others.
-bool FrameCheck::splits_rows(NodeId origin, NodeId part) {
-  const Operand& source = facts_->operands().front();
-  const ExprPool& pool = facts_a_.pool();
-  const auto before = pool.constant(outer_extents(value_in_a(source), source.is_divided)),
-             after = pool.constant(outer_extents(origin, facts_->divided_dimensions(origin, part)));
-  return before && after && *after > 0 && *before % *after != 0;
-}
-
-FrameCheck::Order FrameCheck::fail_regrouped(NodeId origin, NodeId part) {
-  const Operand& source = facts_->operands().front();
-  claims_.fail(part, "rewrite-rows",
-               fmt::format("regroups rows of {}, of which a part has others side by side than the whole",
-                           claims_.describe(source.taken->value.as_node())));
-  return unknown(origin, order_of(source).frame);
-}
-
-// As many rows, c of each, or one of c that were each's. Others have other neighbours in a part.
-FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
-  const Operand& source = facts_->operands().front();
-  const Order rows = order_of(source);
-  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || is_tokens(rows))
-    return in_blocks(origin, rows);
-  const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part);
-  const ExprId before = divided_extent(value_in_a(source), source.is_divided),
-               after = divided_extent(origin, is_divided);
-  const bool has_same_outer =
-      facts_a_.equal(outer_extents(value_in_a(source), source.is_divided), outer_extents(origin, is_divided));
-  const bool is_kept = before && after && has_same_outer && facts_a_.equal(before, after);
-  // What is no longer 0, 1, .. numbers rows from place to place, as they lie.
-  if (rows.is_counted()) return is_kept ? rows : in_blocks(origin, token_order_);
-  if (splits_rows(origin, part)) return fail_regrouped(origin, part);
-  if (!before || !after || !has_same_outer) return unknown(origin, rows.frame);
-  if (is_kept) return rows;
-  ExprPool& pool = facts_a_.pool();
-  const PolyId few = facts_a_.normalize(before), many = facts_a_.normalize(after);
-  const auto is_count = [&](const std::optional<PolyId>& ratio) {
-    return ratio && pool.constant(*ratio).has_value();
-  };
-  if (const auto pieces = pool.divide_exactly(many, few); is_count(pieces))
-    return known(terms_.intern({FrameTerms::kEach, rows.frame, {pieces->index()}}));
-  const auto pieces = pool.divide_exactly(few, many);
-  const FrameTerms::Term& term = terms_[rows.frame];
-  if (is_count(pieces) && term.kind == FrameTerms::kEach && term.values[0] == pieces->index())
-    return known(term.base);
-  return fail_regrouped(origin, part);
-}
-
-void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const Order& b) {
-  if (!a.is_known() || !b.is_known() || a == b) return;
-  if (is_tokens(a) && is_tokens(b)) return pair_tokens(x, a, y, b);
-  const std::optional<Meeting> alike = meet_alike(a.frame, b.frame);
-  const Meeting meeting = alike ? *alike : meet_others(a.frame, b.frame);
-  if (meeting == Meeting::kRight) return;
-  const bool are_others = alike == Meeting::kWrong;
-  const bool may_meet = meeting == Meeting::kUnknown || is_unknown(a) || is_unknown(b);
-  if (!are_others && may_meet) return assume(x, a, y, b);
-  if (holds(Condition::kOrdersPair, false)) return;
-  claims_.fail(
-      part_, "rewrite-rows",
-      fmt::format("takes rows of {} and of {} together, which a part has in different orders of its own",
-                  name_of(x), name_of(y)));
-}
-
-FrameCheck::Meeting FrameCheck::meet(FrameId a, FrameId b) {
-  const std::optional<Meeting> alike = meet_alike(a, b);
-  return alike ? *alike : meet_others(a, b);
-}
-
-FrameCheck::Meeting FrameCheck::meet_others(FrameId a, FrameId b) {
-  const FrameTerms::Term &x = terms_[a], &y = terms_[b];
-  if (x.kind == FrameTerms::kRuns) return meet_runs(a, b);
-  if (y.kind == FrameTerms::kRuns) return meet_runs(b, a);
-  const bool is_made_alike = x.kind == y.kind && x.values == y.values && x.base && y.base;
-  if (is_made_alike) return meet(x.base, y.base);
-  if (x.kind == FrameTerms::kJoin && y.kind == FrameTerms::kJoin && x.values.size() == y.values.size())
-    return meet_joined(x.values, y.values);
-  const bool is_of_tokens = x.kind == FrameTerms::kTokenOrder || y.kind == FrameTerms::kTokenOrder;
-  return !is_of_tokens && (terms_.is_in_runs(a) || terms_.is_in_runs(b)) ? Meeting::kUnknown
-                                                                         : Meeting::kWrong;
-}
-
-// Of orders that are one in A, or that the same code makes there: parts may be cut in two ways.
-// None: others.
-std::optional<FrameCheck::Meeting> FrameCheck::meet_alike(FrameId a, FrameId b) {
-  if (a == b) return Meeting::kRight;
-  if (!terms_.may_be_same(a, b)) return {};
-  Meeting result = Meeting::kUnknown;
-  for (; a != b; a = terms_[a].base, b = terms_[b].base) {
-    const FrameTerms::Term &x = terms_[a], &y = terms_[b];
-    for (std::size_t i = 0; i < x.values.size(); ++i)
-      if (x.values[i] != y.values[i]) result = std::max(result, meet_parts(x.values[i], y.values[i]));
-  }
-  return result;
-}
-
-// Of two values of A.
-FrameCheck::Meeting FrameCheck::meet_parts(std::uint64_t a, std::uint64_t b) {
-  const EqualParts::Verdict verdict =
-      of_b().parts.compare_parts(FrameTerms::node_of(a), FrameTerms::node_of(b));
-  return verdict == EqualParts::Verdict::kOther ? Meeting::kWrong : Meeting::kUnknown;
-}
-
-// Whether rows come back by what they went by.
-bool FrameCheck::are_undone(std::span<const std::uint64_t> went, std::span<const std::uint64_t> back) {
-  if (std::ranges::equal(went, back)) return true;
-  const bool may_be_one = std::ranges::equal(went, back, [&](std::uint64_t x, std::uint64_t y) {
-    const bool are_calls = (x & y & FrameTerms::kNodeWord) != 0;
-    return x == y || (are_calls && numbers_[FrameTerms::node_of(x)] == numbers_[FrameTerms::node_of(y)] &&
-                      meet_parts(x, y) != Meeting::kWrong);
-  });
-  if (!may_be_one) return false;
-  assumptions_.push_back(fmt::format("rows come back by the numbers by which they went in each part, at {}",
-                                     claims_.name_b(part_)));
-  return true;
-}
-
-// Those that are joined in one place meet each other.
-FrameCheck::Meeting FrameCheck::meet_joined(std::span<const std::uint64_t> a,
-                                            std::span<const std::uint64_t> b) {
-  Meeting result = Meeting::kRight;
-  for (std::size_t i = 0; i < a.size(); i += 2) {
-    const bool are_as_many = a[i + 1] == b[i + 1];
-    if (are_as_many && a[i] == b[i]) continue;
-    if (!are_as_many || a[i] == FrameTerms::kNoFrame || b[i] == FrameTerms::kNoFrame) return Meeting::kWrong;
-    result = std::max(result, meet(FrameId(a[i]), FrameId(b[i])));
-  }
-  return result;
-}
-
-// Rows that meet the same runs in one call meet each other.
-FrameCheck::Meeting FrameCheck::meet_runs(FrameId runs, FrameId rows) {
-  for (const auto& [others, met] : met_)
-    if (others == runs && met != rows) return meet(met, rows);
-  const Meeting found = find_runs(FrameTerms::node_of(terms_[runs].values[0]), rows);
-  if (found != Meeting::kWrong) met_.emplace_back(runs, rows);
-  return found;
-}
-
-// Rows in the order of the tokens are taken to lie in no runs: they do only where the ids ascend
-// already. Of those that were neither sorted nor received, nothing is known.
-FrameCheck::Meeting FrameCheck::find_runs(NodeId counts, FrameId rows) {
-  if (terms_[rows].kind == FrameTerms::kTokenOrder) return Meeting::kWrong;
-  const bool is_sent = terms_[rows].kind == FrameTerms::kExchange;
-  const NodeId exchange = is_sent ? exchanges_[rows] : NodeId(),
-               sort = sort_behind(known(is_sent ? terms_[rows].base : rows));
-  if (!sort || claims_.parts(sort).empty()) return Meeting::kUnknown;
-  const auto meeting_of = [](CountCheck::Verdict verdict) {
-    using Verdict = CountCheck::Verdict;
-    return verdict == Verdict::kCounted  ? Meeting::kRight
-           : verdict == Verdict::kOthers ? Meeting::kWrong
-                                         : Meeting::kUnknown;
-  };
-  Meeting found = meeting_of(counts_.check_runs(counts, exchange, sort).verdict);
-  for (std::uint32_t k = 0; k < claims_.part_count(sort) && found == Meeting::kRight; ++k) {
-    const NodeId own_counts = claims_.part_of(counts, k), own_sort = claims_.part_of(sort, k),
-                 own_exchange = exchange ? claims_.part_of(exchange, k) : NodeId();
-    if (!own_counts || !own_sort || (exchange && !own_exchange)) return Meeting::kUnknown;
-    found = meeting_of(verdict_of(of_b().counts.check_runs(own_counts, own_exchange, own_sort)));
-  }
-  return found;
-}
-
-FrameCheck::Order FrameCheck::settled(const Order& order) {
-  return order.is_known() && !met_.empty() ? known(settle(order.frame)) : order;
-}
-
-FrameId FrameCheck::settle(FrameId frame) {
-  if (!terms_.is_in_runs(frame)) return frame;
-  for (const auto& [runs, rows] : met_)
-    if (frame == runs) return rows;
-  FrameTerms::Term term = terms_[frame];
-  if (term.base) term.base = settle(term.base);
-  if (term.kind == FrameTerms::kJoin)
-    for (std::size_t i = 0; i < term.values.size(); i += 2)
-      if (term.values[i] != FrameTerms::kNoFrame) term.values[i] = settle(FrameId(term.values[i])).index();
-  return terms_.intern(std::move(term));
-}
-
-// Where blocks are not known, or it reports them itself, OrderCheck says so.
-void FrameCheck::pair_tokens(const Operand& x, const Order& a, const Operand& y, const Order& b) {
-  const std::uint64_t of_x = terms_[a.frame].values[0], of_y = terms_[b.frame].values[0];
-  if (of_x == 0 || of_y == 0 || orders_.has_reported(part_) || holds(Condition::kBlocksPair, false)) return;
-  claims_.fail(
-      part_, "rewrite-rows",
-      fmt::format("takes rows of {} and of {} together, of which a part has some of {} blocks and of {}",
-                  name_of(x), name_of(y), of_x, of_y));
-}
-
-std::string FrameCheck::name_of(const Operand& operand) const {
-  return claims_.name_a(value_in_a(operand));
-}
-
-void FrameCheck::assume(const Operand& x, const Order& a, const Operand& y, const Order& b) {
-  if (!assumed_.insert(std::minmax(a.frame, b.frame)).second) return;
-  assumptions_.push_back(fmt::format("rows of {} and {} are those of the same tokens in each part, at {}",
-                                     name_of(x), name_of(y), claims_.name_b(part_)));
-}
-
-// Of a part, other rows go to a rank than of the whole. They meet the same there only if all ranks
-// have it.
-void FrameCheck::assume_alike_on_ranks() {
-  const auto operands = facts_->operands();
-  const auto is_sent = [&](const Operand& operand) {
-    const Order rows = order_of(operand);
-    return rows.is_known() && terms_.is_sent_by_place(rows.frame);
-  };
-  if (std::ranges::none_of(operands, is_sent)) return;
-  for (const Operand& operand : operands) {
-    if (!operand.is_tensor || operand.is_rows() || !operand.taken->value.is_node()) continue;
-    const Claim& claim = claims_[operand.taken->value.as_node()];
-    if (claim.kind == ClaimKind::kPart || !claim.origin || !alike_.insert(claim.origin)) continue;
-    assumptions_.push_back(fmt::format("{} is the same on all ranks that rows are sent to, at {}",
-                                       name_of(operand), claims_.name_b(part_)));
-  }
-}
-
-// What was gathered from the ranks of a group is in one order on all of them.
-void FrameCheck::assume_one_order_on_ranks(const Operand& reduced) {
-  const Order rows = order_of(reduced);
-  if (!rows.is_known() || is_tokens(rows)) return;
-  const FrameTerms::Term& term = terms_[rows.frame];
-  if (term.kind == FrameTerms::kGather && term.values[0] == group_of_call()) return;
-  if (!one_order_.insert(rows.frame)) return;
-  assumptions_.push_back(fmt::format("rows of {} are those of the same tokens on all ranks, at {}",
-                                     name_of(reduced), claims_.name_b(part_)));
-}
-
-// Of rows that went to ranks by their places, a rank has others in parts than of the whole: sums
-// over them are the same only once they are added up over the ranks.
-void FrameCheck::assume_all_rows(const Operand& summed) {
-  const FrameId frame = order_of(summed).frame;
-  if (!assumed_.insert({frame, frame}).second) return;
-  const std::string value = name_of(summed), at = claims_.name_b(part_);
-  if (terms_.is_unknown(frame))
-    assumptions_.push_back(
-        fmt::format("the parts of {} together have each of its rows once, at {}", value, at));
-  if (terms_.is_sent_by_place(frame))
-    assumptions_.push_back(
-        fmt::format("sums over {} are added up over the ranks that its rows are sent to, at {}", value, at));
 }
 
 }  // namespace epweave

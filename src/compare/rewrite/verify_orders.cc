@@ -330,12 +330,11 @@ void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
 // The order that a value undoes: row i says where row i of what was sorted first went, and is in
 // that one's order. None once what it is made of, or it itself, is written otherwise.
 NodeId OrderCheck::undone(NodeId value) const {
-  const NodeId order = undone_order(context_, facts_b_, b_, value),
-               writer = last_writer_[effects_.storage_of(value)];
-  const auto written = written_inverse(context_, facts_b_, b_, value);
-  const bool is_as_made = !writer || writer == value;
-  return order && is_as_made && !is_written(order) && !(written && is_written(written->rows)) ? order
-                                                                                              : NodeId();
+  const auto inverse = inverse_order(context_, facts_b_, b_, value);
+  if (!inverse || is_written(inverse->order)) return {};
+  if (inverse->rows && is_written(inverse->rows)) return {};
+  const NodeId writer = last_writer_[effects_.storage_of(value)];
+  return !writer || writer == value ? inverse->order : NodeId();
 }
 
 // In how many blocks are the rows that an order of them numbers; 0: not known.

@@ -107,35 +107,44 @@ std::string Cursor::read_quoted() {
   while (peek() != '"') {
     if (at_end()) fail_at(begin, "this string has no closing quote");
     const char c = text_[at_++];
-    text += c == '\\' ? read_escape() : c;
+    if (c == '\\')
+      read_escape(text);
+    else
+      text += c;
   }
   ++at_;
   return text;
 }
 
-char Cursor::read_escape() {
+void Cursor::read_escape(std::string& text) {
   const std::size_t begin = at_ - 1;
   const char c = peek();
   ++at_;
-  switch (c) {
-    case '"':
-    case '\\':
-      return c;
-    case 'n':
-      return '\n';
-    case 't':
-      return '\t';
-    case 'x': {
-      const int high = hex_value(peek());
-      const int low = at_ + 1 < text_.size() ? hex_value(text_[at_ + 1]) : -1;
-      if (high < 0 || high > 7 || low < 0) break;
-      at_ += 2;
-      return static_cast<char>(high * 16 + low);
-    }
-    default:
-      break;
+  if (c == '"' || c == '\\') {
+    text += c;
+  } else if (c == 'n') {
+    text += '\n';
+  } else if (c == 't') {
+    text += '\t';
+  } else if (const auto ascii = c == 'x' ? read_hex_number(2) : std::nullopt; ascii && *ascii < 0x80) {
+    text += static_cast<char>(*ascii);
+  } else if (const auto c1 = c == 'u' ? read_hex_number(4) : std::nullopt; c1 && *c1 >= 0x80 && *c1 < 0xa0) {
+    text += '\xc2';
+    text += static_cast<char>(*c1);
+  } else {
+    fail_at(begin, "unknown escape: \\\" \\\\ \\n \\t, \\x00 to \\x7f and \\u0080 to \\u009f are known");
   }
-  fail_at(begin, "unknown escape: \\\" \\\\ \\n \\t and \\x00 to \\x7f are known");
+}
+
+std::optional<unsigned> Cursor::read_hex_number(std::size_t digits) {
+  unsigned number = 0;
+  for (std::size_t i = 0; i < digits; ++i) {
+    const int digit = hex_value(peek());
+    if (digit < 0) return std::nullopt;
+    number = number * 16 + static_cast<unsigned>(digit);
+    ++at_;
+  }
+  return number;
 }
 
 std::int64_t Cursor::read_integer() {

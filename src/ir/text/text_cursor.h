@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -44,7 +45,8 @@ class Cursor {
  private:
   template <class Matches>
   std::string_view scan(const Matches& matches);
-  char read_escape();
+  void read_escape(std::string& text);
+  std::optional<unsigned> read_hex_number(std::size_t digits);
 
   const std::string* path_;
   std::size_t line_;

@@ -44,7 +44,8 @@ void Printer::hex(std::string_view bytes) {
 
 void Printer::quoted(std::string_view text) {
   out_ += '"';
-  for (char c : text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       out_ += '\\';
@@ -56,6 +57,9 @@ void Printer::quoted(std::string_view text) {
     } else if (byte < 0x20 || byte == 0x7f) {
       out_ += "\\x";
       hex({&c, 1});
+    } else if (c1_control(text.substr(i)) != 0) {
+      out_ += "\\u00";
+      hex({&text[++i], 1});
     } else {
       out_ += c;
     }

@@ -98,6 +98,12 @@ bool is_key(std::string_view text) {
   return is_name(text) && is_letter(text.front());
 }
 
+unsigned c1_control(std::string_view text) {
+  if (text.size() < 2 || text[0] != '\xc2') return 0;
+  const auto second = static_cast<unsigned char>(text[1]);
+  return second >= 0x80 && second < 0xa0 ? second : 0;
+}
+
 std::size_t count_valid_utf8(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {

@@ -59,6 +59,10 @@ bool is_word(std::string_view text);
 // A name that no number or punctuation begins like, so that it can open an argument.
 bool is_key(std::string_view text);
 
+// The C1 control character (U+0080 to U+009F) that the text begins with; 0: none. Terminals obey
+// these as they obey escape sequences. Written `\u0085`.
+unsigned c1_control(std::string_view text);
+
 // How many bytes at the front of the text are UTF-8.
 std::size_t count_valid_utf8(std::string_view text);
 

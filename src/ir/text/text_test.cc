@@ -102,6 +102,12 @@ TEST_CASE("an extent that is a number has one spelling") {
   CHECK(print_text(graph) == "epweave text 1\n\ngraph\n  %x = placeholder : f32[3, 4]\n");
 }
 
+TEST_CASE("control characters are escapes") {
+  const std::string text = "epweave text 1\n\ngraph\n  output(\"\\x1b\\x7f\\u0080\\u009f\xc2\xa0\")\n";
+  CHECK(print_text(parse(text)) == text);
+  CHECK(print_text(parse("epweave text 1\noutput(\"\x1b\x7f\xc2\x80\xc2\x9f\xc2\xa0\")\n")) == text);
+}
+
 TEST_CASE("doubles are exact") {
   for (const char* number :
        {"0.1", "1e-05", "5e-324", "1.7976931348623157e+308", "-0.0", "nan(0xfff8000000000000)"}) {
@@ -175,7 +181,9 @@ TEST_CASE("parse errors say what is wrong") {
   check("%x = f(slice(1))", "8: a slice has a start, a stop and a step");
   check("%x = f(99999999999999999999)", "8: integer does not fit in 64 bits");
   check("%x = f(\"a)", "8: this string has no closing quote");
-  check("%x = f(\"\\q\")", "9: unknown escape: \\\" \\\\ \\n \\t and \\x00 to \\x7f are known");
+  for (const char* escape : {"\\q", "\\x80", "\\u007f", "\\u00a0", "\\u85"})
+    check(fmt::format("%x = f(\"{}\")", escape),
+          "9: unknown escape: \\\" \\\\ \\n \\t, \\x00 to \\x7f and \\u0080 to \\u009f are known");
   check("%x = f(\"\xff\")", "9: not UTF-8");
   check("%x = f(torch.odd)", "8: unknown value 'torch.odd'");
   check("%x = f() : f31[3]", "12: unknown dtype 'f31'");

@@ -10,6 +10,7 @@
 #include "analysis/eager_chunks.h"
 #include "analysis/module_path.h"
 #include "analysis/order.h"
+#include "base/counted.h"
 #include "ir/walk.h"
 #include "passes/overlap_ep/overlap_ep_check.h"
 #include "passes/overlap_ep/overlap_ep_movement.h"
@@ -278,18 +279,13 @@ std::size_t count_displaced(const std::vector<Launch>& launches, const Body& aft
   return count;
 }
 
-// "1 region", "2 regions".
-std::string count_of(std::size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 // "3 of 17 nodes moved, past 4 nodes that stay on average, 6 at most".
 std::string describe_moves(const Body& before, const std::vector<NodeId>& after,
                            const std::vector<NodeId>& moved) {
   const MoveCount count = count_moves(before, after, moved);
   const std::size_t average = count.moved == 0 ? 0 : (count.passed + count.moved / 2) / count.moved;
   return fmt::format("{} of {} moved, past {} that stay on average, {} at most", count.moved,
-                     count_of(after.size(), "node"), average, count.farthest);
+                     counted(after.size(), "node"), average, count.farthest);
 }
 
 PassResult apply(const Input& input, const Plan& plan) {
@@ -313,8 +309,8 @@ PassResult apply(const Input& input, const Plan& plan) {
         "the schedule would break an order that must hold: " + print_path(graph, before, {&*violation, 1}));
   std::size_t exchanges = 0;
   for (const EpRegion* region : plan.regions) exchanges += region->count_exchanges();
-  result.notes.push_back(fmt::format("scheduled {} with {}", count_of(plan.regions.size(), "region"),
-                                     count_of(exchanges, "token exchange")));
+  result.notes.push_back(fmt::format("scheduled {} with {}", counted(plan.regions.size(), "region"),
+                                     counted(exchanges, "token exchange")));
   result.notes.push_back(describe_moves(before, sorted.order, moved));
   if (const std::size_t displaced = count_displaced(input.facts.launches, after, plan); displaced > 0)
     result.notes.push_back(

@@ -16,7 +16,7 @@ namespace {
 std::optional<Json> read_inductor_configs(const Options& options, std::string_view name) {
   if (!options.has(name)) return std::nullopt;
   const std::string& path = options.text(name);
-  return parse_inductor_configs(read_file_of(name, path), path);
+  return parse_inductor_configs(read_option_file(name, path), path);
 }
 TagRegionalOptions read_tag_regional_options(const Options& options) {
   const bool is_flex = options.text("op") == "flex-attention";

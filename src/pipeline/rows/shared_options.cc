@@ -57,7 +57,7 @@ bool is_chosen(const Options& options, std::string_view name, std::string_view v
   return options.has(name) && options.text(name) == value;
 }
 
-std::string read_file_of(std::string_view option, const std::string& path) {
+std::string read_option_file(std::string_view option, const std::string& path) {
   const auto fail = [&](std::string_view what) {
     throw InputError(fmt::format("option '{}': {}: {}: {}", option, path, what, std::strerror(errno)));
   };
@@ -72,7 +72,7 @@ std::string read_file_of(std::string_view option, const std::string& path) {
 }
 
 Cluster read_cluster(const Options& options) {
-  const auto read = [](const std::string& path) { return read_file_of("cluster", path); };
+  const auto read = [](const std::string& path) { return read_option_file("cluster", path); };
   return options.has("cluster") ? parse_cluster(options.text("cluster"), read) : Cluster{};
 }
 
@@ -80,7 +80,7 @@ std::shared_ptr<const CostFile> read_costs(const Options& options) {
   if (!options.has("costs")) return nullptr;
   const std::string& path = options.text("costs");
   return std::make_shared<const CostFile>(
-      CostFile{MeasuredCosts::parse(read_file_of("costs", path), path), path});
+      CostFile{MeasuredCosts::parse(read_option_file("costs", path), path), path});
 }
 
 Unpriced read_unpriced(const Options& options) {

@@ -19,9 +19,9 @@ OptionSpec left_out(OptionSpec spec);
 // Whether an option that may be left out has this value.
 bool is_chosen(const Options& options, std::string_view name, std::string_view value);
 
-// The bytes of a file that an option names. Throws InputError, with the option, where it cannot be
-// read.
-std::string read_file_of(std::string_view option, const std::string& path);
+// The bytes of a file that a pass's option names. Throws InputError, with the option, where it
+// cannot be read.
+std::string read_option_file(std::string_view option, const std::string& path);
 
 Cluster read_cluster(const Options& options);
 std::shared_ptr<const CostFile> read_costs(const Options& options);  // or none

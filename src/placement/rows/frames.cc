@@ -11,6 +11,7 @@
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/number_ops.h"
+#include "ops/only_index.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
 #include "ops/traffic.h"
@@ -49,17 +50,7 @@ class Prover {
 
  private:
   Arg arg(const Node& node, std::size_t i) const { return arg_of(context_, node, i); }
-  // The single tensor of an index list, None not counted; or none.
-  Arg only_item(Arg list) const {
-    Arg only = Arg::none();
-    if (!list.is_list()) return only;
-    for (const Arg item : context_.args.children(list)) {
-      if (item.is_none()) continue;
-      if (!only.is_none()) return Arg::none();
-      only = item;
-    }
-    return only;
-  }
+  Arg index_of(const Node& node) const { return only_index(context_, arg(node, 1)).index; }
   // What is known of the order of an operand's rows.
   struct Rows {
     enum class Order : std::uint8_t { kNoRows, kAny, kUnknown, kKnown };
@@ -98,7 +89,7 @@ class Prover {
   void find_permutations() {
     for (const auto [id, node] : walk(body_)) {
       const bool is_written_to = node.op != nullptr && node.op->writes && row_op_of(node) == RowOp::kPut;
-      const Arg index = is_written_to ? only_item(arg(node, 1)) : Arg::none();
+      const Arg index = is_written_to ? index_of(node) : Arg::none();
       if (index.is_node() && is_uninitialised(arg(node, 0)) && !is_written(index.as_node()))
         permutations_.insert(numbers_[index.as_node()]);
     }
@@ -147,9 +138,9 @@ class Prover {
         if (sorted_rows(p).is_local() && rows_of(arg(node, 0)).is_known()) set(id, sorted(id));
         return;
       case RowOp::kIndex:
-        if (p.is_local() && placement(only_item(arg(node, 1))).is_divided())
-          return set(id, picked(id, arg(node, 0), only_item(arg(node, 1))));
-        if (puts_back(id, arg(node, 0), only_item(arg(node, 1)))) return;
+        if (p.is_local() && placement(index_of(node)).is_divided())
+          return set(id, picked(id, arg(node, 0), index_of(node)));
+        if (puts_back(id, arg(node, 0), index_of(node))) return;
         break;
       case RowOp::kGather:
         if (p.is_local() && gathers_rows(id)) return set(id, picked(id, arg(node, 0), arg(node, 2)));
@@ -159,7 +150,7 @@ class Prover {
         if (p.is_local()) return set(id, exchanged(id));
         break;
       case RowOp::kPut:
-        return visit_row_write(id, {arg(node, 0), only_item(arg(node, 1)), arg(node, 2)});
+        return visit_row_write(id, {arg(node, 0), index_of(node), arg(node, 2)});
       case RowOp::kScatter:
         return visit_row_write(id, {arg(node, 0), arg(node, 1), arg(node, 2)});
       case RowOp::kScatterAlong:
@@ -409,9 +400,9 @@ class Prover {
 
   // The order whose way back a value is when it is made.
   NodeId undone_by(NodeId value) const {
-    const NodeId order = undone_order(context_, facts_, body_, value);
-    const auto written = written_inverse(context_, facts_, body_, value);
-    return order && !is_written(order) && !(written && is_written(written->rows)) ? order : NodeId();
+    const auto inverse = inverse_order(context_, facts_, body_, value);
+    if (!inverse || is_written(inverse->order)) return {};
+    return inverse->rows && is_written(inverse->rows) ? NodeId() : inverse->order;
   }
   // The order whose way back the positions are by now.
   NodeId undone(Arg positions) const {

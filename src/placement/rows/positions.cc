@@ -379,13 +379,13 @@ class Checker {
 
   // Whether 0, 1, .. of the part's own rows are written to an order of these.
   bool undoes_order() const {
-    const auto inverse = written_inverse(context_, facts_, body_, id_);
+    const auto inverse = inverse_order(context_, facts_, body_, id_);
     const auto is_unwritten = [&](NodeId value) {
       const Effects& effects = *placements_.effects;
       return !effects.is_written(effects.storage_of(value));
     };
-    return inverse && numbers_[inverse->order] == numbers_[inverse->rows] && is_unwritten(inverse->order) &&
-           is_unwritten(inverse->rows);
+    return inverse && inverse->rows && numbers_[inverse->order] == numbers_[inverse->rows] &&
+           is_unwritten(inverse->order) && is_unwritten(inverse->rows);
   }
 
   // That `index` numbers rows of what it picks from, or places in, along dimension `dim`.

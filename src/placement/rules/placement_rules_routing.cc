@@ -48,7 +48,7 @@ std::optional<Placement> rows_put_back(PlacementCall& call) {
 // Whether the positions say of rows in the order of the tokens where the part has them.
 bool are_put_back(PlacementCall& call, Operand positions) {
   return call.of(positions).is(PlacementKind::kSplit) && positions.arg.is_node() &&
-         undone_order(*call.graph().context, call.facts(), call.graph().step(), positions.arg.as_node());
+         inverse_order(*call.graph().context, call.facts(), call.graph().step(), positions.arg.as_node());
 }
 
 Placement sort(PlacementCall& call) {
