@@ -1,9 +1,9 @@
 #include <fmt/format.h>
+#include <google/protobuf/arena.h>
 #include <google/protobuf/io/coded_stream.h>
 
 #include <array>
 #include <bit>
-#include <tuple>
 #include <unordered_map>
 
 #include "epweave.pb.h"
@@ -470,7 +470,7 @@ class GraphDecoder {
     proto::Graph message;
     if (!others || !parse(*others, message)) fail_parse();
 
-    metadata_.clear();  // it may name nodes of the body
+    extras_.clear();  // they may name nodes of the body
     Body body;
     body.name = text(message.name());
     body.order.reserve(nodes.size());
@@ -492,36 +492,35 @@ class GraphDecoder {
     graph_.bodies.push_back(std::move(body));
   }
 
-  using Metadata = std::pair<ArgRange, ArgRange>;  // custom, meta
-
   // What of a node is put together from several fields, in room that all nodes share.
   struct NodeParts {
     std::vector<Arg> args, kwargs;
     std::vector<Provenance> provenance;
-    NodeExtra extra;
-    std::string metadata;  // fields `custom` and `meta`, as they are
+    std::vector<Binding> bindings;
+    std::vector<std::pair<StringId, std::int64_t>> chunk_hints;
+    std::string extra;  // the other fields that go to NodeExtra, as they are
     void clear() {
-      args.clear(), kwargs.clear(), provenance.clear(), metadata.clear();
-      extra = NodeExtra();
+      args.clear(), kwargs.clear(), provenance.clear();
+      bindings.clear(), chunk_hints.clear(), extra.clear();
     }
   };
 
   void decode_node(std::string_view message, Node& node) {
     parts_.clear();
     for_each_field(message, [&](const WireReader& in) {
-      if (!decode_field(in, node) && !decode_extra(in)) parts_.extra.unknown_fields += in.field();
+      if (!decode_field(in, node)) parts_.extra += in.field();
     });
     if (!node.target) fail(fmt::format("node '{}' has no target", context_.text(node.name)));
     resolve_call(node);
     node.args = context_.args.add(parts_.args);
     node.kwargs = context_.args.add(parts_.kwargs);
     node.provenance = context_.own(parts_.provenance);
-    NodeExtra& extra = parts_.extra;
-    if (!parts_.metadata.empty()) std::tie(extra.custom, extra.meta) = read_metadata(parts_.metadata);
-    const bool is_empty = !extra.example_type && !extra.py_type && extra.bindings.empty() &&
-                          extra.chunk_hints.empty() && extra.custom.empty() && extra.meta.empty() &&
-                          extra.unknown_fields.empty();
-    if (!is_empty) node.extra = context_.own(std::move(extra));
+    if (!parts_.extra.empty()) node.extra = read_extra(parts_.extra);
+    if (parts_.bindings.empty() && parts_.chunk_hints.empty()) return;
+    NodeExtra extra = node.extra == nullptr ? NodeExtra() : *node.extra;
+    extra.bindings = parts_.bindings;
+    extra.chunk_hints = parts_.chunk_hints;
+    node.extra = context_.own(std::move(extra));
   }
 
   // As resolve_op; the op of each target is looked up once.
@@ -532,18 +531,38 @@ class GraphDecoder {
     node.op = *op;
   }
 
-  // Fields `custom` and `meta` are the same for many nodes of a body: equal bytes are read once.
-  const Metadata& read_metadata(const std::string& fields) {
-    const auto [known, is_new] = metadata_.try_emplace(fields);
+  // Null where they say nothing. All but bindings and hints is the same for many nodes of a body:
+  // equal bytes are read once.
+  const NodeExtra* read_extra(const std::string& fields) {
+    const auto [known, is_new] = extras_.try_emplace(fields);
     if (!is_new) return known->second;
+    NodeExtra extra;
     std::vector<Arg> custom, meta;
     for_each_field(fields, [&](const WireReader& in) {
-      add_keyword(in.content(), in.tag() == bytes_tag(20) ? custom : meta);
+      switch (in.tag()) {
+        case number_tag(7):
+          extra.example_type = type(in.ref());
+          break;
+        case number_tag(9):
+          extra.py_type = text(in.ref());
+          break;
+        case bytes_tag(20):
+          add_keyword(in.content(), custom);
+          break;
+        case bytes_tag(21):
+          add_keyword(in.content(), meta);
+          break;
+        default:
+          extra.unknown_fields += in.field();
+      }
     });
-    return known->second = {context_.args.intern(custom), context_.args.intern(meta)};
+    extra.custom = context_.args.intern(custom);
+    extra.meta = context_.args.intern(meta);
+    const bool is_empty = extra == NodeExtra();
+    return known->second = is_empty ? nullptr : context_.own(std::move(extra));
   }
 
-  // Whether it is a field of Node that most nodes have.
+  // Whether it is a field that few nodes have alike; others go to NodeExtra as they are.
   bool decode_field(const WireReader& in, Node& node) {
     switch (in.tag()) {
       case number_tag(1):
@@ -589,6 +608,12 @@ class GraphDecoder {
       case number_tag(16):
         node.recompute = text(in.ref());
         return true;
+      case bytes_tag(17):
+        parts_.bindings.push_back(decode_binding(in.content()));
+        return true;
+      case bytes_tag(18):
+        parts_.chunk_hints.push_back(decode_hint(in.content()));
+        return true;
       case number_tag(19):
         node.has_custom = in.number() != 0;
         return true;
@@ -612,30 +637,6 @@ class GraphDecoder {
         return NodeKind::kOutput;
       default:
         fail(fmt::format("node '{}' is of a kind that this version does not know", context_.text(node.name)));
-    }
-  }
-
-  // Whether it is a field of Node that goes to NodeExtra.
-  bool decode_extra(const WireReader& in) {
-    switch (in.tag()) {
-      case number_tag(7):
-        parts_.extra.example_type = type(in.ref());
-        return true;
-      case number_tag(9):
-        parts_.extra.py_type = text(in.ref());
-        return true;
-      case bytes_tag(17):
-        parts_.extra.bindings.push_back(decode_binding(in.content()));
-        return true;
-      case bytes_tag(18):
-        parts_.extra.chunk_hints.push_back(decode_hint(in.content()));
-        return true;
-      case bytes_tag(20):
-      case bytes_tag(21):
-        parts_.metadata += in.field();
-        return true;
-      default:
-        return false;
     }
   }
 
@@ -775,7 +776,9 @@ class GraphDecoder {
   static constexpr std::size_t kLimitedFields = 6;
 
   const std::string& path_;
-  proto::File file_;  // but for its bodies, strings and origins
+  google::protobuf::Arena arena_;  // of file_, whose tables are many small messages
+  proto::File& file_ = *google::protobuf::Arena::CreateMessage<proto::File>(&arena_);
+  // file_ has all but these.
   std::array<std::uint32_t, kLimitedFields> counts_{};
   std::vector<std::string_view> bodies_, texts_, origin_rows_;
   Graph graph_;
@@ -786,8 +789,8 @@ class GraphDecoder {
   SideTable<StringId, NodeId> node_of_name_;
   const Body* body_ = nullptr;
   NodeParts parts_;
-  std::unordered_map<std::string, Metadata> metadata_;
-  SideTable<StringId, std::optional<const OpInfo*>> ops_;  // by target
+  std::unordered_map<std::string, const NodeExtra*> extras_;  // by their fields
+  SideTable<StringId, std::optional<const OpInfo*>> ops_;     // by target
   std::vector<StringId> origins_;
   std::vector<Arg> stack_;  // the children of trees that are decoded
   int trees_ = 0;           // these trees, within one another
