@@ -225,7 +225,8 @@ class ExprParser {
   }
   bool accept(std::string_view token) {
     skip_spaces();
-    if (!text_.substr(at_).starts_with(token)) return false;
+    if (at_ == text_.size() || text_[at_] != token.front() || !text_.substr(at_).starts_with(token))
+      return false;
     at_ += token.size();
     return true;
   }
@@ -247,14 +248,19 @@ class ExprParser {
   };
 
   PolyId parse_or() {
-    std::vector<PolyId> operands{parse_and()};
-    while (accept("|")) operands.push_back(parse_and());
-    return operands.size() == 1 ? operands[0] : pool_.apply(AtomKind::kOr, std::move(operands));
+    const PolyId first = parse_and();
+    return accept("|") ? parse_others(AtomKind::kOr, "|", first) : first;
   }
   PolyId parse_and() {
-    std::vector<PolyId> operands{parse_not()};
-    while (accept("&")) operands.push_back(parse_not());
-    return operands.size() == 1 ? operands[0] : pool_.apply(AtomKind::kAnd, std::move(operands));
+    const PolyId first = parse_not();
+    return accept("&") ? parse_others(AtomKind::kAnd, "&", first) : first;
+  }
+  // Behind the first sign.
+  PolyId parse_others(AtomKind kind, std::string_view sign, PolyId first) {
+    std::vector<PolyId> operands{first};
+    do operands.push_back(kind == AtomKind::kOr ? parse_and() : parse_not());
+    while (accept(sign));
+    return pool_.apply(kind, std::move(operands));
   }
   PolyId parse_not() {
     Depth depth(*this);
@@ -273,7 +279,10 @@ class ExprParser {
     return left;
   }
   PolyId parse_sum() {
-    std::vector<PolyId> terms{parse_product()};
+    const PolyId first = parse_product();
+    skip_spaces();
+    if (at_ == text_.size() || (text_[at_] != '+' && text_[at_] != '-')) return built(first);
+    std::vector<PolyId> terms{first};
     for (;;) {
       if (accept("+")) {
         terms.push_back(parse_product());

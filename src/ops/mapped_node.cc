@@ -11,6 +11,14 @@ using Kind = MappedCall::Kind;
 
 namespace {
 
+bool is_list_of_tensors(const OpParam& param) {
+  return param.type.starts_with("Tensor");
+}
+
+const TensorType* tensor_of(const Context& context, const Body& body, Arg arg) {
+  return arg.is_node() ? tensor_of(context, body.nodes[arg.as_node()].type) : nullptr;
+}
+
 class NodeMapper {
  public:
   NodeMapper(const Graph& graph, const Node& node, Facts& facts)
@@ -33,9 +41,7 @@ class NodeMapper {
     }
     return sizes;
   }
-  const TensorType* tensor(Arg arg) const {
-    return arg.is_node() ? tensor_of(context_, body_.nodes[arg.as_node()].type) : nullptr;
-  }
+  const TensorType* tensor(Arg arg) const { return tensor_of(context_, body_, arg); }
   bool add_tensor(Arg arg, std::uint32_t place) {
     const TensorType* type = tensor(arg);
     if (type == nullptr) return false;
@@ -76,7 +82,7 @@ class NodeMapper {
   MappedCall::Argument read_list(Arg list, std::size_t param) {
     MappedCall::Argument argument;
     MappedCall& call = mapped_.call;
-    const bool is_tensors = node_.op->params[param].type.starts_with("Tensor");
+    const bool is_tensors = is_list_of_tensors(node_.op->params[param]);
     argument.kind = is_tensors ? Kind::kTensors : Kind::kNumbers;
     argument.begin = static_cast<std::uint32_t>(is_tensors ? call.tensors.size() : call.numbers.size());
     for (std::uint32_t place = 0; const Arg item : context_.args.children(list)) {
@@ -110,6 +116,21 @@ class NodeMapper {
 std::optional<MappedNode> mapped_node(const Graph& graph, const Node& node, Facts& facts) {
   if (node.op == nullptr) return std::nullopt;
   return NodeMapper(graph, node, facts).take();
+}
+
+std::vector<NodeId> mapped_operands(const Graph& graph, const Node& node) {
+  const Context& context = *graph.context;
+  std::vector<NodeId> operands;
+  const auto take = [&](Arg arg) {
+    if (tensor_of(context, graph.step(), arg) != nullptr) operands.push_back(arg.as_node());
+  };
+  const BoundArgs bound = bind_args(context, node);
+  for (std::size_t p = 0; p < node.op->params.size(); ++p) {
+    take(bound.values[p]);
+    if (bound.values[p].is_list() && is_list_of_tensors(node.op->params[p]))
+      for (const Arg item : context.args.children(bound.values[p])) take(item);
+  }
+  return operands;
 }
 
 std::string print_mapping(const MappedCall& call, const CallMapping& mapping) {

@@ -116,6 +116,8 @@ struct MappedNode {
   std::vector<NodeId> operands;  // of call.tensors
 };
 std::optional<MappedNode> mapped_node(const Graph& graph, const Node& node, Facts& facts);
+// Its operands alone. The node's op has a row in the op table.
+std::vector<NodeId> mapped_operands(const Graph& graph, const Node& node);
 
 // "x: (0, 2)  w: (2, 1)  -> (0, 1)    2 is summed". Operands by the names of their parameters.
 std::string print_mapping(const MappedCall& call, const CallMapping& mapping);

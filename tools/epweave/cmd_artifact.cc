@@ -7,6 +7,7 @@
 #include "analysis/rank_view.h"
 #include "commands.h"
 #include "common/graphs.h"
+#include "common/kept_context.h"
 #include "common/report.h"
 #include "compare/ranks/fingerprint.h"
 #include "compare/ranks/one_rank_calls.h"
@@ -92,7 +93,7 @@ class Check {
   int run() {
     if (command_.output.path != OutputOptions().path || !command_.output.to.empty() || command_.output.force)
       throw UsageError("-o, --to and --force are for artifact make: a check writes no graph");
-    const Graph graph = read_sound_input(command_.input, nullptr, Soundness::kStructure);
+    const Graph graph = read_sound_input(command_.input, kept_context(), Soundness::kStructure);
     const auto recorded = read_fingerprint(graph);
     if (!recorded)
       throw InputError(fmt::format("{}: no artifact: it has no fingerprint; epweave artifact make writes one",

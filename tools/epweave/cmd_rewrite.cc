@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "common/graphs.h"
+#include "common/kept_context.h"
 #include "common/version.h"
 #include "overlap_report.h"
 #include "pipeline/pipeline.h"
@@ -79,13 +80,6 @@ std::string default_reproducer(const OutputOptions& output) {
   return (is_file ? output.path : "epweave") + ".reproducer.epw";
 }
 
-// Lives until the process ends: taking a large graph's context apart, piece by piece, takes as long
-// as a pass, and nothing needs the memory any more.
-std::shared_ptr<Context> make_kept_context() {
-  static const auto* const kept = new std::shared_ptr<Context>(std::make_shared<Context>());
-  return *kept;
-}
-
 class Rewrite {
  public:
   Rewrite(const RewriteOptions& options, const Pipeline& pipeline, Console& console)
@@ -114,8 +108,8 @@ class Rewrite {
  private:
   Graph read() {
     if (policy_named(options_.verify) == VerifyPolicy::kOff)
-      return read_sound_input(options_.input, make_kept_context(), Soundness::kStructure);
-    VerifiedInput input = read_verified_input(options_.input, make_kept_context());
+      return read_sound_input(options_.input, kept_context(), Soundness::kStructure);
+    VerifiedInput input = read_verified_input(options_.input, kept_context());
     input_violations_ = std::move(input.violations);
     return std::move(input.graph);
   }

@@ -3,6 +3,7 @@
 #include "analysis/verify.h"
 #include "commands.h"
 #include "common/graphs.h"
+#include "common/kept_context.h"
 #include "common/report.h"
 
 namespace epweave::cli {
@@ -18,7 +19,7 @@ Json violation_report(const Graph& graph, const Violation& violation) {
 }  // namespace
 
 int verify(const InputOptions& options, Console& console) {
-  const Graph graph = read_input(options);
+  const Graph graph = read_input(options, kept_context());
   const std::vector<Violation> violations = verify_graph(graph);
   if (console.json()) {
     Json list = Json::array();

@@ -9,6 +9,7 @@
 #include "assumption_kinds.h"
 #include "commands.h"
 #include "common/graphs.h"
+#include "common/kept_context.h"
 #include "common/report.h"
 #include "compare/rewrite/verify_halves.h"
 #include "compare/rewrite/verify_rewrite.h"
@@ -214,7 +215,7 @@ RewriteReport check_halves(const Graph& joint, const Graph& forward, const Graph
 }
 
 int verify_rewrite(const VerifyOptions& options, Console& console) {
-  const Graph a = read_sound_input(options.input, nullptr, Soundness::kStructure);
+  const Graph a = read_sound_input(options.input, kept_context(), Soundness::kStructure);
   const Graph b = read_sound_input(options.rewritten, a.context, Soundness::kStructure);
   const RewriteReport report = check_rewrite(a, b);
   const std::size_t n = report.violations.size();
@@ -238,7 +239,7 @@ int verify_rewrite(const VerifyOptions& options, Console& console) {
 }
 
 int verify_halves(const VerifyHalvesOptions& options, Console& console) {
-  Graph joint = read_sound_input(options.input, nullptr, Soundness::kStructure);
+  Graph joint = read_sound_input(options.input, kept_context(), Soundness::kStructure);
   mark_tangents(joint, options.tangents);
   const Graph forward = read_sound_input(options.forward, joint.context, Soundness::kStructure);
   const Graph backward = read_sound_input(options.backward, joint.context, Soundness::kStructure);

@@ -188,9 +188,9 @@ void CallCheck::check_arg(NodeId user, const Place& place, Arg x, Arg y) {
                     "of the whole's",
                     place.print()));
   if (claims_[user].kind == ClaimKind::kPart)
-    taken_[{claims_[user].origin, leaf}].push_back(
-        {user, taken, y, param_ == nullptr ? SIZE_MAX : position_of_param(),
-         param_ != nullptr && param_->is_written, item_.value_or(0)});
+    taken_.push_back({claims_[user].origin, leaf, user, taken, y,
+                      param_ == nullptr ? SIZE_MAX : position_of_param(),
+                      param_ != nullptr && param_->is_written, item_.value_or(0)});
 }
 
 // Or may be one: where no type is recorded, and none follows.
@@ -323,7 +323,12 @@ bool CallCheck::is_cut_alike(const Use& x, const Use& y, const PartFacts& facts,
 }
 
 void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) {
-  for (const auto& [key, uses] : taken_) {
+  const auto argument = [](const Use& use) { return std::pair(use.origin, use.leaf); };
+  std::ranges::stable_sort(taken_, {}, argument);
+  for (std::span<const Use> left = taken_; !left.empty();) {
+    const auto end = std::ranges::upper_bound(left, argument(left.front()), {}, argument);
+    const std::span<const Use> uses(left.begin(), end);
+    left = {end, left.end()};
     const Taken first = uses.front().taken;
     bool is_chain = true, is_same = true;
     for (const Use& use : uses) {
@@ -338,9 +343,9 @@ void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) 
                         claims_.describe(uses.front().value.as_node())));
     }
     if (!holds(Condition::kTakesAlike, is_same || is_chain))
-      claims_.fail(
-          uses.front().user, "rewrite-part",
-          fmt::format("parts of {} do not take their argument in the same way", claims_.name_a(key.first)));
+      claims_.fail(uses.front().user, "rewrite-part",
+                   fmt::format("parts of {} do not take their argument in the same way",
+                               claims_.name_a(uses.front().origin)));
   }
 }
 
@@ -350,9 +355,10 @@ void CallCheck::visit_divided(const Visit& visit, const std::function<void(NodeI
     const std::uint32_t n = claims_.parts(a).empty() ? 0 : claims_.part_count(a);
     const NodeId part = n > 0 ? claims_.part_of(a, n - 1) : NodeId();
     operands.clear();
-    for (auto entry = part ? taken_.lower_bound({a, 0}) : taken_.end();
-         entry != taken_.end() && entry->first.first == a; ++entry) {
-      const Use& use = entry->second.back();
+    const std::span<const Use> uses(std::ranges::equal_range(taken_, a, {}, &Use::origin));
+    for (std::size_t i = 0; part && i < uses.size(); ++i) {
+      const Use& use = uses[i];
+      if (i + 1 < uses.size() && uses[i + 1].leaf == use.leaf) continue;  // of an earlier part
       const auto how = use.taken == Taken::kPart       ? PartOperand::How::kPart
                        : use.taken == Taken::kPrevious ? PartOperand::How::kPrevious
                                                        : PartOperand::How::kWhole;

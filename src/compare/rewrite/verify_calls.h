@@ -8,7 +8,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,7 +61,10 @@ class CallCheck {
 
  private:
   enum class Taken : std::uint8_t { kNo, kWhole, kPart, kPrevious };
+  // What a part takes for an argument of its origin, which is counted through lists.
   struct Use {
+    NodeId origin;
+    std::size_t leaf = 0;
     NodeId user;
     Taken taken;
     Arg value;
@@ -70,8 +72,6 @@ class CallCheck {
     bool is_written = false;
     std::size_t item = 0;
   };
-  using Uses = std::vector<Use>;
-
   bool is_cut_alike(const Use& x, const Use& y, const PartFacts& facts, const OrderCheck& orders) const;
   void check_attention(NodeId id);
   void check_positional(NodeId id, const Node& before, const Node& after);
@@ -115,7 +115,7 @@ class CallCheck {
   CountedExtents extents_a_, extents_b_;
   AttentionCheck attention_;
   CausalMaskCheck causal_mask_;
-  std::map<std::pair<NodeId, std::size_t>, Uses> taken_;  // by origin and argument
+  std::vector<Use> taken_;  // in the order of the calls; check_uniform puts those of an argument together
   // Of the call that is being checked, and A's: the parameter, its item, and the argument, counted
   // through lists.
   const Node* before_ = nullptr;

@@ -35,6 +35,8 @@ bool may_divide(const CallMapping& mapping, std::span<const Factor> factors) {
   return factors.empty() || std::ranges::any_of(factors, is_free);
 }
 
+const CallMapping kUnknownMapping;
+
 // Calls whose parts have rules of their own, or that read no element.
 bool has_own_rules(OpFamily family) {
   return family == OpFamily::kFlexAttention || family == OpFamily::kSize || family == OpFamily::kElement ||
@@ -82,32 +84,39 @@ void RowCheck::fail(NodeId part, NodeId operand, std::size_t dim) {
                            whole != nullptr && dim < whole->sizes.size() ? print(whole->sizes[dim]) : "all"));
 }
 
+const CallMapping& RowCheck::mapping_of(NodeId origin) {
+  const CallMapping*& known = mapping_of_.at(origin);
+  const Graph& a = claims_.graph_a();
+  if (known == nullptr) known = &mappings_.map(mapped_node(a, a.step().nodes[origin], facts_)->call);
+  return *known;
+}
+
 void RowCheck::check(NodeId part) {
   const Node& node = claims_.graph_b().step().nodes[part];
   if (node.op != nullptr && has_own_rules(node.op->family)) return;
   const Node& origin = claims_.graph_a().step().nodes[claims_[part].origin];
   if (!has_divided_operand(part) || is_sort_of_whole_rows(origin)) return;
   if (has_family(node, OpFamily::kAttention)) return check_attention(part);
-  const auto before = node.op == nullptr ? std::nullopt : mapped_node(claims_.graph_a(), origin, facts_);
-  const CallMapping mapping = before ? map_dimensions(before->call) : CallMapping();
+  const bool are_known = node.op != nullptr && origin.op != nullptr;
+  const CallMapping& mapping = are_known ? mapping_of(claims_[part].origin) : kUnknownMapping;
   if (!mapping.is_known()) {
     if (node.op == nullptr || !passes_all(node.op->family))
       claims_.fail(part, "rewrite-rows",
                    "takes a part of a tensor, and nothing is known of what the op makes of parts");
     return;
   }
-  const auto after = mapped_node(claims_.graph_b(), node, facts_);
+  const std::vector<NodeId> before = mapped_operands(claims_.graph_a(), origin),
+                            after = mapped_operands(claims_.graph_b(), node);
   std::vector<Cut> cuts(mapping.factor_count());
-  for (std::size_t i = 0; i < before->operands.size() && i < after->operands.size(); ++i) {
-    const TensorType *whole = claims_.tensor_a(before->operands[i]),
-                     *piece = claims_.tensor_b(after->operands[i]);
+  for (std::size_t i = 0; i < before.size() && i < after.size(); ++i) {
+    const TensorType *whole = claims_.tensor_a(before[i]), *piece = claims_.tensor_b(after[i]);
     for (std::size_t d = 0; d < whole->sizes.size() && d < piece->sizes.size(); ++d) {
       const auto factors = mapping.operand(i, d);
       const bool is_cut = is_divided(whole->sizes[d], piece->sizes[d]);
       const bool is_passed = may_divide(mapping, factors) &&
                              is_as_traced(claims_[part].origin, mapping, factors, whole->sizes[d]);
-      if (is_cut && !holds(Condition::kMixesNoRows, is_passed)) return fail(part, after->operands[i], d);
-      if (factors.size() == 1) cuts[factors[0]].note(after->operands[i], d, is_cut);
+      if (is_cut && !holds(Condition::kMixesNoRows, is_passed)) return fail(part, after[i], d);
+      if (factors.size() == 1) cuts[factors[0]].note(after[i], d, is_cut);
     }
   }
   for (const Cut& cut : cuts)

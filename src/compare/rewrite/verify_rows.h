@@ -20,7 +20,7 @@
 
 #include "compare/rewrite/rewrite_claims.h"
 #include "ir/facts.h"
-#include "ops/mapping.h"
+#include "ops/mapping_memo.h"
 
 namespace epweave {
 
@@ -42,6 +42,8 @@ class RowCheck {
       (is_divided ? divided_dim : whole_dim) = dim;
     }
   };
+  // Of a node of A, whatever part of it asks.
+  const CallMapping& mapping_of(NodeId origin);
   bool check_cut(NodeId part, const Cut& cut);
   bool is_as_traced(NodeId origin, const CallMapping& mapping, std::span<const Factor> factors,
                     ExprId extent);
@@ -57,6 +59,8 @@ class RowCheck {
   RewriteClaims& claims_;
   Numbers& numbers_;
   Facts& facts_;
+  MappingMemo mappings_;
+  SideTable<NodeId, const CallMapping*> mapping_of_;  // null: not asked for yet
 };
 
 }  // namespace epweave

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <tuple>
-
 #include "epweave.pb.h"
 #include "io/proto/message_fields.h"
 #include "ops/op.h"
@@ -32,7 +30,7 @@ Body NodeDecoder::decode_body(std::string_view bytes) {
   proto::Graph message;
   if (!others || !parse_message(*others, message)) values_.fail_parse();
 
-  metadata_.clear();  // it may name nodes of the body
+  extras_.clear();  // they may name nodes of the body
   Body body;
   body.name = values_.text(message.name());
   body.order.reserve(nodes.size());
@@ -54,19 +52,19 @@ Body NodeDecoder::decode_body(std::string_view bytes) {
 void NodeDecoder::decode_node(std::string_view message, Node& node) {
   parts_.clear();
   values_.for_each_field(message, [&](const WireReader& in) {
-    if (!decode_field(in, node) && !decode_extra(in)) parts_.extra.unknown_fields += in.field();
+    if (!decode_field(in, node)) parts_.extra += in.field();
   });
   if (!node.target) values_.fail(fmt::format("node '{}' has no target", context_.text(node.name)));
   resolve_call(node);
   node.args = context_.args.add(parts_.args);
   node.kwargs = context_.args.add(parts_.kwargs);
   node.provenance = context_.own(parts_.provenance);
-  NodeExtra& extra = parts_.extra;
-  if (!parts_.metadata.empty()) std::tie(extra.custom, extra.meta) = read_metadata(parts_.metadata);
-  const bool is_empty = !extra.example_type && !extra.py_type && extra.bindings.empty() &&
-                        extra.chunk_hints.empty() && extra.custom.empty() && extra.meta.empty() &&
-                        extra.unknown_fields.empty();
-  if (!is_empty) node.extra = context_.own(std::move(extra));
+  if (!parts_.extra.empty()) node.extra = read_extra(parts_.extra);
+  if (parts_.bindings.empty() && parts_.chunk_hints.empty()) return;
+  NodeExtra extra = node.extra == nullptr ? NodeExtra() : *node.extra;
+  extra.bindings = parts_.bindings;
+  extra.chunk_hints = parts_.chunk_hints;
+  node.extra = context_.own(std::move(extra));
 }
 
 void NodeDecoder::resolve_call(Node& node) {
@@ -76,14 +74,33 @@ void NodeDecoder::resolve_call(Node& node) {
   node.op = *op;
 }
 
-const NodeDecoder::Metadata& NodeDecoder::read_metadata(const std::string& fields) {
-  const auto [known, is_new] = metadata_.try_emplace(fields);
+const NodeExtra* NodeDecoder::read_extra(const std::string& fields) {
+  const auto [known, is_new] = extras_.try_emplace(fields);
   if (!is_new) return known->second;
+  NodeExtra extra;
   std::vector<Arg> custom, meta;
   values_.for_each_field(fields, [&](const WireReader& in) {
-    values_.add_keyword(in.content(), in.tag() == bytes_tag(20) ? custom : meta);
+    switch (in.tag()) {
+      case number_tag(7):
+        extra.example_type = values_.type(in.ref());
+        break;
+      case number_tag(9):
+        extra.py_type = values_.text(in.ref());
+        break;
+      case bytes_tag(20):
+        values_.add_keyword(in.content(), custom);
+        break;
+      case bytes_tag(21):
+        values_.add_keyword(in.content(), meta);
+        break;
+      default:
+        extra.unknown_fields += in.field();
+    }
   });
-  return known->second = {context_.args.intern(custom), context_.args.intern(meta)};
+  extra.custom = context_.args.intern(custom);
+  extra.meta = context_.args.intern(meta);
+  const bool is_empty = extra == NodeExtra();
+  return known->second = is_empty ? nullptr : context_.own(std::move(extra));
 }
 
 bool NodeDecoder::decode_field(const WireReader& in, Node& node) {
@@ -131,6 +148,12 @@ bool NodeDecoder::decode_field(const WireReader& in, Node& node) {
     case number_tag(16):
       node.recompute = values_.text(in.ref());
       return true;
+    case bytes_tag(17):
+      parts_.bindings.push_back(decode_binding(in.content()));
+      return true;
+    case bytes_tag(18):
+      parts_.chunk_hints.push_back(decode_hint(in.content()));
+      return true;
     case number_tag(19):
       node.has_custom = in.number() != 0;
       return true;
@@ -155,29 +178,6 @@ NodeKind NodeDecoder::decode_node_kind(std::uint64_t kind, const Node& node) con
     default:
       values_.fail(
           fmt::format("node '{}' is of a kind that this version does not know", context_.text(node.name)));
-  }
-}
-
-bool NodeDecoder::decode_extra(const WireReader& in) {
-  switch (in.tag()) {
-    case number_tag(7):
-      parts_.extra.example_type = values_.type(in.ref());
-      return true;
-    case number_tag(9):
-      parts_.extra.py_type = values_.text(in.ref());
-      return true;
-    case bytes_tag(17):
-      parts_.extra.bindings.push_back(decode_binding(in.content()));
-      return true;
-    case bytes_tag(18):
-      parts_.extra.chunk_hints.push_back(decode_hint(in.content()));
-      return true;
-    case bytes_tag(20):
-    case bytes_tag(21):
-      parts_.metadata += in.field();
-      return true;
-    default:
-      return false;
   }
 }
 

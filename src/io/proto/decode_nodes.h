@@ -23,30 +23,28 @@ class NodeDecoder {
   Body decode_body(std::string_view bytes);
 
  private:
-  using Metadata = std::pair<ArgRange, ArgRange>;  // custom, meta
-
   // What of a node is put together from several fields, in room that all nodes share.
   struct NodeParts {
     std::vector<Arg> args, kwargs;
     std::vector<Provenance> provenance;
-    NodeExtra extra;
-    std::string metadata;  // fields `custom` and `meta`, as they are
+    std::vector<Binding> bindings;
+    std::vector<std::pair<StringId, std::int64_t>> chunk_hints;
+    std::string extra;  // the other fields that go to NodeExtra, as they are
     void clear() {
-      args.clear(), kwargs.clear(), provenance.clear(), metadata.clear();
-      extra = NodeExtra();
+      args.clear(), kwargs.clear(), provenance.clear();
+      bindings.clear(), chunk_hints.clear(), extra.clear();
     }
   };
 
   void decode_node(std::string_view message, Node& node);
   // As resolve_op; the op of each target is looked up once.
   void resolve_call(Node& node);
-  // Fields `custom` and `meta` are the same for many nodes of a body: equal bytes are read once.
-  const Metadata& read_metadata(const std::string& fields);
-  // Whether it is a field of Node that most nodes have.
+  // Null where they say nothing. All but bindings and hints is the same for many nodes of a body:
+  // equal bytes are read once.
+  const NodeExtra* read_extra(const std::string& fields);
+  // Whether it is a field that few nodes have alike; others go to NodeExtra as they are.
   bool decode_field(const WireReader& in, Node& node);
   NodeKind decode_node_kind(std::uint64_t kind, const Node& node) const;
-  // Whether it is a field of Node that goes to NodeExtra.
-  bool decode_extra(const WireReader& in);
   Binding decode_binding(std::string_view message);
   std::pair<StringId, std::int64_t> decode_hint(std::string_view message) const;
   void decode_ep(std::string_view message, EpLabels& ep) const;
@@ -58,8 +56,8 @@ class NodeDecoder {
   ValueDecoder& values_;
   Context& context_;
   NodeParts parts_;
-  std::unordered_map<std::string, Metadata> metadata_;
-  SideTable<StringId, std::optional<const OpInfo*>> ops_;  // by target
+  std::unordered_map<std::string, const NodeExtra*> extras_;  // by their fields
+  SideTable<StringId, std::optional<const OpInfo*>> ops_;     // by target
   std::vector<StringId> origins_;
 };
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <google/protobuf/arena.h>
 
 #include <array>
 
@@ -167,7 +168,9 @@ class GraphDecoder {
 
   static constexpr std::size_t kLimitedFields = 6;
 
-  proto::File file_;  // but for its bodies, strings and origins
+  google::protobuf::Arena arena_;  // of file_, whose tables are many small messages
+  proto::File& file_ = *google::protobuf::Arena::CreateMessage<proto::File>(&arena_);
+  // file_ has all but these.
   std::array<std::uint32_t, kLimitedFields> counts_{};
   std::vector<std::string_view> bodies_, texts_, origin_rows_;
   Graph graph_;

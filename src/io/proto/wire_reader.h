@@ -50,10 +50,12 @@ class WireReader {
 
   // Goes to the next field. False behind the last, and where the bytes are no fields.
   bool next() {
-    if (at_ == end_ || is_broken_) return false;
+    if (at_ == end_) return false;
     begin_ = at_;
-    is_broken_ = !read_tag() || !(type() == WireType::kBegin ? skip_group() : read_value());
-    return !is_broken_;
+    if (read_tag() && (type() == WireType::kBegin ? skip_group() : read_value())) return true;
+    is_broken_ = true;
+    at_ = end_;
+    return false;
   }
   bool is_broken() const { return is_broken_; }
 
@@ -68,15 +70,23 @@ class WireReader {
   // All of its bytes, the tag too.
   std::string_view field() const { return {begin_, static_cast<std::size_t>(at_ - begin_)}; }
 
-  // The next number of packed ones.
-  bool read_number(std::uint64_t& number) {
-    number = 0;
-    for (int shift = 0; shift < 64 && at_ != end_; shift += 7) {
-      const auto byte = static_cast<std::uint8_t>(*at_++);
-      number |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-      if (byte < 0x80) return true;
+  // The next number of packed ones. Nearly all have at most three digits, which are read without a
+  // look at the end for each: a digit carries a bit that says that another follows. Inlined, since
+  // reading a graph is mostly this.
+  [[gnu::always_inline]] bool read_number(std::uint64_t& number) {
+    constexpr std::uint64_t kFollowed = 0x80;
+    if (left() < 3) return read_digits(number);
+    const auto digit = [at = at_](int i) { return std::uint64_t{static_cast<std::uint8_t>(at[i])}; };
+    if (digit(0) < kFollowed) {
+      number = digit(0), at_ += 1;
+    } else if (digit(1) < kFollowed) {
+      number = digit(0) - kFollowed + (digit(1) << 7), at_ += 2;
+    } else if (digit(2) < kFollowed) {
+      number = digit(0) - kFollowed + ((digit(1) - kFollowed) << 7) + (digit(2) << 14), at_ += 3;
+    } else {
+      return read_digits(number);
     }
-    return false;
+    return true;
   }
   bool is_at_end() const { return at_ == end_; }
 
@@ -86,31 +96,33 @@ class WireReader {
   WireType type() const { return static_cast<WireType>(tag_ & 7); }
   std::size_t left() const { return static_cast<std::size_t>(end_ - at_); }
 
-  bool read_tag() {
+  [[gnu::noinline]] bool read_digits(std::uint64_t& number) {
+    number = 0;
+    for (int shift = 0; shift < 64 && at_ != end_; shift += 7) {
+      const auto byte = static_cast<std::uint8_t>(*at_++);
+      number |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return true;
+    }
+    return false;
+  }
+  [[gnu::always_inline]] bool read_tag() {
     std::uint64_t tag = 0;
     if (!read_number(tag) || tag > UINT32_MAX || tag >> 3 == 0) return false;
     tag_ = static_cast<std::uint32_t>(tag);
     return true;
   }
   // What stands behind a tag; not of a group.
-  bool read_value() {
-    switch (type()) {
-      case WireType::kNumber:
-        return read_number(number_);
-      case WireType::kFixed64:
-        return read_fixed(8);
-      case WireType::kFixed32:
-        return read_fixed(4);
-      case WireType::kBytes: {
-        std::uint64_t length = 0;
-        if (!read_number(length) || length > left()) return false;
-        content_ = {at_, static_cast<std::size_t>(length)};
-        at_ += length;
-        return true;
-      }
-      default:
-        return false;
+  [[gnu::always_inline]] bool read_value() {
+    if (type() == WireType::kNumber) return read_number(number_);
+    if (type() == WireType::kBytes) {
+      std::uint64_t length = 0;
+      if (!read_number(length) || length > left()) return false;
+      content_ = {at_, static_cast<std::size_t>(length)};
+      at_ += length;
+      return true;
     }
+    if (type() == WireType::kFixed64) return read_fixed(8);
+    return type() == WireType::kFixed32 && read_fixed(4);
   }
   bool read_fixed(std::size_t bytes) {
     if (left() < bytes) return false;
@@ -119,7 +131,7 @@ class WireReader {
       number_ |= static_cast<std::uint64_t>(static_cast<std::uint8_t>(*at_++)) << 8 * i;
     return true;
   }
-  bool skip_group() {
+  [[gnu::noinline]] bool skip_group() {
     const std::uint32_t outermost = tag_;
     std::vector<std::uint32_t> open{tag_ >> 3};  // fields whose groups have no end yet
     while (!open.empty()) {
