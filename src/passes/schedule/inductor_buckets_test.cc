@@ -42,7 +42,9 @@ class Step {
     FAIL("no node " << name);
     return kNoPlace;
   }
-  std::string_view name(Place i) const { return graph_.text(graph_.step().nodes[decision_.step.nodes[i]].name); }
+  std::string_view name(Place i) const {
+    return graph_.text(graph_.step().nodes[decision_.step.nodes[i]].name);
+  }
 
   const ScheduleProblem& problem() const { return problem_; }
   const InductorFacts& facts() const { return facts_; }
