@@ -77,7 +77,7 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
   }
   if (knobs.buckets) require_one_rank(graph);
   const ScheduleRules rules{.launches = LaunchOrder::kFree, .recompute = RecomputeOrder::kFree};
-  const ScheduleProblem problem = make_schedule_problem(graph, model, rules);
+  const ScheduleProblem problem = make_schedule_problem(graph, decision, rules);
   const bool is_any_dtype = knobs.bucket_mode == InductorBucketMode::kCustomOpsMultidtype;
   const InductorFacts facts =
       find_inductor_facts(graph, model, problem, is_any_dtype ? GatherKey::kAnyDtype : GatherKey::kByDtype);

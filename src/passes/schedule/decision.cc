@@ -73,11 +73,12 @@ DecisionModel model_decision(const Graph& graph, const PriceOptions& options) {
 
 DecisionModel model_rewritten(const Graph& graph, const PriceOptions& options) {
   const MeasuredCosts* measured = options.measured ? &options.measured->costs : nullptr;
-  const WholeShards shards = find_whole_shards(graph);
+  WholeShards shards = find_whole_shards(graph);
   DecisionModel model{.step = model_step(shards.graph ? *shards.graph : graph, options.cluster, measured)};
   if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
   model.uneven_groups = price_for_all_members(graph, model.step);
   model.uneven_inputs = shards.problem ? 0 : shards.uneven_inputs;
+  model.padding_cuts = std::move(shards.padding_cuts);
   if (shards.problem) model.other_prices = *shards.problem + ", so other ranks have other prices";
   return model;
 }

@@ -52,6 +52,7 @@ struct DecisionModel {
   StepModel step;
   std::size_t uneven_groups = 0;
   std::size_t uneven_inputs = 0;  // priced as where shards are whole (whole_shards.h)
+  IdSet<NodeId> padding_cuts;     // which ranks with whole shards have not got
   // "%p (w, 3 of 8) is cut unevenly (..), so other ranks have other prices". Passes then keep the
   // launches that all ranks have: in their order, and unmerged.
   std::optional<std::string> other_prices;

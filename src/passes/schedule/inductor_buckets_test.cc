@@ -32,17 +32,19 @@ class Step {
                                             "  %c = placeholder : f32[4, 4]\n"
                                             "{}",
                                             nodes))),
-        model_(model_decision(graph_, {}).step),
-        problem_(make_schedule_problem(graph_, model_, {LaunchOrder::kFree, RecomputeOrder::kFree})),
-        facts_(find_inductor_facts(graph_, model_, problem_, GatherKey::kByDtype)) {}
+        decision_(model_decision(graph_, {})),
+        problem_(make_schedule_problem(graph_, decision_, {LaunchOrder::kFree, RecomputeOrder::kFree})),
+        facts_(find_inductor_facts(graph_, decision_.step, problem_, GatherKey::kByDtype)) {}
 
   Place place(std::string_view name) const {
-    for (Place i = 0; i < model_.size(); ++i)
+    for (Place i = 0; i < decision_.step.size(); ++i)
       if (this->name(i) == name) return i;
     FAIL("no node " << name);
     return kNoPlace;
   }
-  std::string_view name(Place i) const { return graph_.text(graph_.step().nodes[model_.nodes[i]].name); }
+  std::string_view name(Place i) const {
+    return graph_.text(graph_.step().nodes[decision_.step.nodes[i]].name);
+  }
 
   const ScheduleProblem& problem() const { return problem_; }
   const InductorFacts& facts() const { return facts_; }
@@ -50,7 +52,7 @@ class Step {
   // In the order of the text; all collectives take the same time and memory.
   InductorOrder order(const Hidden& hidden) const {
     InductorOrder order;
-    order.order.resize(model_.size());
+    order.order.resize(decision_.step.size());
     std::iota(order.order.begin(), order.order.end(), 0);
     order.scheduled = order.order;
     for (const InductorCollective& collective : facts_.collectives) {
@@ -74,7 +76,7 @@ class Step {
     knobs.bucket_exposed_first = false;
     const std::vector<bool> may_merge(facts_.collectives.size(), true);
     const InductorBuckets found =
-        find_inductor_buckets(model_, problem_, facts_, order(hidden), knobs, may_merge);
+        find_inductor_buckets(decision_.step, problem_, facts_, order(hidden), knobs, may_merge);
     std::string text;
     for (const auto& bucket : found.buckets) {
       if (!text.empty()) text += ";";
@@ -86,7 +88,7 @@ class Step {
 
  private:
   Graph graph_;
-  StepModel model_;
+  DecisionModel decision_;
   ScheduleProblem problem_;
   InductorFacts facts_;
 };

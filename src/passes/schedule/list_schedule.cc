@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -56,9 +57,10 @@ class Scheduler {
         ready_launches_(problem.groups),
         held_launches_(problem.groups),
         starts_(problem.size()),
-        touches_left_(problem.home.size()),
+        made_(problem.size()),
         end_(problem.home.size()),
         forecast_(live) {
+    if (options.remaining != nullptr) remaining_ = *options.remaining;
     measure_work();
     prepare_storages();
   }
@@ -68,6 +70,7 @@ class Scheduler {
     while (left_ > 0) {
       retire();
       if (left_ == 0) break;
+      if (is_too_long()) return {.order = {}, .seconds = kNever, .peak = peak_, .starts = {}, .stalls = {}};
       if (const Place kernel = pick_kernel(); kernel != kNoPlace) {
         if (stands_back(kernel) && idle_until(-in_flight_.top().rank)) continue;
         const double end = now_ + p_.seconds[kernel];
@@ -104,9 +107,10 @@ class Scheduler {
   }
 
   void prepare_storages() {
-    for (std::uint32_t s : p_.touches.items) ++touches_left_[s];
+    order_.reserve(p_.size());
     for (std::size_t s = 0; s < p_.home.size(); ++s)
       end_[s] = static_cast<std::uint32_t>(p_.touchers[s].size());
+    for (std::size_t s = 0; s < p_.home.size(); ++s) made_[p_.home[s]] += p_.bytes[s];
     live_ = p_.input_bytes;
     peak_ = live_;
   }
@@ -127,6 +131,18 @@ class Scheduler {
     }
     for (Place i : roots) release(i);
     settle();
+  }
+
+  // A few times in a schedule: a look goes through all that is left.
+  bool is_too_long() {
+    if (!remaining_ || order_.size() < next_look_) return false;
+    constexpr std::size_t kLooks = 16;
+    constexpr double kRounding = 1e-9;  // sums in another order
+    next_look_ = order_.size() + p_.size() / kLooks + 1;
+    std::vector<double> free = group_free_;
+    for (double& at : free) at = std::max(at, now_);
+    free.push_back(now_);
+    return remaining_->end_at_least(free, executed_) > options_.limit * (1 + kRounding);
   }
 
   // ------------------------------------------------------------------------- becoming ready
@@ -256,18 +272,15 @@ class Scheduler {
   // Live bytes now, and the forecast, behind the node.
   void account(Place node) {
     const auto touched = p_.touches[node];
+    if (touched.empty()) return;
     const std::size_t frontier = find_frontier();
-    for (std::uint32_t s : touched)
-      if (p_.home[s] == node) {
-        live_ += p_.bytes[s];
-        forecast_.add(frontier, node, p_.bytes[s]);
-      }
-    peak_ = std::max(peak_, live_);
-    for (std::uint32_t s : touched) {
-      if (p_.stays[s]) continue;
-      shorten(s, frontier);
-      if (--touches_left_[s] == 0) live_ -= p_.bytes[s];
+    if (const std::int64_t made = made_[node]; made > 0) {
+      live_ += made;
+      peak_ = std::max(peak_, live_);
+      forecast_.add(frontier, node, made);
     }
+    for (std::uint32_t s : touched)
+      if (!p_.stays[s]) shorten(s, frontier);
   }
 
   // The storage lives, in the forecast, to the last of its touchers that is left.
@@ -277,6 +290,7 @@ class Scheduler {
     const std::uint32_t before = end;
     while (end > 0 && executed_[touchers[end - 1]]) --end;
     if (end == before) return;
+    if (end == 0) live_ -= p_.bytes[s];
     const std::size_t last = touchers[before - 1] + 1;
     const std::size_t from = end == 0 ? frontier : std::max<std::size_t>(frontier, touchers[end - 1] + 1);
     if (from < last) forecast_.add(from, last, -p_.bytes[s]);
@@ -307,11 +321,12 @@ class Scheduler {
     std::int64_t made = 0;
     std::size_t latest = frontier;
     for (Place maker : makers_)
-      for (std::uint32_t s : p_.touches[maker])
-        if (p_.home[s] == maker) made += p_.bytes[s], latest = std::max<std::size_t>(latest, maker);
+      if (made_[maker] > 0) made += made_[maker], latest = std::max<std::size_t>(latest, maker);
     if (made == 0) return true;
     if (live_ + made > options_.budget) return false;
-    if (forecast_.most(frontier, latest) + made <= options_.budget) return true;
+    if (forecast_.most() + made <= options_.budget ||
+        forecast_.most(frontier, latest) + made <= options_.budget)
+      return true;
     return fits_with_what_dies(node, frontier, latest, made);
   }
 
@@ -447,6 +462,8 @@ class Scheduler {
 
   const ScheduleProblem& p_;
   const ListOptions& options_;
+  std::optional<RemainingTime> remaining_;
+  std::size_t next_look_ = 0;  // when so many nodes are placed
   std::vector<double> rank_;
   std::vector<std::uint32_t> missing_;
   std::vector<char> executed_;
@@ -468,7 +485,7 @@ class Scheduler {
     std::size_t from, to;
     std::int64_t bytes;
   };
-  std::vector<std::uint32_t> touches_left_;
+  std::vector<std::int64_t> made_;  // by node: bytes of storages that it makes
   std::vector<std::uint32_t> end_;  // of a storage's touchers, in order: one behind the last that is left
   std::int64_t live_ = 0, peak_ = 0;
   MemoryForecast forecast_;

@@ -27,6 +27,7 @@
 
 #include <vector>
 
+#include "passes/schedule/remaining_time.h"
 #include "passes/schedule/schedule_problem.h"
 
 namespace epweave {
@@ -36,6 +37,9 @@ struct ListOptions {
   double window = 0;    // how much compute a node may pass, against the order that the body has
   double loyalty = 0;   // seconds of priority
   double patience = 0;  // seconds to idle at most, for each second that something more urgent would be late
+  // With `remaining`, a schedule that must take longer than `limit` is not finished.
+  double limit = 0;
+  const RemainingTime* remaining = nullptr;
 };
 
 // The compute stream was idle until `at`, for so long.
@@ -45,7 +49,7 @@ struct Stall {
 
 struct ListSchedule {
   std::vector<Place> order;
-  double seconds = 0;
+  double seconds = 0;  // infinite where it was not finished: then there is no order
   std::int64_t peak = 0;
   std::vector<double> starts;  // of kernels and launches, by node: when the scheduler took them
   std::vector<Stall> stalls;

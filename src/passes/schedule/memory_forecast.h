@@ -25,11 +25,14 @@ class MemoryForecast {
   std::int64_t most() const { return most_[1]; }
 
  private:
-  void raise(std::size_t i);  // what its ancestors say
+  bool update(std::size_t i);  // what its children say; whether that is new
+  void add_in_block(std::size_t from, std::size_t to, std::int64_t bytes);
+  std::int64_t most_in_block(std::size_t from, std::size_t to) const;  // without what was added to the block
 
-  std::size_t leaves_ = 1;
-  std::vector<std::int64_t> most_;   // of the subtree, with what was added to it as a whole
-  std::vector<std::int64_t> added_;  // to the subtree as a whole
+  std::size_t blocks_ = 1;
+  std::vector<std::int64_t> values_;  // by place, without what was added to whole blocks
+  std::vector<std::int64_t> most_;    // of the subtree, with what was added to it as a whole
+  std::vector<std::int64_t> added_;   // to the subtree as a whole
 };
 
 }  // namespace epweave

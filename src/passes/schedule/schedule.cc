@@ -62,7 +62,7 @@ ScheduleRules rules_of(const DecisionModel& decision, const ScheduleOptions& opt
 // A graph to schedule, its lookups in meshes in front, and what it costs.
 struct Step {
   const Graph& graph;
-  const StepModel& model;
+  const DecisionModel& decision;
   const ScheduleRules& rules;
   Effort effort;
   std::int64_t budget;
@@ -72,7 +72,7 @@ struct Step {
 // with more orders to choose from need not find the shorter one.
 FoundOrder find_order(const Step& step) {
   const auto search = [&](const ScheduleRules& tried) {
-    return find_order(make_schedule_problem(step.graph, step.model, tried), step.effort, step.budget);
+    return find_order(make_schedule_problem(step.graph, step.decision, tried), step.effort, step.budget);
   };
   FoundOrder best = search(step.rules);
   if (step.rules.recompute == RecomputeOrder::kFree)
@@ -131,8 +131,8 @@ Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& opt
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
   const FoundOrder found = look == Look::kWhole
-                               ? find_order({graph, model, rules, options.effort, budget})
-                               : search_order(make_schedule_problem(graph, model, rules),
+                               ? find_order({graph, decision, rules, options.effort, budget})
+                               : search_order(make_schedule_problem(graph, decision, rules),
                                               {.budget = budget, .settings = kQuick, .steps = 0});
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
@@ -173,7 +173,7 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
   const ScheduleRules rules = rules_of(decision, options);
-  const FoundOrder found = find_order({graph, model, rules, options.effort, budget});
+  const FoundOrder found = find_order({graph, decision, rules, options.effort, budget});
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
   if (!fits && given.peak > budget) refuse_memory(budget, given, found.least_peak);

@@ -12,7 +12,6 @@
 #include "cost/bounds.h"
 #include "passes/coordinates.h"
 #include "passes/rank_elements.h"
-#include "passes/schedule/whole_shards.h"
 
 namespace epweave {
 
@@ -20,14 +19,14 @@ namespace {
 
 class ProblemBuilder {
  public:
-  ProblemBuilder(const Graph& graph, const StepModel& model, const ScheduleRules& rules)
+  ProblemBuilder(const Graph& graph, const DecisionModel& decision, const ScheduleRules& rules)
       : graph_(graph),
         tags_(graph),
-        m_(model),
+        m_(decision.step),
         rules_(rules),
         rank_nodes_(find_rank_nodes(*graph.context, graph.step())),
         element_nodes_(count_element_nodes(*graph.context, graph.step())),
-        padding_cuts_(find_padding_cuts(graph)) {}
+        padding_cuts_(decision.padding_cuts) {}
 
   ScheduleProblem run() {
     find_works();
@@ -292,16 +291,16 @@ class ProblemBuilder {
   const ScheduleRules& rules_;
   IdSet<NodeId> rank_nodes_;                                       // stand behind the inputs
   SideTable<NodeId, std::optional<std::uint32_t>> element_nodes_;  // how many such slices are on a rank
-  IdSet<NodeId> padding_cuts_;
+  const IdSet<NodeId>& padding_cuts_;
   std::vector<std::pair<Place, Place>> pairs_;  // before, after
   ScheduleProblem p_;
 };
 
 }  // namespace
 
-ScheduleProblem make_schedule_problem(const Graph& graph, const StepModel& model,
+ScheduleProblem make_schedule_problem(const Graph& graph, const DecisionModel& decision,
                                       const ScheduleRules& rules) {
-  return ProblemBuilder(graph, model, rules).run();
+  return ProblemBuilder(graph, decision, rules).run();
 }
 
 }  // namespace epweave

@@ -17,6 +17,7 @@
 
 #include "cost/step_model.h"
 #include "ir/graph.h"
+#include "passes/schedule/decision.h"
 
 namespace epweave {
 
@@ -73,6 +74,7 @@ struct ScheduleRules {
 };
 
 // The step has its lookups in meshes behind its inputs (hoist_rank_nodes).
-ScheduleProblem make_schedule_problem(const Graph& graph, const StepModel& model, const ScheduleRules& rules);
+ScheduleProblem make_schedule_problem(const Graph& graph, const DecisionModel& decision,
+                                      const ScheduleRules& rules);
 
 }  // namespace epweave

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 
@@ -192,19 +193,46 @@ TEST_CASE("schedule: the memory forecast is that of a plain array") {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
     return static_cast<std::size_t>(state >> 33) % n;
   };
-  std::vector<std::int64_t> plain(37);
+  std::vector<std::int64_t> plain(137);
   for (auto& value : plain) value = static_cast<std::int64_t>(below(100));
   MemoryForecast forecast(plain);
   for (int round = 0; round < 500; ++round) {
-    const std::size_t from = below(37), to = from + below(38 - from);
+    const std::size_t from = below(137), to = from + below(138 - from);
     const auto bytes = static_cast<std::int64_t>(below(41)) - 20;
     forecast.add(from, to, bytes);
     for (std::size_t i = from; i < to; ++i) plain[i] += bytes;
-    const std::size_t first = below(37), last = first + 1 + below(37 - first);
+    const std::size_t first = below(137), last = first + 1 + below(137 - first);
     REQUIRE(forecast.most(first, last) ==
             *std::max_element(plain.begin() + static_cast<std::ptrdiff_t>(first),
                               plain.begin() + static_cast<std::ptrdiff_t>(last)));
   }
+}
+
+TEST_CASE("schedule: a list schedule is not finished only where it would take longer than the limit") {
+  std::size_t stopped = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const ScheduleProblem problem = ProblemMaker(3000 + seed).make(10 + seed % 50);
+    const std::vector<std::int64_t> live = find_live_bytes(problem);
+    const std::vector<double> tails = find_tails(problem);
+    const RemainingTime remaining(problem, tails);
+    ListOptions options{.budget = evaluate_order(problem, given(problem)).peak, .window = 1e9};
+    const ListSchedule whole = schedule_list(problem, live, tails, options);
+    options.remaining = &remaining;
+    for (const double share : {0.5, 0.9, 0.99, 1.0}) {
+      options.limit = share * whole.seconds;
+      const ListSchedule limited = schedule_list(problem, live, tails, options);
+      INFO("seed " << seed << ", " << share);
+      if (std::isinf(limited.seconds)) {
+        ++stopped;
+        REQUIRE(share < 1);
+        REQUIRE(limited.order.empty());
+      } else {
+        REQUIRE(limited.order == whole.order);
+        REQUIRE(limited.seconds == whole.seconds);
+      }
+    }
+  }
+  REQUIRE(stopped > 400);
 }
 
 struct PlainNode {

@@ -70,7 +70,11 @@ constexpr Setting kProven[] = {
 class OrderSearch {
  public:
   OrderSearch(const ScheduleProblem& problem, const SearchOptions& options)
-      : p_(problem), options_(options), live_(find_live_bytes(problem)), tails_(find_tails(problem)) {
+      : p_(problem),
+        options_(options),
+        live_(find_live_bytes(problem)),
+        tails_(find_tails(problem)),
+        remaining_(problem, tails_) {
     for (std::size_t i = 0; i < p_.size(); ++i)
       if (p_.work[i] == PlaceWork::kKernel) compute_ += p_.seconds[i];
     best_.order.resize(p_.size());
@@ -132,7 +136,10 @@ class OrderSearch {
     add_lead_and_noise(setting, priority);
     double before = kUnlimited;
     for (int turn = 0;; ++turn) {
-      ListSchedule found = schedule_list(p_, live_, priority, options_of(setting));
+      // What takes longer is neither kept nor followed by another turn.
+      double limit = std::max(at_.seconds, std::min(before, kHopeless * best_.value.seconds));
+      if (turn == 0) limit = std::max(limit, first_seconds_);
+      ListSchedule found = schedule_list(p_, live_, priority, options_of(setting, limit));
       const bool is_last = turn == kTurns || found.seconds >= before ||
                            (best_.fits && found.seconds > kHopeless * best_.value.seconds);
       before = found.seconds;
@@ -148,11 +155,13 @@ class OrderSearch {
     }
   }
 
-  ListOptions options_of(const Setting& setting) const {
+  ListOptions options_of(const Setting& setting, double limit) const {
     return {.budget = static_cast<std::int64_t>(static_cast<double>(options_.budget) * setting.budget),
             .window = compute_ * setting.window,
             .loyalty = compute_ * setting.loyalty,
-            .patience = setting.patience};
+            .patience = setting.patience,
+            .limit = limit,
+            .remaining = has_schedule_ ? &remaining_ : nullptr};
   }
 
   // What steps start from, beside the priorities of the schedule.
@@ -176,10 +185,11 @@ class OrderSearch {
     setting.lead = 0;  // the priorities have it
     if (!dice.happens(0.1)) setting.noise = 0;
     add_lead_and_noise(setting, priority);
-    ListSchedule found = schedule_list(p_, live_, priority, options_of(setting));
     // At first it may get a little longer, on the way to what is shorter.
     const double left = 1 - static_cast<double>(round) / static_cast<double>(options_.steps);
-    if (keep(std::move(found), setting, std::move(priority), kSlack * left)) rebase();
+    const double slack = kSlack * left;
+    ListSchedule found = schedule_list(p_, live_, priority, options_of(setting, at_.seconds * (1 + slack)));
+    if (keep(std::move(found), setting, std::move(priority), slack)) rebase();
   }
 
   void hurry_blocks(Dice& dice, std::vector<double>& priority) {
@@ -210,10 +220,11 @@ class OrderSearch {
     }
   }
 
-  // Whether it is within the budget and at most `slack` longer than where the search is, which it
-  // then replaces.
+  // Whether it is finished, within the budget and at most `slack` longer than where the search is,
+  // which it then replaces.
   bool keep(ListSchedule found, const Setting& setting, std::vector<double> priority, double slack) {
     ++best_.schedules;
+    if (std::isinf(found.seconds)) return false;
     best_.least_peak = std::min(best_.least_peak, found.peak);
     if (found.peak > options_.budget) return false;
     if (has_schedule_ && found.seconds > at_.seconds * (1 + slack)) return false;
@@ -235,6 +246,7 @@ class OrderSearch {
   const SearchOptions& options_;
   const std::vector<std::int64_t> live_;
   const std::vector<double> tails_;
+  const RemainingTime remaining_;
   double compute_ = 0;
   FoundOrder best_;
   ListSchedule at_;  // where the search is, if it has a schedule: the best, or a little longer

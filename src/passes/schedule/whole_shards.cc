@@ -159,16 +159,20 @@ class CutFinder {
 // Gives a step whole shards.
 class Completer {
  public:
-  Completer(const Graph& given, const PaddedShards& padded)
-      : given_(given), graph_(given), context_(*graph_.context), facts_(graph_), padded_(padded) {}
+  Completer(const Graph& given, const PaddedShards& padded, const IdSet<NodeId>& cuts)
+      : given_(given),
+        graph_(given),
+        context_(*graph_.context),
+        facts_(graph_),
+        padded_(padded),
+        cuts_(cuts) {}
 
   Graph run() {
     for (std::size_t s = 0; s < padded_.shards.size(); ++s)
       complete_input(padded_.shards[s].input, padded_.sizes[s]);
-    const IdSet<NodeId> cuts = CutFinder(given_, padded_).run();
     for (NodeId id : given_.step().order) {
       try {
-        complete(id, cuts);
+        complete(id);
       } catch (const TypeMismatch&) {
         refuse(id);
       }
@@ -193,8 +197,8 @@ class Completer {
   }
 
   // What takes larger values than before gets the type that follows.
-  void complete(NodeId id, const IdSet<NodeId>& cuts) {
-    if (cuts.contains(id)) {
+  void complete(NodeId id) {
+    if (cuts_.contains(id)) {
       rebind(context_, graph_.step().nodes[id], {.param = 3, .value = Arg::none()});
       return set_type(id, graph_.step().nodes[find_piece(context_, given_.step(), node(id))->of].type);
     }
@@ -248,21 +252,19 @@ class Completer {
   Context& context_;
   Facts facts_;
   const PaddedShards& padded_;
+  const IdSet<NodeId>& cuts_;
   IdSet<NodeId> grown_;
 };
 
 }  // namespace
 
-IdSet<NodeId> find_padding_cuts(const Graph& graph) {
-  const PaddedShards padded = PadReader(graph).run();
-  if (padded.are_whole || padded.problem) return {};
-  return CutFinder(graph, padded).run();
-}
-
 WholeShards find_whole_shards(const Graph& graph) {
   PaddedShards padded = PadReader(graph).run();
-  WholeShards result{.graph = {}, .uneven_inputs = padded.shards.size(), .problem = padded.problem};
-  if (!padded.are_whole && !padded.problem) result.graph = Completer(graph, padded).run();
+  WholeShards result{
+      .graph = {}, .padding_cuts = {}, .uneven_inputs = padded.shards.size(), .problem = padded.problem};
+  if (padded.are_whole || padded.problem) return result;
+  result.padding_cuts = CutFinder(graph, padded).run();
+  result.graph = Completer(graph, padded, result.padding_cuts).run();
   return result;
 }
 

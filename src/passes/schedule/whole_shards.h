@@ -22,6 +22,7 @@ namespace epweave {
 
 struct WholeShards {
   std::optional<Graph> graph;  // the same nodes in the same order; none where the given step is that
+  IdSet<NodeId> padding_cuts;  // views that cut off what was padding of a gradient's shard
   std::size_t uneven_inputs = 0;
   // Why that step is not known, on any rank; it names an input.
   std::optional<std::string> problem;
@@ -29,8 +30,5 @@ struct WholeShards {
 // Throws PassError schedule.uneven-shard where a call behind a short shard has no whole form: ranks
 // with whole shards cannot see that, and decide by the clock.
 WholeShards find_whole_shards(const Graph& graph);
-
-// Views that cut off what was padding of a gradient's shard.
-IdSet<NodeId> find_padding_cuts(const Graph& graph);
 
 }  // namespace epweave
