@@ -16,7 +16,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .collectives import collective_error, require_functional_collectives
+from .collectives import (as_functional_collectives, collective_error, drop_copies_of_results,
+                          require_functional_collectives)
 from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
@@ -401,7 +402,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     # Backward on the calling thread, as what is traced there is known to this thread only.
     with (mode, tracing(TracingContext(mode)), preserve_node_meta(), _named_modules(model), _no_nested_compile(),
           _no_sizes_compared_by_checkpoint(), _all_lines_of_the_step(), torch.autograd.set_multithreading_enabled(False),
-          torch.compiler._non_strict_tracing_context(), torch.compiler._patch_engine_backward()):
+          torch.compiler._non_strict_tracing_context(), torch.compiler._patch_engine_backward(),
+          as_functional_collectives()):
         try:
             table = {**list_decompositions(), **norm_decompositions(), **(decompositions or {})}
             table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
@@ -411,6 +413,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
                 raise said from error
             raise
     require_functional_collectives(graph)
+    drop_copies_of_results(graph)
     for node in graph.graph.nodes:
         node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
         if (lines := node.meta.get("stack_trace")) and short_frame(lines) == lines:
