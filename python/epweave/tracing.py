@@ -235,6 +235,7 @@ def _all_lines_of_the_step() -> Iterator[None]:
     from torch.fx.experimental.proxy_tensor import PythonKeyTracer
     from torch.fx.experimental.symbolic_shapes import uninteresting_files
     library, dull = os.path.join(os.path.dirname(torch.__file__), ""), uninteresting_files()
+    ours = os.path.join(os.path.dirname(__file__), "")  # what runs in the place of an operator
     run, of_torch = _Tracer.run.__code__, PythonKeyTracer._filter_traceback_frames
 
     def keep(self, frames: traceback.StackSummary) -> traceback.StackSummary:
@@ -242,7 +243,8 @@ def _all_lines_of_the_step() -> Iterator[None]:
         if not starts:
             return of_torch(self, frames)
         return traceback.StackSummary.from_list(
-            [frame for frame in frames[starts[-1] + 1:] if frame.filename not in dull
+            [frame for frame in frames[starts[-1] + 1:]
+             if frame.filename not in dull and not frame.filename.startswith(ours)
              and (frame.name == "forward" or not frame.filename.startswith(library))])
 
     own = vars(PythonKeyTracer).get("_filter_traceback_frames")

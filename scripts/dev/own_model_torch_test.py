@@ -502,6 +502,7 @@ class Collectives(unittest.TestCase):
                         for traced in (written, functional)]
                  for name in ("all_to_all_single", "wait_tensor", "copy_", "empty")}
         self.assertEqual(count, {"all_to_all_single": [10, 10], "wait_tensor": [12, 12], "copy_": [0, 0], "empty": [2, 2]})
+        self.assertFalse([node for node in written.graph.graph.nodes if "collectives.py" in node.meta.get("stack_trace", "")])
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "step.epw"
             written.export(path)
