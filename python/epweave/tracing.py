@@ -26,6 +26,7 @@ from .norms import norm_decompositions
 from .operators import short_frame
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
+from .views import drop_restrides, view_decompositions
 
 if TYPE_CHECKING:
     from .kinds import GraphModule, Inputs, Module, Path
@@ -373,7 +374,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     """Trace `step(model, *inputs)`, or `step(model, **inputs)` of a dictionary, and its backward pass.
 
     `step` returns the loss, a tensor without dimensions, or a tuple that begins with it. Nothing is executed: tensors
-    are fake, so that collectives need a process group but no other rank. Parameters may be DTensors; the graph has
+    are fake, so that collectives need a process group but no other rank; `torch.distributed`'s own are made functional. Parameters may be DTensors; the graph has
     their local tensors. Gradients are those of `torch.autograd.grad`: what hooks do to `.grad` is not in the graph.
 
     `tokens` says which inputs count tokens, and in which dimension: {"tokens": 0}. That extent becomes a symbol, one
@@ -382,8 +383,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     `label_exchanges=False` keeps the labels of token exchanges as the model wrote them (see `annotate`). `device` is
     where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`, beside what
     epweave takes apart itself: operators on lists (`_foreach_*`, of optimizers and clipping) become a call for each
-    tensor, group norms means and products; None for an operator keeps its calls. `info` is plain data that the file
-    is to hold, too.
+    tensor, group norms means and products, pixel shuffles views; None for an operator keeps its calls. `info` is plain
+    data that the file is to hold, too.
     """
     import torch
     from torch._guards import TracingContext, tracing
@@ -407,7 +408,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
           torch.compiler._non_strict_tracing_context(), torch.compiler._patch_engine_backward(),
           as_functional_collectives()):
         try:
-            table = {**list_decompositions(), **norm_decompositions(), **(decompositions or {})}
+            table = {**list_decompositions(), **norm_decompositions(), **view_decompositions(), **(decompositions or {})}
             table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
@@ -416,6 +417,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
             raise
     require_functional_collectives(graph)
     drop_copies_of_results(graph)
+    drop_restrides(graph)
     for node in graph.graph.nodes:
         node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
         if (lines := node.meta.get("stack_trace")) and short_frame(lines) == lines:

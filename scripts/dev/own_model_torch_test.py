@@ -418,6 +418,56 @@ class GroupNorm(unittest.TestCase):
                 self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
 
 
+class Views(unittest.TestCase):
+    """Pixel shuffles, and a mean over images whose channels lie innermost."""
+
+    def test_are_traced_divided_proved_and_replayed(self):
+        import torch
+        import torch.nn.functional as F
+
+        class Layer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up = torch.nn.Linear(4, 16)
+
+            def forward(self, x):
+                pixels = F.pixel_shuffle(self.up(x).transpose(1, 2).reshape(-1, 16, 3, 3), 2)
+                return F.pixel_unshuffle(pixels.tanh(), 2).flatten(2).transpose(1, 2)[..., :4]
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.head = torch.nn.Embedding(32, 4), torch.nn.Conv2d(4, 4, 3)
+                self.layers = torch.nn.ModuleList([Layer(), Layer()])
+
+            def forward(self, tokens):
+                x = self.embed(tokens)
+                for layer in self.layers:
+                    x = x + layer(x)
+                image = self.head(x.transpose(1, 2).reshape(-1, 4, 3, 3))
+                return F.adaptive_avg_pool2d(image.tile(1, 1, 2, 2).contiguous(memory_format=torch.channels_last), 1)
+
+        model, inputs = Model(), {"tokens": torch.randint(32, (4, 9))}
+
+        def step(model, tokens):
+            return model(tokens).square().mean()
+
+        traced = epweave.trace(step, model, inputs)
+        taken_apart = ("pixel_shuffle", "pixel_unshuffle", "as_strided_.")
+        self.assertFalse([n for n in traced.graph.graph.nodes if any(word in str(n.target) for word in taken_apart)])
+        loss, gradients = traced(model, inputs)
+        torch.testing.assert_close(loss, step(model, **inputs))
+        wanted = torch.autograd.grad(step(model, **inputs), list(model.parameters()))
+        for (name, _), gradient in zip(model.named_parameters(), wanted):
+            torch.testing.assert_close(gradients[name], gradient)
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/step.epw"
+            traced.export(path)
+            changed = epweave.rewrite(path, "symbolize,chunk{roots=layers.*,dense}")
+            self.assertTrue(epweave.verify(path, changed.path))
+            self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+
+
 def write_documented_step(path):
     """The example's step, with the frames of its stack traces in files named from site-packages or the example's folder."""
     subprocess.run([sys.executable, "-W", "ignore", str(ROOT / "scripts/examples/own_moe.py"), path], check=True,
