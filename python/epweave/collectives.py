@@ -1,17 +1,80 @@
 """Collectives as a graph can hold them: functional ones, whose group is a name."""
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
 import os
 import traceback
+from collections.abc import Iterator
 
 from .errors import UsageError
 from .labels import module_of
 from .operators import attribute_at, source_of
 
-REMEDY = ("call functional collectives: torch.distributed._functional_collectives.all_to_all_single_autograd(x,"
-          " output_split_sizes, input_split_sizes, group) in place of dist.all_to_all_single and of"
-          " torch.distributed.nn.functional, in an autograd.Function too; likewise all_gather_tensor_autograd,"
-          " reduce_scatter_tensor_autograd and all_reduce")
+REMEDY = ("call it as dist.all_to_all_single, a name of the module torch.distributed, which `trace` makes functional; or"
+          " call functional collectives: torch.distributed._functional_collectives.all_to_all_single_autograd(x,"
+          " output_split_sizes, input_split_sizes, group), also in place of torch.distributed.nn.functional; likewise"
+          " all_gather_tensor_autograd, reduce_scatter_tensor_autograd and all_reduce")
+
+
+@contextlib.contextmanager
+def as_functional_collectives() -> Iterator[None]:
+    """In here collectives that are called as `torch.distributed.NAME` run as functional ones, whose result is copied into
+    the caller's tensor: by torch's own table, with which its non-strict export takes them. Its mode for __torch_function__
+    does not reach what autograd calls."""
+    import torch.distributed as dist
+    if not dist.is_available():
+        yield
+        return
+    from torch.distributed import _functional_collectives as functional
+
+    def remapped(function):
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            mapped, args, kwargs = functional._remap_traceable_collective(function, args, kwargs)
+            return mapped(*args, **kwargs)
+        return call
+
+    names = {name: function for name, function in vars(dist).items()
+             if inspect.isfunction(function) and function in functional.traceable_collective_remaps}
+    for name, function in names.items():
+        setattr(dist, name, remapped(function))
+    try:
+        yield
+    finally:
+        for name, function in names.items():
+            setattr(dist, name, function)
+
+
+_ALLOCATIONS = {"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default"}
+
+
+def drop_copies_of_results(graph_module) -> None:
+    """A result that is copied into all of a tensor that holds nothing yet takes that tensor's place.
+
+        %y = new_empty(%x, [8, 4]); %w = wait_tensor(..); copy_(%y, %w); relu(%y)     ->     %w = wait_tensor(..); relu(%w)
+    """
+    def layout(node) -> str:
+        val = node.meta["val"]
+        return f"{list(val.shape)} {list(val.stride())} {val.dtype} {val.device}"
+
+    graph = graph_module.graph
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    for copy in list(graph.nodes):
+        if str(copy.target) != "aten.copy_.default":
+            continue
+        target, result = copy.args[:2]
+        is_result = str(result.target) == "_c10d_functional.wait_tensor.default" and list(result.users) == [copy]
+        if not is_result or str(target.target) not in _ALLOCATIONS or layout(target) != layout(result):
+            continue
+        if min(place[user] for user in target.users) < place[copy]:
+            continue
+        copy.replace_all_uses_with(result)
+        graph.erase_node(copy)
+        target.replace_all_uses_with(result)
+        graph.erase_node(target)
+    graph_module.recompile()
 
 
 def require_functional_collectives(graph_module) -> None:
@@ -35,13 +98,17 @@ def require_functional_collectives(graph_module) -> None:
 
 def collective_error(error: Exception) -> UsageError | None:
     """What to say where torch.distributed was given tensors of a trace, which its bindings do not take; None of any other error."""
-    if not (isinstance(error, TypeError) and "incompatible function arguments" in str(error)):
-        return None
     frames = traceback.extract_tb(error.__traceback__)
-    if not frames or os.path.basename(frames[-1].filename) != "distributed_c10d.py":
+    is_refused = isinstance(error, TypeError) and "incompatible function arguments" in str(error)
+    is_async = isinstance(error, AssertionError) and "async_op" in str(error)
+    library = {is_refused: "distributed_c10d.py", is_async: "_functional_collectives.py"}.get(True)
+    if not frames or os.path.basename(frames[-1].filename) != library:
         return None
-    user = next((x for x in reversed(frames) if f"{os.sep}torch{os.sep}" not in x.filename), None)
+    user = next((x for x in reversed(frames) if f"{os.sep}torch{os.sep}" not in x.filename and x.filename != __file__), None)
     source = f"{os.path.basename(user.filename)}:{user.lineno} in {user.name}: {user.line}" if user else None
+    if is_async:
+        return UsageError(f"a collective with async_op=True cannot be traced{f', at {source}' if source else ''}",
+                          source=source, remedy="leave async_op out: a schedule lets collectives run beside compute")
     call = next((x.name for x in reversed(frames) if os.path.basename(x.filename) == "distributed_c10d.py"
                  and x.name != "wrapper"), "a collective")
     return UsageError(f"dist.{call} cannot be traced ({type(error).__name__}){f' at {source}' if source else ''}",

@@ -68,6 +68,16 @@ def _find_forward(module) -> dict[int, object]:
     return first
 
 
+def _find_exchanges(module) -> dict[int, object]:
+    """The exchange of tokens that forward did in each autograd node: an autograd.Function may do something else first."""
+    first: dict[int, object] = {}
+    for graph in _graphs(module):
+        for node in graph.nodes:
+            if _is_all_to_all(node) and _is_floating(node) and "seq_nr" in node.meta and not is_backward(node):
+                first.setdefault(node.meta["seq_nr"], node)
+    return first
+
+
 def _is_all_to_all(node) -> bool:
     return node.op == "call_function" and str(node.target) == "_c10d_functional.all_to_all_single.default"
 
@@ -175,10 +185,12 @@ def annotate(graph_module: GraphModule, *, label_exchanges: bool = True) -> Grap
                 node.meta["autograd_backward"] = True
         if label_exchanges:
             _label_exchanges(_list_unlabelled(graph, backward=False))
-    forward = _find_forward(graph_module)
+    forward, exchanges = _find_forward(graph_module), _find_exchanges(graph_module)
     for graph in _graphs(graph_module):
         for node in graph.nodes:
             origin = forward.get(node.meta.get("seq_nr")) if is_backward(node) else None
+            if origin is not None and (_is_all_to_all(node) or _is_wait(node)):
+                origin = exchanges.get(node.meta["seq_nr"], origin)
             if origin is None:
                 continue
             for key, value in (origin.meta.get("custom") or {}).items():

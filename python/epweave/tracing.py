@@ -16,7 +16,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .collectives import collective_error, require_functional_collectives
+from .collectives import (as_functional_collectives, collective_error, drop_copies_of_results,
+                          require_functional_collectives)
 from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
@@ -25,6 +26,7 @@ from .norms import norm_decompositions
 from .operators import short_frame
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
+from .views import drop_restrides, view_decompositions
 
 if TYPE_CHECKING:
     from .kinds import GraphModule, Inputs, Module, Path
@@ -234,6 +236,7 @@ def _all_lines_of_the_step() -> Iterator[None]:
     from torch.fx.experimental.proxy_tensor import PythonKeyTracer
     from torch.fx.experimental.symbolic_shapes import uninteresting_files
     library, dull = os.path.join(os.path.dirname(torch.__file__), ""), uninteresting_files()
+    ours = os.path.join(os.path.dirname(__file__), "")  # what runs in the place of an operator
     run, of_torch = _Tracer.run.__code__, PythonKeyTracer._filter_traceback_frames
 
     def keep(self, frames: traceback.StackSummary) -> traceback.StackSummary:
@@ -241,7 +244,8 @@ def _all_lines_of_the_step() -> Iterator[None]:
         if not starts:
             return of_torch(self, frames)
         return traceback.StackSummary.from_list(
-            [frame for frame in frames[starts[-1] + 1:] if frame.filename not in dull
+            [frame for frame in frames[starts[-1] + 1:]
+             if frame.filename not in dull and not frame.filename.startswith(ours)
              and (frame.name == "forward" or not frame.filename.startswith(library))])
 
     own = vars(PythonKeyTracer).get("_filter_traceback_frames")
@@ -370,7 +374,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     """Trace `step(model, *inputs)`, or `step(model, **inputs)` of a dictionary, and its backward pass.
 
     `step` returns the loss, a tensor without dimensions, or a tuple that begins with it. Nothing is executed: tensors
-    are fake, so that collectives need a process group but no other rank. Parameters may be DTensors; the graph has
+    are fake, so that collectives need a process group but no other rank; `torch.distributed`'s own are made functional. Parameters may be DTensors; the graph has
     their local tensors. Gradients are those of `torch.autograd.grad`: what hooks do to `.grad` is not in the graph.
 
     `tokens` says which inputs count tokens, and in which dimension: {"tokens": 0}. That extent becomes a symbol, one
@@ -379,8 +383,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     `label_exchanges=False` keeps the labels of token exchanges as the model wrote them (see `annotate`). `device` is
     where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`, beside what
     epweave takes apart itself: operators on lists (`_foreach_*`, of optimizers and clipping) become a call for each
-    tensor, group norms means and products; None for an operator keeps its calls. `info` is plain data that the file
-    is to hold, too.
+    tensor, group norms means and products, pixel shuffles views; None for an operator keeps its calls. `info` is plain
+    data that the file is to hold, too.
     """
     import torch
     from torch._guards import TracingContext, tracing
@@ -401,9 +405,10 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     # Backward on the calling thread, as what is traced there is known to this thread only.
     with (mode, tracing(TracingContext(mode)), preserve_node_meta(), _named_modules(model), _no_nested_compile(),
           _no_sizes_compared_by_checkpoint(), _all_lines_of_the_step(), torch.autograd.set_multithreading_enabled(False),
-          torch.compiler._non_strict_tracing_context(), torch.compiler._patch_engine_backward()):
+          torch.compiler._non_strict_tracing_context(), torch.compiler._patch_engine_backward(),
+          as_functional_collectives()):
         try:
-            table = {**list_decompositions(), **norm_decompositions(), **(decompositions or {})}
+            table = {**list_decompositions(), **norm_decompositions(), **view_decompositions(), **(decompositions or {})}
             table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
@@ -411,6 +416,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
                 raise said from error
             raise
     require_functional_collectives(graph)
+    drop_copies_of_results(graph)
+    drop_restrides(graph)
     for node in graph.graph.nodes:
         node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
         if (lines := node.meta.get("stack_trace")) and short_frame(lines) == lines:

@@ -418,6 +418,56 @@ class GroupNorm(unittest.TestCase):
                 self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
 
 
+class Views(unittest.TestCase):
+    """Pixel shuffles, and a mean over images whose channels lie innermost."""
+
+    def test_are_traced_divided_proved_and_replayed(self):
+        import torch
+        import torch.nn.functional as F
+
+        class Layer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up = torch.nn.Linear(4, 16)
+
+            def forward(self, x):
+                pixels = F.pixel_shuffle(self.up(x).transpose(1, 2).reshape(-1, 16, 3, 3), 2)
+                return F.pixel_unshuffle(pixels.tanh(), 2).flatten(2).transpose(1, 2)[..., :4]
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.head = torch.nn.Embedding(32, 4), torch.nn.Conv2d(4, 4, 3)
+                self.layers = torch.nn.ModuleList([Layer(), Layer()])
+
+            def forward(self, tokens):
+                x = self.embed(tokens)
+                for layer in self.layers:
+                    x = x + layer(x)
+                image = self.head(x.transpose(1, 2).reshape(-1, 4, 3, 3))
+                return F.adaptive_avg_pool2d(image.tile(1, 1, 2, 2).contiguous(memory_format=torch.channels_last), 1)
+
+        model, inputs = Model(), {"tokens": torch.randint(32, (4, 9))}
+
+        def step(model, tokens):
+            return model(tokens).square().mean()
+
+        traced = epweave.trace(step, model, inputs)
+        taken_apart = ("pixel_shuffle", "pixel_unshuffle", "as_strided_.")
+        self.assertFalse([n for n in traced.graph.graph.nodes if any(word in str(n.target) for word in taken_apart)])
+        loss, gradients = traced(model, inputs)
+        torch.testing.assert_close(loss, step(model, **inputs))
+        wanted = torch.autograd.grad(step(model, **inputs), list(model.parameters()))
+        for (name, _), gradient in zip(model.named_parameters(), wanted):
+            torch.testing.assert_close(gradients[name], gradient)
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/step.epw"
+            traced.export(path)
+            changed = epweave.rewrite(path, "symbolize,chunk{roots=layers.*,dense}")
+            self.assertTrue(epweave.verify(path, changed.path))
+            self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+
+
 def write_documented_step(path):
     """The example's step, with the frames of its stack traces in files named from site-packages or the example's folder."""
     subprocess.run([sys.executable, "-W", "ignore", str(ROOT / "scripts/examples/own_moe.py"), path], check=True,
@@ -464,45 +514,71 @@ class Collectives(unittest.TestCase):
         self.group = torch.distributed.group.WORLD
 
     @staticmethod
-    def exchange():
+    def exchange(all_to_all, **options):
         import torch
-        import torch.distributed as dist
 
         class Exchange(torch.autograd.Function):
             @staticmethod
             def forward(ctx, x, out, given, group):
                 ctx.sizes, ctx.group = (out, given), group
                 y = torch.empty_like(x) if out is None else x.new_empty(sum(out), x.shape[1])
-                dist.all_to_all_single(y, x.contiguous(), out, given, group=group)
+                all_to_all()(y, x.contiguous(), out, given, group=group, **options)
                 return y
 
             @staticmethod
             def backward(ctx, g):
                 out, given = ctx.sizes
                 y = torch.empty_like(g) if out is None else g.new_empty(sum(given), g.shape[1])
-                dist.all_to_all_single(y, g.contiguous(), given, out, group=ctx.group)
+                all_to_all()(y, g.contiguous(), given, out, group=ctx.group, **options)
                 return y, None, None, None
         return Exchange.apply
+
+    def trace(self, exchange):
+        import own_moe
+        import torch
+        model, step, inputs = make_own(torch, self.group)
+        with mock.patch.object(own_moe, "all_to_all_single_autograd", exchange):
+            return epweave.trace(step, model, inputs, groups={"ep": self.group})
 
     def check(self, error):
         self.assertIn("all_to_all_single_autograd", error.remedy)
         self.assertIn("own_model_torch_test.py", error.source)
 
-    def test_with_sizes_that_are_data(self):
-        import own_moe
+    def test_by_name_they_are_functional(self):
         import torch
-        model, step, inputs = make_own(torch, self.group)
-        with mock.patch.object(own_moe, "all_to_all_single_autograd", self.exchange()), \
-                self.assertRaisesRegex(epweave.UsageError, "dist.all_to_all_single cannot be traced") as caught:
-            epweave.trace(step, model, inputs, groups={"ep": self.group})
+        written = self.trace(self.exchange(lambda: torch.distributed.all_to_all_single))
+        functional = self.trace(torch.distributed._functional_collectives.all_to_all_single_autograd)
+        count = {name: [sum(name in str(node.target) for node in traced.graph.graph.nodes)
+                        for traced in (written, functional)]
+                 for name in ("all_to_all_single", "wait_tensor", "copy_", "empty")}
+        self.assertEqual(count, {"all_to_all_single": [10, 10], "wait_tensor": [12, 12], "copy_": [0, 0], "empty": [2, 2]})
+        self.assertFalse([node for node in written.graph.graph.nodes if "collectives.py" in node.meta.get("stack_trace", "")])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "step.epw"
+            written.export(path)
+            divided = epweave.rewrite(path, preset="ep-overlap", roots="blocks.*.moe", symbolize="yes")
+            self.assertTrue(epweave.verify(path, divided.path))
+
+    def test_a_function_that_was_imported_is_refused_with_sizes_that_are_data(self):
+        import torch
+        imported = torch.distributed.all_to_all_single
+        with self.assertRaisesRegex(epweave.UsageError, "dist.all_to_all_single cannot be traced") as caught:
+            self.trace(self.exchange(lambda: imported))
         self.check(caught.exception)
 
-    def test_of_equal_parts(self):
+    def test_a_function_that_was_imported_is_refused_with_equal_parts(self):
         import torch
-        model, exchange = torch.nn.Linear(4, 4), self.exchange()
+        imported = torch.distributed.all_to_all_single
+        model, exchange = torch.nn.Linear(4, 4), self.exchange(lambda: imported)
         with self.assertRaisesRegex(epweave.UsageError, "a process group that no graph can hold") as caught:
             epweave.trace(lambda m, x: exchange(m(x), None, None, self.group).sum(), model, [torch.ones(2, 4)])
         self.check(caught.exception)
+
+    def test_what_runs_beside_the_caller_is_refused(self):
+        import torch
+        with self.assertRaisesRegex(epweave.UsageError, "a collective with async_op=True cannot be traced, at own_model") as caught:
+            self.trace(self.exchange(lambda: torch.distributed.all_to_all_single, async_op=True))
+        self.assertIn("leave async_op out", caught.exception.remedy)
 
 
 class Exported(unittest.TestCase):

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <optional>
 
+#include "ops/bind.h"
+#include "ops/named_arg.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -136,6 +138,28 @@ std::vector<std::string> find_argument_problems(const Context& context, const Bo
 std::vector<std::string> find_split_problems(const Context& context, const Body& body, const Node& node,
                                              const ProcessGroup& group) {
   return ArgumentCheck(context, body, node, group).check_split_tables();
+}
+
+std::optional<std::int64_t> count_equal_shares(Facts& facts, const Graph& graph, const Node& node) {
+  Context& context = *graph.context;
+  std::optional<std::int64_t> shares;
+  for (const std::string_view name : {"output_split_sizes", "input_split_sizes"}) {
+    const Arg list = named_arg(context, node, name);
+    const auto sizes = list.is_list() ? context.args.children(list) : std::span<const Arg>();
+    if (sizes.empty()) continue;
+    const ExprId first = number_of(context, graph.step(), sizes.front());
+    for (Arg size : sizes) {
+      const ExprId number = number_of(context, graph.step(), size);
+      if (!first || !number || !facts.equal(first, number)) return std::nullopt;
+    }
+    const auto count = static_cast<std::int64_t>(sizes.size());
+    if (shares.value_or(count) != count) return std::nullopt;
+    shares = count;
+  }
+  if (shares) return shares;
+  const Arg name = named_arg(context, node, "group_name");
+  const ProcessGroup* group = name.is(ArgKind::kText) ? graph.find_group(name.as_name()) : nullptr;
+  return group != nullptr ? std::optional(static_cast<std::int64_t>(group->ranks.size())) : std::nullopt;
 }
 
 }  // namespace epweave

@@ -7,10 +7,13 @@
 //   all_to_all_single(%x, [], [], "dp")        %x: f32[5, 8]; 5 rows are no equal shares of 2 members
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ir/facts.h"
 #include "ir/graph.h"
 
 namespace epweave {
@@ -29,5 +32,12 @@ std::vector<std::string> find_argument_problems(const Context& context, const Bo
 // it was written for.
 std::vector<std::string> find_split_problems(const Context& context, const Body& body, const Node& node,
                                              const ProcessGroup& group);
+
+// How many ranks an all-to-all exchanges rows with, where it sends as many to each and gets as many
+// of each; none where that is not known.
+//
+//   all_to_all_single(%x, [%n, %n], [%n, %n], "dp")    2
+//   all_to_all_single(%x, [], [], "dp")                2, if dp is [0, 1]
+std::optional<std::int64_t> count_equal_shares(Facts& facts, const Graph& graph, const Node& node);
 
 }  // namespace epweave

@@ -163,10 +163,11 @@ FamilyMapping mapping_of(OpFamily family) {
       return {reduce_scatter};
     case OpFamily::kAllToAll:
       return {exchange};
-    case OpFamily::kGatherMatmul:
-    case OpFamily::kMatmulScatter:
     case OpFamily::kGatherPair:
     case OpFamily::kScatterPair:
+      return {exchange_pair};
+    case OpFamily::kGatherMatmul:
+    case OpFamily::kMatmulScatter:
     case OpFamily::kAttention:
     case OpFamily::kFlexAttention:
     case OpFamily::kRandom:

@@ -296,4 +296,24 @@ void reduce_scatter(B& b) {
   gather_ranks(b, true);
 }
 
+// Ranks exchange along one dimension of both tensors, which is needed whole. The others go together.
+void exchange_pair(B& b) {
+  const auto exchanged = [&](std::size_t operand) {
+    return wrap(b.number("seq_dim", 0), b.sizes(operand).size());
+  };
+  const Sizes& front = b.sizes(0);
+  const Dims first = b.fresh(front);
+  b.mark(first[exchanged(0)], FactorUse::kWhole);
+  for (std::size_t i = 0; i < b.operand_count() && i < b.result_count(); ++i) {
+    const Sizes& sizes = b.sizes(i);
+    Dims dims;
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      dims.push_back(d < front.size() && sizes[d] == front[d] ? first[d] : b.fresh(sizes[d]));
+    b.mark(dims[exchanged(i)], FactorUse::kWhole);
+    b.operand(i) = dims;
+    dims[exchanged(i)] = b.fresh(b.result_sizes(i).at(exchanged(i)), FactorUse::kWhole);
+    b.result(i) = dims;
+  }
+}
+
 }  // namespace epweave::mapping

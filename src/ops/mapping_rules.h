@@ -206,6 +206,7 @@ void one_hot(B& b);
 void exchange(B& b);
 void all_gather(B& b);
 void reduce_scatter(B& b);
+void exchange_pair(Builder& b);
 
 // mapping_products.cc
 void matmul(B& b);

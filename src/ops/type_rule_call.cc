@@ -229,9 +229,16 @@ bool TypeRuleCall::has_channels_last(const Dims& sizes, const Dims& strides) {
   std::vector<std::size_t> order{1};  // innermost first
   for (std::size_t d = sizes.size(); d-- > 2;) order.push_back(d);
   order.push_back(0);
-  const auto channel_stride = exprs.constant(strides[1]);
+  // What has a symbol counts as it did when torch traced. How many batches there are decides nothing.
+  const auto number = [&](ExprId expr) {
+    const auto constant = exprs.constant(expr);
+    return constant ? constant : facts.hint(expr);
+  };
+  const auto channel_stride = number(strides[1]);
   for (const std::size_t d : order) {
-    const auto size = exprs.constant(sizes[d]), stride = exprs.constant(strides[d]);
+    const auto stride = number(strides[d]);
+    auto size = number(sizes[d]);
+    if (d == 0 && !size) size = 1;
     if (!size || !stride || *size == 0 || *stride == 0 || *stride < least) return false;
     if (d == 0 && least == *channel_stride) return false;  // of extents 1 the order is not known
     least = *stride * *size;

@@ -520,11 +520,12 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
 }
 
 // Along the first dimension. Rows that come from all ranks, and back by the same tables, are those
-// that went.
+// that went. Blocks that change places as a whole stay blocks (verify_orders.h).
 FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
   if (!rows.is_known() || !is_along(source, 0)) return common();
+  if (is_tokens(rows) && orders_.known_blocks(part_) > 0) return rows;
   bool are_counted = true;
   const auto words = [&](Arg list) {
     std::vector<std::uint64_t> result;

@@ -10,6 +10,7 @@
 #include "analysis/collectives.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
+#include "ops/collective_arguments.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
@@ -217,6 +218,7 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
     case RowOrder::kCounted:
       return kCounted;
     case RowOrder::kExchanged:
+      return from ? order_of_exchange(id, from) : kOwn;
     case RowOrder::kOwn:
       return kOwn;
     case RowOrder::kRepeated:
@@ -501,6 +503,18 @@ std::int64_t OrderCheck::order_of_reshape(NodeId id, NodeId from) {
                fmt::format("regroups rows of {}, of which a part has others side by side than the whole",
                            claims_.describe(from)));
   return kUnknown;
+}
+
+// Ranks exchange along dimension 0: what is divided along another stays where it is, and so do
+// blocks where each rank gets as many of them.
+std::int64_t OrderCheck::order_of_exchange(NodeId id, NodeId from) {
+  const int dim = divided_dimension(from);
+  if (dim > 0) return blocks_[from];
+  const Node& whole = a_.nodes[claims_[id].origin];
+  const auto all = count_equal_shares(facts_a_, claims_.graph_a(), whole),
+             own = count_equal_shares(facts_b_, claims_.graph_b(), b_.nodes[id]);
+  const bool moves_blocks = dim == 0 && all && all == own && blocks_[from] > 0 && blocks_[from] % *all == 0;
+  return moves_blocks ? blocks_[from] : kOwn;
 }
 
 std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {

@@ -11,8 +11,8 @@
 //   %s_0 = sort(%x_0, 0)                                  an order of the part's own: sorted, exchanged, numbered
 //   %s = cat([%s_0, %s_1], 0)                             wrong: not the rows of sort(%x, 0)
 //
-// Followed from cuts through gathers, reductions that scatter, joins and splits of rows, and
-// reshapes; other calls hand on what their parts have, by the family of the op. Rows of a part that
+// Followed from cuts through gathers, reductions that scatter, exchanges of equal shares that are
+// whole blocks, joins and splits of rows, and reshapes; other calls hand on what their parts have, by the family of the op. Rows of a part that
 // are paired, joined or scattered must be in the same blocks. Rows in an order of the part's own
 // pair with any, and no join may show them; rows written into a destination are in its order. What
 // factories make pairs with any, until rows are written there: then every view of that memory has
@@ -125,6 +125,7 @@ class OrderCheck {
   std::int64_t numbered_order(NodeId id) const;
   std::int64_t order_of_repeat(NodeId id, NodeId from);
   std::int64_t order_of_reshape(NodeId id, NodeId from);
+  std::int64_t order_of_exchange(NodeId id, NodeId from);
   std::int64_t order_of_gather(NodeId id, NodeId from);
   std::int64_t order_of_scatter(NodeId id, NodeId from);
   std::int64_t order_of_cat(NodeId id);

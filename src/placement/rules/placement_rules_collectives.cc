@@ -22,6 +22,11 @@ Placement all_to_all(PlacementCall& call) {
                 "it exchanges rows between ranks but is not labelled as expert-parallel",
                 "annotate the exchange (custom['EP'] or custom['EP_token_exchange']), or select other roots");
   if (p.is_partial() && !splits_divided) return p;  // counts; equal splits permute them alike in every part
+  // Shares of the same size that are whole blocks change places, and blocks of parts with them.
+  const auto ranks = count_equal_shares(call.facts(), call.graph(), call.node());
+  if (p.is(PlacementKind::kSplit) && p.dim == 0 && ranks && cut_blocks(call.facts().pool(), p, *ranks) &&
+      (splits_per_part || call.items(call.arg(1)).empty()))
+    return p;
   if (p.is_rows() && p.dim == 0) {
     if (!splits_per_part)
       call.refuse(
@@ -30,14 +35,9 @@ Placement all_to_all(PlacementCall& call) {
     call.assume("exchanges the part's own rows");
     return Placement::local(0);
   }
-  if (p.is_rows())
-    call.refuse(
-        "chunk.combination",
-        fmt::format(
-            "it exchanges what has its tokens in dimension {}, and dimension 0 is what ranks exchange",
-            p.dim),
-        "exchange rows of tokens ([tokens, width], with split sizes); an exchange of [experts, tokens, "
-        "width] is not divided");
+  // Tokens behind the dimension that ranks exchange, [experts, tokens, width]: every row sent has
+  // each part's tokens in it, on all ranks alike.
+  if (p.is(PlacementKind::kSplit) && !splits_divided) return p;
   call.refuse("chunk.combination", fmt::format("it exchanges a value placed {}", print_placement(p)));
 }
 
