@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building epweave needs, on Debian 12 and 13. Does nothing where all of it is there.
-#   --tests   also what only tests and checks need: a browser, a formatter, a linter
+#   --tests   also what only tests and checks need: a browser, a formatter, a linker, a linter
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 
@@ -11,7 +11,7 @@ packages="
 "
 case ${1:-} in
 '') ;;
---tests) packages="$packages chromium clang-format shellcheck" ;;
+--tests) packages="$packages chromium clang-format lld shellcheck" ;;
 *)
   echo "usage: scripts/install_packages.sh [--tests]" >&2
   exit 2

@@ -70,12 +70,12 @@ std::string unknown_parameter(std::string_view name) {
                      nearest.empty() ? "" : fmt::format("; '{}' is", nearest));
 }
 
-constexpr double kLargest = 1e18;
+constexpr double kLargestParameter = 1e18;
 
 // Why the value cannot be the parameter's, or "".
 std::string_view find_range_problem(ParameterRange range, double value) {
   if (!std::isfinite(value)) return "is not a finite number";
-  if (std::abs(value) > kLargest || (value != 0 && std::abs(value) < 1 / kLargest))
+  if (std::abs(value) > kLargestParameter || (value != 0 && std::abs(value) < 1 / kLargestParameter))
     return "is beyond what times can be computed with (1e-18 to 1e18)";
   switch (range) {
     case kPositive:

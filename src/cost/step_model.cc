@@ -18,8 +18,6 @@
 namespace epweave {
 namespace {
 
-using Pairs = std::vector<std::pair<Place, Place>>;
-
 // Each place's list without repetition, in the order of first mention.
 PlaceLists without_repetition(const PlaceLists& lists, std::size_t items) {
   PlaceLists unique;
@@ -153,7 +151,7 @@ class ModelBuilder {
     const auto size = static_cast<Place>(body_.order.size());
     model_.inputs.begins.assign(1, 0);
     model_.inputs.items.reserve(facts_.inputs.total());
-    Pairs pairs;
+    std::vector<std::pair<Place, Place>> pairs;
     pairs.reserve(facts_.inputs.total() + facts_.effects.order_edges().size());
     for (Place place = 0; place < size; ++place) {
       for (const NodeId input : facts_.inputs[body_.order[place]]) {

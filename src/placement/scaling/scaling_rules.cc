@@ -3,6 +3,7 @@
 #include "ops/rules.h"
 
 namespace epweave {
+namespace scaling {
 namespace {
 
 struct ScalingRow {
@@ -11,7 +12,6 @@ struct ScalingRow {
 };
 
 std::vector<ScalingRule> rules_by_op() {
-  using namespace scaling;  // NOLINT: a name for each rule
   constexpr ScalingRow kRows[] = {
       {rules::unary, pointwise},
       {rules::unary_float, pointwise},
@@ -180,9 +180,10 @@ std::vector<ScalingRule> rules_by_op() {
 }
 
 }  // namespace
+}  // namespace scaling
 
 ScalingRule find_scaling_rule(const OpInfo& op) {
-  static const std::vector<ScalingRule> kByOp = rules_by_op();
+  static const std::vector<ScalingRule> kByOp = scaling::rules_by_op();
   return kByOp[op.index];
 }
 

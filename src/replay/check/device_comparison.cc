@@ -45,7 +45,7 @@ struct Lots {
 };
 
 // What is found of each lot.
-enum Column : std::int64_t { kOpen, kUnknownIdeal, kShare, kUnrounded, kOutside, kColumns };
+enum Column : std::int64_t { kOpen, kUnknownIdeal, kShare, kUnrounded, kOutside, kColumnCount };
 
 // Of one lot; of all: the most.
 BoundComparison read_columns(const double* found, std::int64_t step) {
@@ -99,7 +99,7 @@ class Comparison {
     const std::int64_t lots = (count_ + length_ - 1) / length_;
     seen_ = ops_.filled(DType::kFloat64, {lots}, kNoLimit);
     if (limit_ == Limit::kOfLots) find_seen();
-    found_ = make_tensor(ops_.memory(), DType::kFloat64, {kColumns, lots});
+    found_ = make_tensor(ops_.memory(), DType::kFloat64, {kColumnCount, lots});
     for_each_block([&](const Block& block) { compare(block); });
   }
 
@@ -230,7 +230,7 @@ class Comparison {
   std::int64_t count_, length_;
   Limit limit_;
   Tensor seen_;   // of each lot
-  Tensor found_;  // [kColumns, lots]
+  Tensor found_;  // [kColumnCount, lots]
 };
 
 // The rows of a dimension as [rows, elements of each], row-major.

@@ -55,9 +55,9 @@ bool fits(std::string_view pattern, std::string_view text) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-class Reader {
+class RecipeReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {}
+  explicit RecipeReader(const std::string& path) : path_(path) {}
 
   Recipe read(std::string_view text) {
     const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
@@ -184,7 +184,7 @@ const RecipeRow* Recipe::find(const RecipeInput& input) const {
 }
 
 Recipe parse_recipe(std::string_view text, const std::string& path) {
-  Recipe recipe = Reader(path).read(text);
+  Recipe recipe = RecipeReader(path).read(text);
   recipe.path = path;
   const std::vector<RecipeRow>& shipped = torchtitan_recipe().rows;
   recipe.rows.insert(recipe.rows.end(), shipped.begin(), shipped.end());
@@ -196,7 +196,7 @@ std::string_view torchtitan_recipe_text() {
 }
 
 const Recipe& torchtitan_recipe() {
-  static const Recipe recipe = Reader("torchtitan_recipe.json").read(torchtitan_recipe_text());
+  static const Recipe recipe = RecipeReader("torchtitan_recipe.json").read(torchtitan_recipe_text());
   return recipe;
 }
 
