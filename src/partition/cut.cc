@@ -149,6 +149,13 @@ NodeId call_of(const Graph& graph, NodeId id) {
   }
 }
 
+void refuse_random(const Graph& graph, NodeId id) {
+  throw PassError("partition.random",
+                  "it draws random numbers and is tagged to be computed again: backward would draw others",
+                  site_of(graph, graph.step().nodes[id]),
+                  "tag it MUST_SAVE; memory-policy{policy=full} does so");
+}
+
 bool can_run_twice(const Context& context, const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return true;
   if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(context, node) || node.op->writes)
@@ -250,10 +257,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const Body& body = graph.step();
   for (NodeId id : body.order)
     if (const Node& node = body.nodes[id]; tags.is_recomputed(node) && draws_random(*graph.context, node))
-      throw PassError(
-          "partition.random",
-          "it draws random numbers and is tagged to be computed again: backward would draw others",
-          site_of(graph, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
+      refuse_random(graph, id);
   const Effects effects(*graph.context, body);
   const IdSet<NodeId> written = find_written_in_forward(effects, joint);
   const IdSet<NodeId> early = find_reads_before_writes(effects, joint);

@@ -16,6 +16,7 @@
 #include "ops/bind.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "partition/cut.h"
 #include "partition/flow.h"
 #include "partition/knapsack.h"
@@ -159,9 +160,12 @@ class TorchCut {
   bool is_call(NodeId id) const { return node(id).kind == NodeKind::kCall; }
   bool has(NodeId id, MemoryTrait trait) { return traits_.has(node(id), trait); }
   bool is_element(NodeId id) const { return has_family(node(id), OpFamily::kElement); }
+  // Elements of a tuple stay where its call does.
   bool must_recompute(NodeId id) const {
+    const NodeId call = call_of(graph_, id);
     return tags_.is_recomputed(node(id)) && !must_save_.contains(id) && !done_once_.contains(id) &&
-           !reads_early_.contains(id) && !has_effect(call_of(graph_, id)) && !binds_symbol(node(id));
+           !done_once_.contains(call) && !reads_early_.contains(call) && !has_effect(call) &&
+           !binds_symbol(node(id));
   }
   // A symbol has one number: what computes it runs once.
   static bool binds_symbol(const Node& node) {
@@ -503,10 +507,13 @@ class TorchCut {
 
   // Groups, which weigh nothing, are looked up again.
   Cut read() const {
-    return make_cut(graph_, joint_, [&](NodeId id) {
+    Cut cut = make_cut(graph_, joint_, [&](NodeId id) {
       return ValueChoice{.is_recomputed = network_.is_on_sink_side(in(id)),
                          .can_save = can_save(context_, node(id))};
     });
+    for (NodeId id : body_.order)
+      if (cut.recomputes(id) && draws_random(context_, node(id))) refuse_random(graph_, id);
+    return cut;
   }
 
   const Graph& graph_;
