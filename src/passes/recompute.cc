@@ -324,12 +324,13 @@ class Recomputer {
   }
 
   // The target of a copy is its first reader in backward, or that of a copy that reads it: one walk
-  // from the last node to the first. Elements of a tuple that is kept are kept.
+  // from the last node to the first. Elements of a tuple that is not copied are not.
   void find_copied(Region region, const IdSet<NodeId>& kept) {
     target_ = IdVector<NodeId, std::uint32_t>(body_.nodes.size(), kNotExecuted);
     copied_.clear();
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
-      if (!is_tagged(*id) || kept.contains(call_of(graph_, *id)) || !is_wanted(*id, region)) continue;
+      const NodeId call = call_of(graph_, *id);
+      if (!is_tagged(*id) || !is_tagged(call) || kept.contains(call) || !is_wanted(*id, region)) continue;
       std::uint32_t& target = target_[*id];
       for (NodeId user : users_[*id]) {
         const std::uint32_t reader = body_.nodes[user].is_backward() ? positions_[user] : target_[user];
