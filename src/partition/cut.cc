@@ -272,9 +272,9 @@ IdSet<NodeId> find_region_outputs(const Graph& graph, const Joint& joint) {
     if (!is_recomputed(id)) continue;
     const Arg own = find_meta(context, body.nodes[id], region);
     const bool is_handed_on = own.is_int() && std::ranges::any_of(joint.users[id], [&](NodeId user) {
-      const Arg other = find_meta(context, body.nodes[user], region);
-      return is_recomputed(user) && other.is_int() && other.as_int() > own.as_int();
-    });
+                                const Arg other = find_meta(context, body.nodes[user], region);
+                                return is_recomputed(user) && other.is_int() && other.as_int() > own.as_int();
+                              });
     const bool is_hooked = find_meta(context, body.nodes[id], hook) == Arg::boolean(true) &&
                            std::ranges::none_of(joint.users[id], is_recomputed);
     if (is_handed_on || is_hooked || outputs.contains(call_of(graph, id))) outputs.insert(id);
