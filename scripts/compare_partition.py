@@ -92,7 +92,18 @@ def is_mesh(item):
     return getattr(item, "op", "") == "placeholder" and "Mesh" in type(item.meta.get("val")).__name__
 
 
-def prepare(module):
+def list_gradients(path):
+    """Of each output of the step, whether it is a gradient."""
+    return [role.get("role") == "grad" for role in epweave_fx.read_file(str(path))["outputs"]]
+
+
+def part_outputs(items, gradients):
+    """What the step returns: forward's, then backward's."""
+    return ([item for item, is_gradient in zip(items, gradients, strict=True) if not is_gradient],
+            [item for item, is_gradient in zip(items, gradients, strict=True) if is_gradient])
+
+
+def prepare(module, gradients):
     """Makes the step a joint graph as AOTAutograd has it; returns how many outputs are forward's."""
     graph = module.graph
     seeds = find_seeds(graph)
@@ -109,10 +120,11 @@ def prepare(module):
     graph.erase_node(seeds[0])
     output = next(iter(reversed(graph.nodes)))
     # Meshes that stand beside gradients are no values that a partition could save.
-    output.args = (tuple(None if is_mesh(item) else item for item in output.args[0]),)
+    of_forward, of_backward = part_outputs(output.args[0], gradients)
+    output.args = (tuple(None if is_mesh(item) else item for item in of_forward + of_backward),)
     output.meta.setdefault("desc", [None] * len(output.args[0]))
     module.recompile()
-    return 1
+    return len(of_forward)
 
 
 def find_read(saved, outputs):
@@ -160,7 +172,7 @@ def partition_with_torch(path, state, budget, unknown=None):
     import torch._functorch.partitioners as partitioners
 
     module = epweave_fx.load(str(path))
-    forward_outputs = prepare(module)
+    forward_outputs = prepare(module, list_gradients(path))
     saved, read = [], set()
     choose = partitioners.choose_saved_values_set
 
@@ -183,12 +195,13 @@ def partition_with_torch(path, state, budget, unknown=None):
     return saved, read, time.perf_counter() - start, torch.__version__
 
 
-def merge_equal_calls(module):
+def merge_equal_calls(module, gradients):
     """torch's merging of equal calls, which it does before it chooses: what backward needs stays apart from what it does not."""
     from torch._functorch.compile_utils import fx_graph_cse
 
     output = next(iter(reversed(module.graph.nodes)))
-    needed, stack = set(), [node for node in output.args[0][1:] if hasattr(node, "all_input_nodes")]
+    _, of_backward = part_outputs(output.args[0], gradients)
+    needed, stack = set(), [node for node in of_backward if hasattr(node, "all_input_nodes")]
     while stack:
         node = stack.pop()
         if node not in needed:
@@ -203,7 +216,7 @@ def tag_as_chosen(path, names, folder):
     from torch.utils.checkpoint import CheckpointPolicy
 
     module = epweave_fx.load(str(path))
-    merge_equal_calls(module)
+    merge_equal_calls(module, list_gradients(path))
     for node in module.graph.nodes:
         if node.name in names:
             node.meta["recompute"] = CheckpointPolicy.MUST_SAVE

@@ -167,7 +167,8 @@ World read_world(const Graph& graph, std::uint32_t ranks) {
   world.size = recorded != 0 ? recorded : ranks != 0 ? ranks : needed;
   if (world.size < needed) {
     const std::string problem =
-        fmt::format("the graph's groups name rank {}, the world has {} ranks", needed - 1, world.size);
+        fmt::format("the graph{} rank {}, the world has {} ranks",
+                    needed == world.file_rank + 1 ? " is of" : "'s groups name", needed - 1, world.size);
     if (recorded != 0) throw InputError(problem);
     throw UsageError(problem);
   }

@@ -88,6 +88,15 @@ void size_where_launched(const Graph& graph, const Joint& joint, Cut& cut) {
   if (is_moved) std::erase_if(cut.saved, [&](NodeId id) { return cut.recomputes(id); });
 }
 
+// Of a node's other metadata; or none.
+Arg find_meta(const Context& context, const Node& node, StringId key) {
+  if (node.extra == nullptr) return Arg::none();
+  const auto meta = context.args[node.extra->meta];
+  for (std::size_t i = 0; i + 1 < meta.size(); i += 2)
+    if (meta[i].is(ArgKind::kText) && meta[i].as_name() == key) return meta[i + 1];
+  return Arg::none();
+}
+
 // A value that is saved for a symbol must be one that can be.
 void require_binder(const Graph& graph, const SymbolNeed& need) {
   const Node& binder = graph.step().nodes[need.binder];
@@ -147,6 +156,13 @@ NodeId call_of(const Graph& graph, NodeId id) {
     if (!tuple.is_node()) return at;
     at = tuple.as_node();
   }
+}
+
+void refuse_random(const Graph& graph, NodeId id) {
+  throw PassError("partition.random",
+                  "it draws random numbers and is tagged to be computed again: backward would draw others",
+                  site_of(graph, graph.step().nodes[id]),
+                  "tag it MUST_SAVE; memory-policy{policy=full} does so");
 }
 
 bool can_run_twice(const Context& context, const Node& node) {
@@ -245,26 +261,49 @@ Cut make_cut(const Graph& graph, const Joint& joint, const Choose& choose) {
                   "save what is computed from it: tag that MUST_SAVE");
 }
 
+IdSet<NodeId> find_region_outputs(const Graph& graph, const Joint& joint) {
+  const RecomputeTags tags(graph);
+  const Context& context = *graph.context;
+  const Body& body = graph.step();
+  const StringId region = graph.intern("ac_graph_id"), hook = graph.intern("has_backward_hook");
+  const auto is_recomputed = [&](NodeId id) { return tags.is_recomputed(body.nodes[id]); };
+  IdSet<NodeId> outputs(body.nodes.size());
+  for (NodeId id : body.order) {
+    if (!is_recomputed(id)) continue;
+    const Arg own = find_meta(context, body.nodes[id], region);
+    const bool is_handed_on = own.is_int() && std::ranges::any_of(joint.users[id], [&](NodeId user) {
+                                const Arg other = find_meta(context, body.nodes[user], region);
+                                return is_recomputed(user) && other.is_int() && other.as_int() > own.as_int();
+                              });
+    const bool is_hooked = find_meta(context, body.nodes[id], hook) == Arg::boolean(true) &&
+                           std::ranges::none_of(joint.users[id], is_recomputed);
+    if (is_handed_on || is_hooked || outputs.contains(call_of(graph, id))) outputs.insert(id);
+  }
+  return outputs;
+}
+
 Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const RecomputeTags tags(graph);
   const Body& body = graph.step();
   for (NodeId id : body.order)
     if (const Node& node = body.nodes[id]; tags.is_recomputed(node) && draws_random(*graph.context, node))
-      throw PassError(
-          "partition.random",
-          "it draws random numbers and is tagged to be computed again: backward would draw others",
-          site_of(graph, node), "tag it MUST_SAVE; memory-policy{policy=full} does so");
+      refuse_random(graph, id);
   const Effects effects(*graph.context, body);
   const IdSet<NodeId> written = find_written_in_forward(effects, joint);
   const IdSet<NodeId> early = find_reads_before_writes(effects, joint);
   const IdSet<NodeId> of_freed = find_uses_of_freed(effects, joint);
+  const IdSet<NodeId> region_outputs = find_region_outputs(graph, joint);
+  const auto is_tagged = [&](NodeId id) {
+    return tags.is_recomputed(body.nodes[id]) && !region_outputs.contains(id) &&
+           body.nodes[call_of(graph, id)].recompute != tags.must_save;
+  };
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
     // A size of a launch is saved: else a launch of forward would be, or be done again, without its
     // wait. Where backward launches, `try_cut` has the size there, too.
     const bool is_of_backward = node.is_backward() && !joint.forward(id) &&
                                 !find_described_launch(*graph.context, body, node).valid();
-    return ValueChoice{.is_recomputed = tags.is_recomputed(node) || is_of_backward,
+    return ValueChoice{.is_recomputed = is_tagged(id) || is_of_backward,
                        .can_save = can_save(*graph.context, node),
                        .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id) &&
                                         !of_freed.contains(id) && !early.contains(call_of(graph, id)) &&

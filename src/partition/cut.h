@@ -44,6 +44,8 @@ bool is_looked_up(const Context& context, const Node& node);
 // What computes the tuple, or the list in a tuple, that the value is taken from; else the value
 // itself.
 NodeId call_of(const Graph& graph, NodeId id);
+// Throws PassError partition.random: the node draws and is tagged to be computed again.
+[[noreturn]] void refuse_random(const Graph& graph, NodeId id);
 // Whether the call may run twice: it is known, draws and writes nothing, and has no effect but to
 // wait.
 bool can_run_twice(const Context& context, const Node& node);
@@ -57,9 +59,14 @@ IdSet<NodeId> find_reads_before_writes(const Effects& effects, const Joint& join
 // cannot do one again: it would find the storage gone.
 IdSet<NodeId> find_uses_of_freed(const Effects& effects, const Joint& joint);
 
+// What PyTorch's partitioner saves against a tag: what one region of torch.utils.checkpoint (meta
+// `ac_graph_id`, counted up) hands to a later one, and what a region returns that has a hook in
+// backward (`has_backward_hook`).
+IdSet<NodeId> find_region_outputs(const Graph& graph, const Joint& joint);
+
 // By the `recompute` fields: what is tagged is computed again where that gives the same, all else
 // that forward computes is saved. What is marked as backward's is, though it follows from no seed,
-// unless forward needs it.
+// unless forward needs it. Elements of a tuple that is tagged to be saved are.
 Cut cut_by_tags(const Graph& graph, const Joint& joint);
 
 // PyTorch's min_cut_rematerialization_partition at an activation memory budget from 0 to 1: its

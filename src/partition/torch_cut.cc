@@ -16,6 +16,7 @@
 #include "ops/bind.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
+#include "ops/random_draws.h"
 #include "partition/cut.h"
 #include "partition/flow.h"
 #include "partition/knapsack.h"
@@ -46,6 +47,7 @@ class TorchCut {
         extents_(graph),
         flops_(graph, extents_),
         state_(find_state(graph)),
+        region_outputs_(find_region_outputs(graph, joint)),
         must_save_(body_.nodes.size()),
         done_once_(body_.nodes.size()),
         runs_once_(body_.nodes.size()),
@@ -133,7 +135,7 @@ class TorchCut {
     for (NodeId id : body_.order) {
       if (!banned.contains(id) || !is_call(id) || distance_[id] >= kFar) continue;
       if (runs_once_.contains(id) || must_save_.contains(id)) continue;
-      if (node(id).recompute != tags_.must_save && !shows_input(id)) items.push_back(id);
+      if (!is_tagged_saved(id) && !shows_input(id)) items.push_back(id);
     }
     std::ranges::stable_sort(items, std::greater<>(), [&](NodeId id) { return size_of(id); });
     return items;
@@ -159,9 +161,19 @@ class TorchCut {
   bool is_call(NodeId id) const { return node(id).kind == NodeKind::kCall; }
   bool has(NodeId id, MemoryTrait trait) { return traits_.has(node(id), trait); }
   bool is_element(NodeId id) const { return has_family(node(id), OpFamily::kElement); }
+  bool is_tagged_saved(NodeId id) const {
+    return node(id).recompute == tags_.must_save || region_outputs_.contains(id);
+  }
+  // Elements of a tuple stay where its call does.
+  bool is_tagged(NodeId id) const {
+    return tags_.is_recomputed(node(id)) && !region_outputs_.contains(id) &&
+           !is_tagged_saved(call_of(graph_, id));
+  }
   bool must_recompute(NodeId id) const {
-    return tags_.is_recomputed(node(id)) && !must_save_.contains(id) && !done_once_.contains(id) &&
-           !reads_early_.contains(id) && !has_effect(call_of(graph_, id)) && !binds_symbol(node(id));
+    const NodeId call = call_of(graph_, id);
+    return is_tagged(id) && !must_save_.contains(id) && !done_once_.contains(id) &&
+           !done_once_.contains(call) && !reads_early_.contains(call) && !has_effect(call) &&
+           !binds_symbol(node(id));
   }
   // A symbol has one number: what computes it runs once.
   static bool binds_symbol(const Node& node) {
@@ -210,7 +222,7 @@ class TorchCut {
   void save_collectives() {
     for (NodeId id : body_.order) {
       if (!is_call(id) || !context_.text(node(id).target).starts_with("_c10d_functional.")) continue;
-      if (!tags_.is_recomputed(node(id))) save_leaves(id);
+      if (!is_tagged(id)) save_leaves(id);
     }
   }
   void save_leaves(NodeId id) {
@@ -289,7 +301,7 @@ class TorchCut {
     };
     for_each_part([&](NodeId id, NodeId storage) {
       const bool is_taken = !joint_.users[id].empty();
-      if (!is_taken || !tags_.is_recomputed(node(id)) || must_save_.contains(id)) kept.insert(storage);
+      if (!is_taken || !is_tagged(id) || must_save_.contains(id)) kept.insert(storage);
     });
     for_each_part([&](NodeId id, NodeId storage) {
       if (kept.contains(storage)) done_once_.insert(id);
@@ -338,7 +350,7 @@ class TorchCut {
   bool is_banned_by_rule(NodeId id) {
     if (done_once_.contains(id)) return true;
     if (!is_call(id) || is_element(id)) return false;
-    if (node(id).recompute == tags_.must_save || must_save_.contains(id)) return true;
+    if (is_tagged_saved(id) || must_save_.contains(id)) return true;
     if (reads_overwritten_.contains(id)) return true;
     if (context_.text(node(id).target).starts_with("aten.lift_fresh")) return false;
     if (is_device(id)) return false;
@@ -503,10 +515,13 @@ class TorchCut {
 
   // Groups, which weigh nothing, are looked up again.
   Cut read() const {
-    return make_cut(graph_, joint_, [&](NodeId id) {
+    Cut cut = make_cut(graph_, joint_, [&](NodeId id) {
       return ValueChoice{.is_recomputed = network_.is_on_sink_side(in(id)),
                          .can_save = can_save(context_, node(id))};
     });
+    for (NodeId id : body_.order)
+      if (cut.recomputes(id) && draws_random(context_, node(id))) refuse_random(graph_, id);
+    return cut;
   }
 
   const Graph& graph_;
@@ -517,7 +532,7 @@ class TorchCut {
   MemoryTraits traits_;
   Extents extents_;
   CostModel flops_;
-  IdSet<NodeId> state_, must_save_, reads_overwritten_;
+  IdSet<NodeId> state_, region_outputs_, must_save_, reads_overwritten_;
   IdSet<NodeId> reads_early_;  // of these, those in front of a write of forward
   // What makes storage that forward writes, what writes it, and what uses what forward frees.
   IdSet<NodeId> done_once_;

@@ -16,6 +16,7 @@
 #include "ops/memory_traits.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
+#include "partition/cut.h"
 #include "passes/hoist_elements.h"
 #include "passes/node_names.h"
 #include "passes/record.h"
@@ -184,7 +185,7 @@ class Recomputer {
       if (is_sound && !keep_unwaited(kept)) break;
     }
     for (NodeId id : body_.order)
-      if (kept.contains(id) && !seeds.contains(id) && is_wanted(id, region)) kept_.push_back(id);
+      if (kept.contains(id) && !seeds.contains(id) && is_any_wanted(id, region)) kept_.push_back(id);
   }
 
   // A launch of which backward reads the size alone is not launched again: nothing would wait for
@@ -313,17 +314,24 @@ class Recomputer {
     return std::ranges::any_of(
         users_[id], [&](NodeId user) { return target_[user] != kNotExecuted || is_in(user, region); });
   }
+  // The same of a tuple by its elements.
+  bool is_any_wanted(NodeId id, Region region) const {
+    return is_wanted(id, region) || std::ranges::any_of(users_[id], [&](NodeId user) {
+             return has_family(body_.nodes[user], OpFamily::kElement) && is_any_wanted(user, region);
+           });
+  }
   bool is_in(NodeId id, Region region) const {
     return body_.nodes[id].is_backward() && positions_[id] >= region.begin && positions_[id] < region.end;
   }
 
   // The target of a copy is its first reader in backward, or that of a copy that reads it: one walk
-  // from the last node to the first.
+  // from the last node to the first. Elements of a tuple that is not copied are not.
   void find_copied(Region region, const IdSet<NodeId>& kept) {
     target_ = IdVector<NodeId, std::uint32_t>(body_.nodes.size(), kNotExecuted);
     copied_.clear();
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
-      if (!is_tagged(*id) || kept.contains(*id) || !is_wanted(*id, region)) continue;
+      const NodeId call = call_of(graph_, *id);
+      if (!is_tagged(*id) || !is_tagged(call) || kept.contains(call) || !is_wanted(*id, region)) continue;
       std::uint32_t& target = target_[*id];
       for (NodeId user : users_[*id]) {
         const std::uint32_t reader = body_.nodes[user].is_backward() ? positions_[user] : target_[user];

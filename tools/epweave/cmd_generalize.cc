@@ -103,11 +103,10 @@ std::string generalize_text(const Generalization& made) {
   return text;
 }
 
-// ", but axes dp, ep are not observed: what depends on them is not checked"
+// "axes dp, ep are not observed: what depends on them is not checked"
 std::string limit_text(const std::vector<std::string_view>& axes, std::string_view seen) {
-  if (axes.empty()) return "";
   const bool is_one = axes.size() == 1;
-  return fmt::format(", but {} {} {} {}: what depends on {} is not checked", is_one ? "axis" : "axes",
+  return fmt::format("{} {} {} {}: what depends on {} is not checked", is_one ? "axis" : "axes",
                      fmt::join(axes, ", "), is_one ? "is" : "are", seen, is_one ? "it" : "them");
 }
 
@@ -118,8 +117,11 @@ std::string verdict_text(const Generalization& made, std::string_view output) {
     if (!axis.is_observed) blind.push_back(axis.name);
     if (axis.is_observed && axis.is_extrapolated()) guessed.push_back(axis.name);
   }
-  return fmt::format("{}: a graph for all ranks{}{}", output, limit_text(blind, "not observed"),
-                     limit_text(guessed, "observed at some places only"));
+  std::vector<std::string> limits;
+  if (!blind.empty()) limits.push_back(limit_text(blind, "not observed"));
+  if (!guessed.empty()) limits.push_back(limit_text(guessed, "observed at some places only"));
+  return fmt::format("{}: a graph for all ranks{}{}", output, limits.empty() ? "" : ", but ",
+                     fmt::join(limits, "; "));
 }
 
 // What no difference between the given ranks shows, and is wrong on others.
@@ -154,20 +156,31 @@ void require_sound(const Graph& graph, const std::vector<Graph>& inputs) {
                                  print_violation(graph, violations.back())));
 }
 
+World read_world_of(const Graph& graph, std::string_view file) {
+  try {
+    return read_world(graph);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", file, error.what()));
+  }
+}
+
 // What the library says of ranks, here with the names of the files.
 void require_one_job(const std::vector<InputOptions>& inputs, const std::vector<Graph>& graphs) {
   std::map<Rank, std::string> files;  // of each rank
-  const Rank size = read_world(graphs[0]).size;
+  const Rank size = read_world_of(graphs[0], display_name(inputs[0])).size;
   for (std::size_t i = 0; i < graphs.size(); ++i) {
-    const World world = read_world(graphs[i]);
     const std::string file = display_name(inputs[i]);
+    const World world = read_world_of(graphs[i], file);
     if (world.size != size)
       throw InputError(fmt::format("{} is of a world of {} ranks, {} of one of {}; give graphs of one job",
                                    display_name(inputs[0]), size, file, world.size));
     const auto [other, is_new] = files.try_emplace(world.file_rank, file);
+    const bool says_rank = find_entry(*graphs[i].context, graphs[i].info, "rank") != nullptr;
     if (!is_new)
-      throw InputError(fmt::format("{} and {} are both of rank {}; give each rank once", other->second, file,
-                                   world.file_rank));
+      throw InputError(fmt::format("{} and {} are both of rank {}; {}", other->second, file, world.file_rank,
+                                   says_rank ? "give each rank once"
+                                             : "a graph that does not say its rank (`info rank`) is taken "
+                                               "for rank 0's"));
   }
 }
 

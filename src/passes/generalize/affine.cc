@@ -49,7 +49,76 @@ class AffineSolver {
     return found;
   }
 
+  // More axes. As many ranks as there are unknowns fit whatever their numbers are: one more place
+  // must be seen.
+  std::vector<Affine> fit_many(std::size_t count) {
+    std::vector<Affine> found;
+    std::vector<std::size_t> chosen;
+    const auto choose = [&](const auto& self, std::size_t from) -> void {
+      if (chosen.size() == count) {
+        if (const auto function = fit_axes(chosen)) found.push_back(*function);
+        return;
+      }
+      for (std::size_t a = from; a < axes_.all().size(); ++a) {
+        chosen.push_back(a);
+        self(self, a + 1);
+        chosen.pop_back();
+      }
+    };
+    choose(choose, 0);
+    return found;
+  }
+
+  // Where that one more is not given.
+  const std::optional<AffineAnswer>& too_few() const { return too_few_; }
+
  private:
+  // The scale of each axis from two ranks that differ along it alone.
+  std::optional<Affine> fit_axes(const std::vector<std::size_t>& chosen) {
+    std::map<Numbers, std::int64_t> value_at;  // by place along these axes
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      const auto [at, is_new] = value_at.emplace(place(chosen, job_.ranks[i]), values_[i]);
+      if (!is_new && at->second != values_[i]) return std::nullopt;
+    }
+    Affine function{values_[0], {}};
+    for (std::size_t k = 0; k < chosen.size(); ++k) {
+      const Count scale = find_scale(value_at, k);
+      const std::int64_t here = axes_.all()[chosen[k]].coordinate(job_.ranks[0]);
+      const Count offset = minus(function.offset, times(scale, here));
+      if (!offset || *scale == 0) return std::nullopt;
+      function.offset = *offset;
+      function.terms.emplace_back(chosen[k], *scale);
+    }
+    if (!fits(function)) return std::nullopt;
+    if (value_at.size() > chosen.size() + 1) return function;
+    if (!too_few_) too_few_ = ask_for_more(chosen, value_at, function);
+    return std::nullopt;
+  }
+  AffineAnswer ask_for_more(const std::vector<std::size_t>& chosen,
+                            const std::map<Numbers, std::int64_t>& value_at, const Affine& function) const {
+    AffineAnswer answer{{},
+                        fmt::format("{} fits, as some function of {} axes would whatever the numbers are",
+                                    function.print(axes_), chosen.size()),
+                        {}};
+    for (Rank rank = job_.size(); rank-- > 0 && !answer.next;)
+      if (!value_at.contains(place(chosen, rank))) answer.next = rank;
+    return answer;
+  }
+  static Count find_scale(const std::map<Numbers, std::int64_t>& value_at, std::size_t k) {
+    for (const auto& [at, value] : value_at)
+      for (const auto& [other, other_value] : value_at) {
+        Numbers moved = other;
+        moved[k] = at[k];
+        if (moved == at && other[k] != at[k]) return quotient(minus(other_value, value), other[k] - at[k]);
+      }
+    return std::nullopt;
+  }
+  Numbers place(const std::vector<std::size_t>& chosen, Rank rank) const {
+    Numbers numbers;
+    for (std::size_t a : chosen) numbers.push_back(axes_.all()[a].coordinate(rank));
+    return numbers;
+  }
+
   Numbers coordinates(std::size_t axis) const {
     Numbers numbers;
     for (Rank rank : job_.ranks) numbers.push_back(axes_.all()[axis].coordinate(rank));
@@ -89,6 +158,7 @@ class AffineSolver {
   const RankJob& job_;
   const JobAxes& axes_;
   const Numbers& values_;
+  std::optional<AffineAnswer> too_few_;
 };
 
 }  // namespace
@@ -109,10 +179,14 @@ std::string Affine::print(const JobAxes& axes) const {
 }
 
 AffineAnswer solve_affine(const RankJob& job, const JobAxes& axes, const std::vector<std::int64_t>& values) {
-  const AffineSolver solver(job, axes, values);
+  AffineSolver solver(job, axes, values);
   std::vector<Affine> fits = solver.fit_one();
   if (fits.empty()) fits = solver.fit_two();
-  if (fits.empty()) return {{}, "no affine function of the coordinates has these values", {}};
+  for (std::size_t count = 3; fits.empty() && count <= axes.all().size(); ++count)
+    fits = solver.fit_many(count);
+  if (fits.empty())
+    return solver.too_few().value_or(
+        AffineAnswer{{}, "no affine function of the coordinates has these values", {}});
   for (std::size_t i = 1; i < fits.size(); ++i)
     for (Rank rank = 0; rank < job.size(); ++rank)
       if (fits[0].at(axes, rank) != fits[i].at(axes, rank))

@@ -32,8 +32,9 @@ struct AffineAnswer {
   std::optional<Rank> next;  // the rank whose trace would decide between two
 };
 
-// The function that has these values on the given ranks, in their order: of one axis or, if none of
-// one axis fits, of two. None where two functions fit that differ on some rank of the job.
+// The function that has these values on the given ranks, in their order, of the fewest axes: one,
+// two, or more where more ranks are given than any numbers would fit. None where two functions fit
+// that differ on some rank of the job.
 AffineAnswer solve_affine(const RankJob& job, const JobAxes& axes, const std::vector<std::int64_t>& values);
 
 // Functions of coordinates, at the front of the step; each made once.

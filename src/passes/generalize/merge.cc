@@ -41,6 +41,7 @@ class Merger {
     for (std::size_t b = 0; b < made_.bodies.size() && job_.graphs.size() > 1; ++b) merge_body(b);
     writer_.place();
     slices_.place();
+    redirect_elements();
     return std::move(merged_);
   }
 
@@ -54,9 +55,49 @@ class Merger {
       for (std::uint32_t i = 0; i < body_of(g).order.size(); ++i) positions_[g].at(body_of(g).order[i]) = i;
     std::vector<const Node*> nodes(job_.graphs.size());
     for (std::size_t i = 0; i < body_of(0).order.size(); ++i) {
-      for (std::size_t g = 0; g < nodes.size(); ++g) nodes[g] = &body_of(g).nodes[body_of(g).order[i]];
-      merge_node(body_of(0).order[i], nodes);
+      Leaves ids;
+      for (std::size_t g = 0; g < nodes.size(); ++g) {
+        ids.push_back(Arg::node(body_of(g).order[i]));
+        nodes[g] = &body_of(g).nodes[body_of(g).order[i]];
+      }
+      if (!merge_own_element(ids, nodes)) merge_node(body_of(0).order[i], nodes);
     }
+  }
+
+  // Each rank's node takes the element of its own place: the slice stands in its place. Whether the
+  // nodes are such.
+  bool merge_own_element(const Leaves& ids, const std::vector<const Node*>& nodes) {
+    if (body_ != 0 || !has_family(*nodes[0], OpFamily::kElement)) return false;
+    const auto index = [&](const Node* node) { return arg_of(context_, *node, 1); };
+    const Arg first = index(nodes[0]);
+    if (std::ranges::all_of(nodes, [&](const Node* node) { return index(node) == first; })) return false;
+    Leaves indices;
+    for (const Node* node : nodes) indices.push_back(index(node));
+    const ArgumentPlace place{body_, ids[0].as_node(), "index"};
+    for (std::size_t g = 0; g < nodes.size(); ++g)
+      if (!find_piece(context_, body_of(g), *nodes[g]))
+        return findings_.refuse(place, indices, "the elements are not equal pieces of one value"), true;
+    const Arg merged = merge_elements(ids, indices, place);
+    if (!(merged == ids[0])) slice_of_.at(ids[0].as_node()) = merged.as_node();
+    return true;
+  }
+
+  // Readers of such elements read the slices, which have their names.
+  void redirect_elements() {
+    Body& body = made_.step();
+    bool is_any = false;
+    for (NodeId id : body.order) {
+      const NodeId slice = slice_of_[id];
+      is_any |= slice.valid();
+      if (slice) body.nodes[slice].name = body.nodes[id].name;
+    }
+    if (!is_any) return;
+    std::erase_if(body.order, [&](NodeId id) { return slice_of_[id].valid(); });
+    for (NodeId id : body.order)
+      map_arguments(context_, body.nodes[id], [&](Arg arg) {
+        const NodeId slice = arg.is_node() ? slice_of_[arg.as_node()] : NodeId();
+        return slice ? Arg::node(slice) : arg;
+      });
   }
 
   void merge_node(NodeId id, const std::vector<const Node*>& nodes) {
@@ -158,7 +199,7 @@ class Merger {
     if (std::ranges::all_of(leaves, [](Arg leaf) { return leaf.is_int(); }))
       return merge_numbers(leaves, place);
     if (std::ranges::all_of(leaves, [](Arg leaf) { return leaf.is_node(); }))
-      return merge_elements(leaves, place);
+      return merge_elements(leaves, leaves, place);
     findings_.refuse(place, leaves, "nothing explains the difference");
     return first;
   }
@@ -243,10 +284,10 @@ class Merger {
     for (const auto& [axis, scale] : function.terms) ++merged_.numbers_of_axis[axis];
   }
 
-  // Equal pieces of one value, by a coordinate.
-  Arg merge_elements(const Leaves& leaves, const ArgumentPlace& place) {
+  // Equal pieces of one value, by a coordinate. `written`: what stands at the place.
+  Arg merge_elements(const Leaves& leaves, const Leaves& written, const ArgumentPlace& place) {
     const auto refuse = [&](std::string why, std::optional<Rank> next = {}) {
-      findings_.refuse(place, leaves, std::move(why), next);
+      findings_.refuse(place, written, std::move(why), next);
       return leaves[0];
     };
     std::vector<TakenPiece> pieces;
@@ -374,7 +415,8 @@ class Merger {
   PlaceWriter writer_;
   ElementSlices slices_;
   MergedDifferences merged_;
-  std::size_t body_ = 0;                                     // that is merged
+  SideTable<NodeId, NodeId> slice_of_;  // by the first rank's node of an element that differs
+  std::size_t body_ = 0;                // that is merged
   std::vector<SideTable<NodeId, std::uint32_t>> positions_;  // of each graph's nodes in it
 };
 
