@@ -583,8 +583,7 @@ void FrameCheck::check_groups(NodeId origin) {
   const auto placed = sort ? std::nullopt : placed_rows(rows);
   CountCheck::Finding finding;
   if (sort) finding = counts_.check_ends(counted, sort);
-  if (placed)
-    finding = counts_.check_ends_of_places(counted, placed->places, placed->exchange, placed->sort);
+  if (placed) finding = counts_.check_ends_of_places(counted, placed->places, placed->exchange, placed->sort);
   if (finding.verdict == CountCheck::Verdict::kOthers) return fail_counts(finding, "its groups count");
   const bool is_counted = finding.verdict == CountCheck::Verdict::kCounted;
   if (is_counted && (sort ? are_parts_counted(origin, sort) : are_parts_placed(origin, *placed))) return;
