@@ -24,6 +24,7 @@
 //     symbols-bound     every symbol in a recorded type or argument is bound by an earlier node or
 //                       placeholder
 //     bindings          a symbol is bound once
+//     symbol-hints      the number that a symbol had when traced is within its range
 //   communication (verify_communication)
 //     waits             every collective's result is waited on before another op reads it, or the
 //                       memory that it writes, or overwrites or frees what it sends

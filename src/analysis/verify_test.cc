@@ -240,6 +240,21 @@ TEST_CASE("a symbol without its binding is found, and one bound twice") {
   }
 }
 
+TEST_CASE("a symbol that was traced outside of its range is found") {
+  Graph graph = load("dsv3_debug_ep2.1b_remat");
+  Symbol& symbol = *std::ranges::find_if(graph.symbols, [](const Symbol& s) { return s.hint && s.lower; });
+  symbol.lower = graph.context->exprs.number(16);
+  symbol.upper = graph.context->exprs.number(64);
+  const auto is_sound = [&](std::int64_t hint) {
+    symbol.hint = hint;
+    return count_violations(graph)["symbol-hints"] == 0;
+  };
+  CHECK(is_sound(16));
+  CHECK(is_sound(64));
+  CHECK_FALSE(is_sound(15));
+  CHECK_FALSE(is_sound(65));
+}
+
 TEST_CASE("a result read before its wait is found") {
   Graph graph = load("dsv3_debug_ep2.1b_remat");
   const NodeId wait = first_call(graph, "_c10d_functional.wait_tensor.default");

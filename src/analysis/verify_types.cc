@@ -183,9 +183,24 @@ class TypeCheck {
   TypeSymbols symbols_;
 };
 
+// The number that a symbol had when traced is what sizes are compared by where facts do not say
+// them: one that it cannot have says nothing.
+void check_hint(const Graph& graph, const Symbol& symbol, std::vector<Violation>& out) {
+  const ExprPool& exprs = graph.context->exprs;
+  if (!symbol.hint || !symbol.lower || !symbol.upper) return;
+  const auto lower = exprs.constant(*symbol.lower), upper = exprs.constant(*symbol.upper);
+  if ((lower && *symbol.hint < *lower) || (upper && *symbol.hint > *upper))
+    out.push_back({"symbol-hints",
+                   fmt::format("{} was {} when traced, and is from {} to {}", graph.text(symbol.name),
+                               *symbol.hint, exprs.text(*symbol.lower), exprs.text(*symbol.upper)),
+                   {},
+                   {}});
+}
+
 }  // namespace
 
 void verify_types(const Graph& graph, Facts& facts, std::vector<Violation>& out) {
+  for (const Symbol& symbol : graph.symbols) check_hint(graph, symbol, out);
   TypeCheck check(graph, facts, out);
   for (const Body& body : graph.bodies) check.check_body(body);
 }

@@ -24,8 +24,11 @@ bool adds(const Context& context, const Node& put) {
 bool have_as_many_rows(const Context& context, Facts& facts, const Body& body,
                        std::initializer_list<NodeId> values) {
   ExprId rows;
+  ExprPool& pool = facts.pool();
+  // No extent is negative: Max(0, x), as `arange` has it, is x.
+  const auto extent = [&](ExprId x) { return pool.max(pool.number(0), x); };
   const auto are_as_many = [&](ExprId x, ExprId y) {
-    return facts.equal(x, y) || facts.assumed_value(facts.pool().sub(x, y)) == 0;
+    return facts.equal(extent(x), extent(y)) || facts.assumed_value(pool.sub(x, y)) == 0;
   };
   return std::ranges::all_of(values, [&](NodeId value) {
     const TensorType* type = tensor_of(context, body.nodes[value].type);

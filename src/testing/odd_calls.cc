@@ -11,7 +11,7 @@ class OddMaker {
   OddMaker(StepBuilder& build, const OddContext& context) : build_(build), c_(context) {}
 
   std::optional<NodeId> make(std::size_t which) {
-    const bool needs_slots = (which >= 20 && which < 29) || which == 31;
+    const bool needs_slots = (which >= 20 && which < 29) || which >= 31;
     if (needs_slots && !c_.slots) return std::nullopt;
     switch (which) {
       case 0:  // along the divided dimension
@@ -138,6 +138,23 @@ class OddMaker {
         const NodeId index = call("aten.expand.default", {arg(column(c_.order)), list({-1, 8})});
         return call("aten.scatter_add.default", {arg(zeros()), number(0), arg(index), arg(picked)});
       }
+      case 32: {  // put back by an inverse over which another one was written
+        const NodeId unset = call("aten.empty_like.default", {arg(c_.order)});
+        const NodeId back = call("aten.index_put_.default",
+                                 {arg(unset), build_.list({arg(c_.order)}), arg(numbers_of(c_.order))});
+        const NodeId other = downwards();
+        call("aten.index_put_.default", {arg(unset), build_.list({arg(other)}), arg(numbers_of(other))});
+        return call(
+            "aten.add.Tensor",
+            {arg(call("aten.index.Tensor", {arg(c_.slots), build_.list({arg(back)})})), arg(c_.rows)});
+      }
+      case 33: {  // by the inverse of another order
+        const NodeId other = downwards();
+        const NodeId way = call("aten.scatter.src", {arg(call("aten.zeros_like.default", {arg(other)})),
+                                                     number(0), arg(other), arg(numbers_of(other))});
+        return call("aten.add.Tensor",
+                    {arg(call("aten.index.Tensor", {arg(c_.slots), build_.list({arg(way)})})), arg(c_.rows)});
+      }
       default:
         return std::nullopt;
     }
@@ -162,6 +179,11 @@ class OddMaker {
   NodeId sum_of_rows() { return call("aten.sum.dim_IntList", {arg(c_.rows), list({0})}); }
   NodeId columns() { return call("aten.remainder.Scalar", {arg(c_.tokens), number(8)}); }
   NodeId column(NodeId a) { return call("aten.unsqueeze.default", {arg(a), number(1)}); }
+  // The order of the tokens' numbers, from the largest on.
+  NodeId downwards() { return call("aten.argsort.default", {arg(c_.tokens), number(-1), build_.flag(true)}); }
+  NodeId numbers_of(NodeId a) {
+    return call("aten.arange.default", {arg(size_of(a))}, {{"device", build_.device("cuda:0")}});
+  }
   NodeId size_of(NodeId a) { return call("aten.sym_size.int", {arg(a), number(0)}); }
   NodeId doubled() {
     const NodeId wide = call("aten.cat.default", {build_.list({arg(c_.rows), arg(c_.rows)}), number(1)});

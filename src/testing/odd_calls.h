@@ -23,6 +23,8 @@ struct OddContext {
 };
 
 inline constexpr std::size_t kOddCalls = 32;
+// Behind these, of slots that an inverse of another order puts back.
+inline constexpr std::size_t kOddInverses = 2;
 
 // The `which`-th of them; its result, or none where the context lacks what it needs.
 std::optional<NodeId> make_odd_call(StepBuilder& build, const OddContext& context, std::size_t which);

@@ -32,6 +32,7 @@ class StepGenerator {
   StepGenerator(std::uint64_t seed, std::optional<std::size_t> layers)
       : dice_(seed),
         own_(~seed),
+        undoes_(seed ^ ~std::uint64_t{0} << 32),
         build_(kRanks),
         code_(build_, dice_),
         layout_(layers ? TokenLayout::kFlat : pick_layout(dice_)),
@@ -51,6 +52,8 @@ class StepGenerator {
     if (!layers && !is_grid() && dice_.one_in(3)) odd_call_ = dice_.below(kOddCalls);
     if (shares_tokens_) odd_call_.reset();
     cuts_result_ = !layers && own_.one_in(3);
+    const bool may_be_odd = !layers && !is_grid() && !shares_tokens_ && !odd_call_;
+    if (may_be_odd && undoes_.one_in(12)) odd_call_ = kOddCalls + undoes_.below(kOddInverses);
   }
 
   RandomStep run() {
@@ -366,16 +369,33 @@ class StepGenerator {
                 {{"dtype", build_.dtype("torch.int32")}});
   }
 
+  // Slots back to where they were, picked by the inverse of their order.
+  NodeId picked_back(NodeId rows, NodeId order, NodeId slots) {
+    return call("aten.index.Tensor", {arg(rows), build_.list({arg(inverse_of(order, slots))})});
+  }
+  NodeId written_back(NodeId like, NodeId rows, NodeId order, NodeId slots) {
+    const NodeId empty =
+        call("aten.new_empty.default", {arg(like), build_.list({arg(slots), number(kResidualWidth)})});
+    return call("aten.index_put_.default", {arg(empty), build_.list({arg(order)}), arg(rows)});
+  }
+  NodeId inverse_of(NodeId order, NodeId slots) {
+    const std::size_t way = undoes_.below(4);
+    if (way == 0) return call("aten.argsort.default", {arg(order)});
+    const NodeId numbers = call("aten.arange.default", {arg(slots)}, {{"device", build_.device("cuda:0")}});
+    const NodeId into =
+        call(undoes_.one_in(2) ? "aten.empty_like.default" : "aten.zeros_like.default", {arg(order)});
+    if (way == 1) return call("aten.scatter.src", {arg(into), number(0), arg(order), arg(numbers)});
+    return call(way == 2 ? "aten.index_put.default" : "aten.index_put_.default",
+                {arg(into), build_.list({arg(order)}), arg(numbers)});
+  }
+
   // Slots back to tokens: added to their rows, or put back to where they were and summed.
   NodeId restored(NodeId like, NodeId rows, NodeId order, const Routing& routing) {
-    const NodeId positions = order ? order : routing.slot_token;
     if (order && dice_.one_in(2)) {
       const NodeId tokens = call("aten.sym_size.int", {arg(like), number(0)});
       const NodeId slots = call("operator.mul", {arg(tokens), number(choices_)});
-      const NodeId empty =
-          call("aten.new_empty.default", {arg(like), build_.list({arg(slots), number(kResidualWidth)})});
       const NodeId put =
-          call("aten.index_put_.default", {arg(empty), build_.list({arg(positions)}), arg(rows)});
+          undoes_.one_in(2) ? picked_back(rows, order, slots) : written_back(like, rows, order, slots);
       const NodeId by_token =
           call("aten.reshape.default", {arg(put), code_.list({-1, choices_, kResidualWidth})});
       return call("aten.sum.dim_IntList", {arg(by_token), code_.list({1})});
@@ -507,7 +527,8 @@ class StepGenerator {
   }
 
   Dice dice_;
-  Dice own_;  // of what few steps have: the others do not depend on it
+  Dice own_;     // of what few steps have: the others do not depend on it
+  Dice undoes_;  // of inverses, in the same way
   StepBuilder build_;
   RowCode code_;
   TokenLayout layout_;

@@ -263,6 +263,14 @@ std::vector<Case> list_cases() {
                   {"way", "aten.index_put.default", "%unset{0}, [%i{0}], %a{0}", "i64[{1}]"},
                   {"v", "aten.index.Tensor", "%y{0}, [%way{0}]", "f32[{1}, 8]"}}),
        kCat},
+      {kOrdersPair, "sorted rows picked by an inverse that another one overwrote",
+       on_sorted({{"d", "aten.argsort.default", "%tokens{0}, -1, True", "i64[{1}]"},
+                  kNumbers,
+                  {"unset", "aten.empty_like.default", "%i{0}", "i64[{1}]"},
+                  {"way", "aten.index_put_.default", "%unset{0}, [%i{0}], %a{0}", "i64[{1}]"},
+                  {"other", "aten.index_put_.default", "%unset{0}, [%d{0}], %a{0}", "i64[{1}]"},
+                  {"v", "aten.index.Tensor", "%y{0}, [%way{0}]", "f32[{1}, 8]"}}),
+       kCat},
       {kNone,
        "rows viewed by their count",
        {kRows,
@@ -478,6 +486,7 @@ std::vector<GoldenCase> list_golden_cases() {
       {kNone, "runs_of_counts"},
       {kNone, "groups_of_runs"},
       {kOrdersPair, "wrong_runs_beside_rows"},
+      {kWritesRowsOfWhole, "wrong_numbers_in_whole"},
       {kCountsTheSorted, "wrong_runs_of_other_ids"},
       {kSortsUpwards, "groups_of_runs_downwards"},
       {kNone, "runs_joined"},
@@ -488,6 +497,9 @@ std::vector<GoldenCase> list_golden_cases() {
       {kRemainderNumbersTokens, "wrong_remainder_of_second_sort"},
       {kCountsOverAndOver, "groups_of_classes_downwards"},
       {kSumsEachClass, "groups_of_other_period"},
+      {kNone, "groups_of_places"},
+      {kSumsRunsOfPlaces, "wrong_groups_of_places"},
+      {kPlacesBeginRuns, "wrong_places_begin"},
   };
 }
 

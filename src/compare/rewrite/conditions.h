@@ -57,6 +57,7 @@ enum class Condition : std::uint8_t {
   kRemainderNumbersTokens,
   // WRITE
   kWritesReachViews,
+  kWritesRowsOfWhole,
   // INPUT, CALL
   kSameTarget,
   kSameOperands,
@@ -112,6 +113,8 @@ enum class Condition : std::uint8_t {
   kMarksDiffer,
   kCountsOverAndOver,
   kSumsEachClass,
+  kSumsRunsOfPlaces,
+  kPlacesBeginRuns,
   // COMMON, COUNT, IOTA, MOVE, PLACES
   kZerosUnwritten,
   kCountsRows,

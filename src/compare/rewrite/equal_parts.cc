@@ -1,34 +1,10 @@
 #include "compare/rewrite/equal_parts.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
-#include <span>
-#include <utility>
-#include <vector>
 
 namespace epweave {
-namespace {
-
-using NodePairs = std::vector<std::pair<NodeId, NodeId>>;
-
-// Notes the pairs of nodes. False: the arguments differ otherwise than in these and in numbers.
-bool pair_up(const ArgPool& args, std::span<const Arg> x, std::span<const Arg> y, NodePairs& pairs) {
-  if (x.size() != y.size()) return false;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i].kind() != y[i].kind()) return false;
-    if (x[i].is_node()) {
-      pairs.emplace_back(x[i].as_node(), y[i].as_node());
-    } else if (x[i].is_tree()) {
-      if (!pair_up(args, args.children(x[i]), args.children(y[i]), pairs)) return false;
-    } else if (x[i] != y[i]) {
-      return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
-
 EqualParts::EqualParts(const RewriteClaims& claims, const ValueNumbers& of_a, const Effects& effects,
                        const OrderCheck& orders)
     : claims_(claims),
@@ -69,16 +45,62 @@ EqualParts::Verdict EqualParts::compare_parts(NodeId x, NodeId y) const {
   return result;
 }
 
-bool EqualParts::has_sizes_of(NodeId p, NodeId q) const {
+EqualParts::Verdict EqualParts::compare_numbers(ExprId x, ExprId y) const {
+  Facts& facts = claims_.facts_b();
+  if (facts.equal(x, y)) return Verdict::kEqual;
+  return facts.differ(x, y) ? Verdict::kOther : Verdict::kUnknown;
+}
+
+EqualParts::Verdict EqualParts::compare_sizes(NodeId p, NodeId q) const {
   const TensorType *x = claims_.tensor_b(p), *y = claims_.tensor_b(q);
-  return x != nullptr && y != nullptr && std::ranges::equal(x->sizes, y->sizes, [&](ExprId a, ExprId b) {
-           return claims_.facts_b().equal(a, b);
-         });
+  if (x == nullptr || y == nullptr || x->rank() != y->rank()) return Verdict::kOther;
+  Verdict result = Verdict::kEqual;
+  for (std::size_t i = 0; i < x->rank(); ++i)
+    result = std::max(result, compare_numbers(x->sizes[i], y->sizes[i]));
+  return result;
+}
+
+// Of which one is a piece. That the other is computed to be the same is not known.
+EqualParts::Verdict EqualParts::compare_pieces(NodeId p, NodeId q) const {
+  const std::optional<bool> are_cut_alike = orders_.are_cut_alike(p, q);
+  if (are_cut_alike == false) return Verdict::kOther;
+  return std::max(compare_sizes(p, q), Verdict::kUnknown);
+}
+
+ExprId EqualParts::number_of(Arg arg) const {
+  if (arg.is_node()) arg = claims_.scalar_b(arg.as_node());
+  if (arg.is_int()) return claims_.facts_b().pool().number(arg.as_int());
+  return arg.is(ArgKind::kSymbolic) ? arg.as_expr() : ExprId();
+}
+
+EqualParts::Verdict EqualParts::pair_up(Arg x, Arg y, NodePairs& pairs) const {
+  const ArgPool& args = claims_.graph_b().context->args;
+  if (x.is_node() && y.is_node()) {
+    pairs.emplace_back(x.as_node(), y.as_node());
+    return Verdict::kEqual;
+  }
+  if (x.is_tree() && x.kind() == y.kind()) return pair_up(args.children(x), args.children(y), pairs);
+  if (x == y) return Verdict::kEqual;
+  const ExprId of_x = number_of(x), of_y = number_of(y);
+  return of_x && of_y ? compare_numbers(of_x, of_y) : Verdict::kOther;
+}
+
+EqualParts::Verdict EqualParts::pair_up(std::span<const Arg> x, std::span<const Arg> y,
+                                        NodePairs& pairs) const {
+  if (x.size() != y.size()) return Verdict::kOther;
+  Verdict result = Verdict::kEqual;
+  for (std::size_t i = 0; i < x.size(); ++i) result = std::max(result, pair_up(x[i], y[i], pairs));
+  return result;
+}
+
+EqualParts::Verdict EqualParts::compare_calls(const Node& x, const Node& y, NodePairs& pairs) const {
+  const ArgPool& args = claims_.graph_b().context->args;
+  if (x.target != y.target) return Verdict::kOther;
+  return std::max(pair_up(args[x.args], args[y.args], pairs), pair_up(args[x.kwargs], args[y.kwargs], pairs));
 }
 
 EqualParts::Verdict EqualParts::compare(NodeId p, NodeId q) const {
   const Graph& b = claims_.graph_b();
-  const Context& context = *b.context;
   Verdict result = Verdict::kEqual;
   NodePairs open = {{p, q}};
   std::set<std::pair<NodeId, NodeId>> seen;
@@ -87,8 +109,10 @@ EqualParts::Verdict EqualParts::compare(NodeId p, NodeId q) const {
     open.pop_back();
     if (numbers_[x] == numbers_[y] || !seen.insert({x, y}).second) continue;
     const bool is_whole = claims_.is_whole(x);
-    if (is_whole != claims_.is_whole(y)) return Verdict::kOther;
-    if (is_whole) {  // the same code makes both in A
+    // The same code makes both in A. A part that is as large as all of a value may have all of it.
+    if (is_whole || claims_.is_whole(y)) {
+      const bool are_wholes = is_whole && claims_.is_whole(y);
+      if (!are_wholes && compare_sizes(x, y) != Verdict::kEqual) return Verdict::kOther;
       result = Verdict::kUnknown;
       continue;
     }
@@ -96,20 +120,19 @@ EqualParts::Verdict EqualParts::compare(NodeId p, NodeId q) const {
     if (of_x.part != of_y.part || of_x.parts != of_y.parts) return Verdict::kOther;
     const Node &first = b.step().nodes[x], &second = b.step().nodes[y];
     if (is_piece(x) || is_piece(y)) {
-      if (!has_sizes_of(x, y) || !orders_.is_cut_alike(x, y)) return Verdict::kOther;
-      result = Verdict::kUnknown;
+      result = std::max(result, compare_pieces(x, y));
+      if (result == Verdict::kOther) return result;
       continue;
     }
     NodePairs pairs;
-    const bool are_alike =
-        first.target == second.target &&
-        pair_up(context.args, context.args[first.args], context.args[second.args], pairs) &&
-        pair_up(context.args, context.args[first.kwargs], context.args[second.kwargs], pairs);
+    const Verdict alike = compare_calls(first, second, pairs);
+    if (alike == Verdict::kOther) return Verdict::kOther;
+    result = std::max(result, alike);
     const auto are_equal = [&](const auto& pair) { return numbers_[pair.first] == numbers_[pair.second]; };
-    if (!are_alike) return Verdict::kOther;
     if (std::ranges::all_of(pairs, are_equal)) {
       // One value in A: something else was written into what they take.
-      if (of_a_[claims_[x].origin] == of_a_[claims_[y].origin]) return Verdict::kOther;
+      const bool is_one = of_a_[claims_[x].origin] == of_a_[claims_[y].origin];
+      if (is_one && alike == Verdict::kEqual) return Verdict::kOther;
       result = Verdict::kUnknown;
     }
     open.insert(open.end(), pairs.begin(), pairs.end());

@@ -10,6 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "analysis/effects.h"
 #include "analysis/value_numbers.h"
@@ -26,7 +29,8 @@ class EqualParts {
 
   const ValueNumbers& numbers() const { return numbers_; }
 
-  // kUnknown: a part that was computed, and a piece of the joined parts that is cut like it.
+  // kUnknown: a part that was computed, and a piece of the joined parts that is cut like it; also
+  // where sizes or blocks are not known to be equal, nor to differ.
   enum class Verdict : std::uint8_t { kEqual, kUnknown, kOther };
   // Of two nodes of B that are shares of one value of A, or of two that the same code makes.
   Verdict compare(NodeId p, NodeId q) const;
@@ -37,7 +41,17 @@ class EqualParts {
   static KnownValues find_known(const RewriteClaims& claims, const ValueNumbers& of_a);
   bool is_piece(NodeId b) const { return claims_[b].kind == ClaimKind::kPiece; }
 
-  bool has_sizes_of(NodeId p, NodeId q) const;
+  // Of two numbers of B.
+  Verdict compare_numbers(ExprId x, ExprId y) const;
+  Verdict compare_sizes(NodeId p, NodeId q) const;
+  Verdict compare_pieces(NodeId p, NodeId q) const;
+  // Notes the pairs of nodes that two calls take in the same places.
+  using NodePairs = std::vector<std::pair<NodeId, NodeId>>;
+  Verdict compare_calls(const Node& x, const Node& y, NodePairs& pairs) const;
+  Verdict pair_up(std::span<const Arg> x, std::span<const Arg> y, NodePairs& pairs) const;
+  Verdict pair_up(Arg x, Arg y, NodePairs& pairs) const;
+  // What an argument is a number of; none: it is no number that is known.
+  ExprId number_of(Arg arg) const;
 
   const RewriteClaims& claims_;
   const ValueNumbers& of_a_;

@@ -117,13 +117,15 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
   if (kind == TypeKind::kTensor) views_.at(effects_.storage_of(origin)).push_back(origin);
 }
 
-// What was written in place is in all views of the storage that was written.
+// What was written in place is in all views of the storage that was written. Numbers of other rows
+// are not those that a view had.
 void PartFacts::write_through(NodeId origin, PartFact fact) {
   for (NodeId view : views_[effects_.storage_of(origin)]) {
     PartFact& known = facts_[view].full;
     if (holds(Condition::kWritesReachViews, false)) continue;
     if (known == PartFact::kZero) known = fact;
-    if (known != fact) known = PartFact::kOwn;
+    const bool numbers_others = numbered_rows_[facts_[view].numbered] != numbered_rows_[numbered_];
+    if (known != fact || numbers_others) known = PartFact::kOwn;
     facts_[view].rows = known;
   }
 }

@@ -99,6 +99,7 @@ class PartFacts {
   struct NumberedRows {
     ExprId whole;
     std::vector<ExprId> of_parts;
+    friend bool operator==(const NumberedRows&, const NumberedRows&) = default;
   };
 
   bool is_own(PartFact fact) const;

@@ -319,7 +319,7 @@ bool CallCheck::is_cut_alike(const Use& x, const Use& y, const PartFacts& facts,
   if (x.taken != Taken::kPart || !x.value.is_node() || !y.value.is_node()) return true;
   const NodeId p = x.value.as_node(), q = y.value.as_node();
   return facts.divided_dimensions(claims_[p].origin, p) == facts.divided_dimensions(claims_[q].origin, q) &&
-         orders.is_cut_alike(p, q);
+         orders.are_cut_alike(p, q) == true;
 }
 
 void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) {
@@ -423,7 +423,7 @@ bool CallCheck::has_number_of(NodeId b, NodeId a) {
 
 void CallCheck::check_shared_writes(const PartFacts& facts) {
   for (NodeId a : a_.order) {
-    if (!claims_.parts(a).empty() && facts.spoils_whole(a))
+    if (!claims_.parts(a).empty() && !holds(Condition::kWritesRowsOfWhole, !facts.spoils_whole(a)))
       claims_.fail(
           claims_.parts(a).front(), "rewrite-part",
           fmt::format("each part of {} writes into its rows of a value what is not rows of the whole",

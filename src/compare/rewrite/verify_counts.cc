@@ -125,19 +125,139 @@ bool CountCheck::counts_classes(NodeId ends, NodeId sort) const {
          holds(Condition::kSumsEachClass, sums_each_class);
 }
 
-// Of elements of a list, each picked as often as its count says: the counts.
-NodeId CountCheck::counts_of_runs(NodeId picked) const {
+// What picks elements of a list.
+NodeId CountCheck::index_of(NodeId picked) const {
   Arg index = Arg::none();
   if (is_of(picked, OpFamily::kIndexSelect)) index = named_arg(context_, node(picked), "index");
   if (is_of(picked, OpFamily::kIndex)) {
     const Sizes indices = list(node(picked), "indices");
     if (indices.size() == 1) index = indices.front();
   }
-  const NodeId runs = index.is_node() ? integers_behind(index.as_node()) : NodeId();
-  if (!is_list(picked) || !is_list(first_input(picked))) return {};
+  const bool are_lists = is_list(picked) && is_list(first_input(picked));
+  return are_lists && index.is_node() ? integers_behind(index.as_node()) : NodeId();
+}
+
+// Of elements of a list, each picked as often as its count says: the counts.
+NodeId CountCheck::counts_of_runs(NodeId picked) const {
+  NodeId runs = index_of(picked);
+  // 0, 1, .. picked by the numbers of runs are these.
+  while (runs && index_of(runs)) {
+    const NodeId numbers = integers_behind(first_input(runs));
+    if (!numbers || !is_of(numbers, OpFamily::kIota) || !counts_from_zero(context_, node(numbers))) return {};
+    runs = index_of(runs);
+  }
   if (!runs || !is_of(runs, OpFamily::kRepeatRows) || node(runs).op->params.front().name != "repeats")
     return {};
   return integers_behind(first_input(runs));
+}
+
+std::optional<CountCheck::Grid> CountCheck::grid_of(NodeId value) const {
+  const TensorType* type = value ? tensor_of(context_, node(value).type) : nullptr;
+  const NodeId list = integers_behind(value);
+  if (!list || type == nullptr || type->rank() != 2 || !is_wide_integer(type->dtype)) return {};
+  const auto rows = context_.exprs.constant(type->sizes[0]),
+             columns = context_.exprs.constant(type->sizes[1]);
+  return rows && columns ? std::optional(Grid{list, *rows, *columns}) : std::nullopt;
+}
+
+std::optional<CountCheck::Grid> CountCheck::transposed(NodeId list) const {
+  const NodeId moved = integers_behind(list);
+  if (!moved || !is_of(moved, OpFamily::kPermute)) return {};
+  const Arg first = named_arg(context_, node(moved), "dim0"),
+            second = named_arg(context_, node(moved), "dim1");
+  const Sizes dims = CountCheck::list(node(moved), "dims");
+  const auto at = [](Arg dim) { return dim.is_int() ? (dim.as_int() + 2) % 2 : -1; };
+  bool is_swapped = node(moved).op->params.size() == 1;  // t
+  if (!first.is_none()) is_swapped = at(first) >= 0 && at(second) >= 0 && at(first) != at(second);
+  if (!dims.empty()) is_swapped = dims.size() == 2 && at(dims[0]) == 1 && at(dims[1]) == 0;
+  return is_swapped ? grid_of(first_input(moved)) : std::nullopt;
+}
+
+// cumsum(list) - list: the list.
+NodeId CountCheck::sums_before(NodeId list) const {
+  const std::vector<Term> terms = list ? terms_of(list) : std::vector<Term>();
+  if (terms.size() != 2 || terms[0].is_subtracted == terms[1].is_subtracted) return {};
+  const NodeId sums = terms[terms[0].is_subtracted ? 1 : 0].value,
+               of = terms[terms[0].is_subtracted ? 0 : 1].value;
+  const bool is_scan = is_sum_from_first(sums) && is_one(integers_behind(first_input(sums)), of);
+  return is_scan ? of : NodeId();
+}
+
+// Lists of integers that are added or subtracted, of one length.
+std::vector<CountCheck::Term> CountCheck::terms_of(NodeId sum) const {
+  constexpr std::size_t kMost = 3;
+  std::vector<Term> terms, open = {{sum, false}};
+  if (!is_list(sum)) return {};
+  const TensorType* whole = tensor_of(context_, node(sum).type);
+  while (!open.empty()) {
+    const Term term = open.back();
+    open.pop_back();
+    const NodeId value = is_list(term.value) ? integers_behind(term.value) : NodeId();
+    const TensorType *type = tensor_of(context_, node(term.value).type),
+                     *made = value ? tensor_of(context_, node(value).type) : nullptr;
+    if (made == nullptr || !is_wide_integer(made->dtype) || type->sizes[0] != whole->sizes[0] ||
+        terms.size() + open.size() >= kMost)
+      return {};
+    const OpInfo* op = node(value).op;
+    const bool is_sum = op != nullptr && op->family == OpFamily::kElementwise &&
+                        op->linearity == Linearity::kSum && op->find_param("alpha") &&
+                        op->find_param("other");
+    if (!is_sum) {
+      terms.push_back({value, term.is_subtracted});
+      continue;
+    }
+    const Arg alpha = named_arg(context_, node(value), "alpha"),
+              other = named_arg(context_, node(value), "other");
+    const NodeId self = first_input(value);
+    if (!self || !other.is_node() || !(alpha.is_none() || alpha == Arg::integer(1))) return {};
+    const auto subtracted = subtracted_operand(*op);
+    open.push_back({other.as_node(), term.is_subtracted != (subtracted == 1)});
+    open.push_back({self, term.is_subtracted != (subtracted == 0)});
+  }
+  return terms;
+}
+
+// from[run] + arange - sums_before(sizes)[run].
+std::optional<CountCheck::PlacesByRun> CountCheck::places_by_run(NodeId places) const {
+  PlacesByRun found;
+  NodeId sizes_of_from;
+  bool counts = false;
+  const std::vector<Term> terms = terms_of(places);
+  for (const Term& term : terms) {
+    const NodeId picked_of = first_input(term.value);
+    if (is_of(term.value, OpFamily::kIota) && !term.is_subtracted) {
+      counts = counts_from_zero(context_, node(term.value));
+    } else if (const NodeId sizes = counts_of_runs(term.value); sizes && !term.is_subtracted) {
+      found.from = picked_of;
+      sizes_of_from = sizes;
+    } else if (sizes && is_one(sums_before(picked_of), sizes)) {
+      found.sizes = sizes;
+    }
+  }
+  const bool are_places = terms.size() == 3 && counts && is_one(sizes_of_from, found.sizes);
+  return are_places ? std::optional(found) : std::nullopt;
+}
+
+// The runs of each column of a grid of counts, one behind another: groups end at the sums of
+// columns.
+CountCheck::Finding CountCheck::check_ends_of_places(NodeId ends, NodeId places, NodeId exchange,
+                                                     NodeId sort) const {
+  const auto by_run = places_by_run(places);
+  const auto sizes = by_run ? transposed(by_run->sizes) : std::nullopt,
+             from = by_run ? transposed(by_run->from) : std::nullopt;
+  const NodeId sums = integers_behind(ends), groups = sums ? integers_behind(first_input(sums)) : NodeId();
+  if (!sizes || !from || !groups || !is_sum_from_first(sums) || !is_of(groups, OpFamily::kSum)) return {};
+  const auto is_summed = summed_dimensions(groups);
+  const auto summed = grid_of(first_input(groups));
+  if (!summed || !is_summed || !is_list(groups) || !is_one(sizes->list, sums_before(from->list)) ||
+      !is_one(sizes->list, summed->list))
+    return {};
+  const auto has_columns_of = [&](const Grid& grid) { return grid.columns == sizes->columns; };
+  const bool sums_columns = is_summed->front() && has_columns_of(*summed);
+  if (!holds(Condition::kSumsRunsOfPlaces, sums_columns) ||
+      !holds(Condition::kPlacesBeginRuns, has_columns_of(*from)))
+    return {};
+  return check_runs(sizes->list, exchange, sort);
 }
 
 // m of 0 .. m-1, 0 .. m-1, ..

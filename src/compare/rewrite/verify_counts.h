@@ -15,6 +15,15 @@
 //   received[sort(owner)[1]]                         row i of `owner` is of the run of received[i]
 //   ends   = cumsum(sum(view(theirs, [2, 2]), [0]))  where the groups of these rows end
 //
+// Or each row is picked by its place: of run j of the transposed counts, the rows of that run from
+// where it began on.
+//
+//   sizes  = reshape(t(view(theirs, [2, 2])), [-1])          of rank 0 and 1 for id 0, then for id 1
+//   from   = reshape(t(view(cumsum(theirs) - theirs, [2, 2])), [-1])
+//   run    = repeat_interleave(sizes)
+//   places = from[run] + arange - (cumsum(sizes) - sizes)[run]
+//   received[places]                                 in groups that end at `ends`
+//
 // Read off the graph of the whole: the same calls make the sizes of a part. That the part counts
 // and sorts the same of the ids is read off its own graph (compare_ids). The sizes are followed
 // back to the ids that they count, through sums of neighbours, and for what a rank receives through
@@ -52,6 +61,8 @@ class CountCheck {
   // Whether rows in the order that `sort` gives, then exchanged if there is an exchange, lie in
   // runs of as many rows as `counts` says.
   Finding check_runs(NodeId counts, NodeId exchange, NodeId sort) const;
+  // The same rows, picked by their places: where groups of whole runs end.
+  Finding check_ends_of_places(NodeId ends, NodeId places, NodeId exchange, NodeId sort) const;
 
   // Only whether what is counted is what is sorted.
   Finding compare_ids(NodeId exchange, NodeId sort) const;
@@ -73,6 +84,26 @@ class CountCheck {
   std::optional<Histogram> follow(NodeId vector, std::optional<std::size_t> ranks) const;
   bool counts_classes(NodeId ends, NodeId sort) const;
   NodeId counts_of_runs(NodeId picked) const;
+  NodeId index_of(NodeId picked) const;
+  // Numbers in a grid of so many rows and columns.
+  struct Grid {
+    NodeId list;
+    std::int64_t rows = 0, columns = 0;
+  };
+  std::optional<Grid> grid_of(NodeId value) const;
+  // Of a list of the numbers of a grid column by column.
+  std::optional<Grid> transposed(NodeId list) const;
+  NodeId sums_before(NodeId list) const;
+  struct PlacesByRun {
+    NodeId from, sizes;  // where the rows of each run begin; how many there are
+  };
+  std::optional<PlacesByRun> places_by_run(NodeId places) const;
+  struct Term {
+    NodeId value;
+    bool is_subtracted;
+  };
+  std::vector<Term> terms_of(NodeId sum) const;
+  bool is_one(NodeId x, NodeId y) const { return x && y && numbers_[x] == numbers_[y]; }
   std::optional<std::int64_t> length_of_cycle(NodeId list) const;
   NodeId vector_of(Arg number, std::size_t place) const;
   NodeId entry_of(NodeId entry, std::size_t place) const;

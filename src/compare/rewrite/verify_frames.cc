@@ -109,8 +109,8 @@ const FrameCheck::Operand* FrameCheck::written_operand() const {
   return found;
 }
 
-// What is written is in each view of the storage. A view whose rows were like each other has those
-// that were written.
+// What is written is in each view of the storage. A view of the same elements has the rows that
+// were written, and so has one whose rows were like each other.
 void FrameCheck::note_write(NodeId origin, const Entry& made, const Order& before) {
   const Operand& written = *written_operand();
   keeps_order_ = made.rows == before && made.numbered == numbered_by(written);
@@ -118,11 +118,13 @@ void FrameCheck::note_write(NodeId origin, const Entry& made, const Order& befor
   if (effects_.storage_of(origin) != storage) return;
   written_views_.push_back(value);
   const Row row = row_of(value, written.is_divided);
-  if (before.kind != Order::Kind::kAny || !row.stride) return;
-  for (const View& view : views_[storage])
-    if (view.value != value && view.row == row && entries_[view.value].rows == before &&
-        contents_[view.value] == content_when_made_[view.value])
-      written_views_.push_back(view.value);
+  if (!row.stride) return;
+  for (const View& view : views_[storage]) {
+    const bool were_alike = before.kind == Order::Kind::kAny && view.row.begins_with(row) &&
+                            entries_[view.value].rows == before &&
+                            contents_[view.value] == content_when_made_[view.value];
+    if (view.value != value && (were_alike || view.row == row)) written_views_.push_back(view.value);
+  }
 }
 
 // Where a row lies in memory, of a value whose rows lie one behind another.
@@ -135,13 +137,16 @@ FrameCheck::Row FrameCheck::row_of(NodeId value, const std::vector<bool>& is_div
   };
   const auto stride = number(type->strides[at]), first = number(type->offset);
   std::int64_t last = first.value_or(0);
+  std::vector<std::pair<std::int64_t, std::int64_t>> dims;
   for (std::size_t i = 0; i < is_divided.size(); ++i) {
     const auto size = number(type->sizes[i]), step = number(type->strides[i]);
     if (i != at && (!size || !step)) return {};
     if (i != at) last += (*size - 1) * *step;
+    if (i != at && *size != 1) dims.emplace_back(*size, *step);
   }
   const bool lies_in_one = stride && first && *first >= 0 && last < *stride;
-  return lies_in_one ? Row{stride, facts_a_.normalize(type->sizes[at])} : Row();
+  return lies_in_one ? Row{stride, facts_a_.normalize(type->sizes[at]), *first, std::move(dims), type->dtype}
+                     : Row();
 }
 
 FrameCheck::Order FrameCheck::unknown(NodeId value, FrameId base) {
@@ -571,11 +576,15 @@ void FrameCheck::check_groups(NodeId origin) {
   });
   const auto cut = std::ranges::find_if(operands, [](const Operand& operand) { return operand.is_rows(); });
   if (ends == operands.end() || cut == operands.end()) return;
-  const NodeId sort = sort_behind(order_of(*cut));
-  const CountCheck::Finding finding =
-      sort ? counts_.check_ends(value_in_a(*ends), sort) : CountCheck::Finding();
+  const Order rows = order_of(*cut);
+  const NodeId sort = sort_behind(rows), counted = value_in_a(*ends);
+  const auto placed = sort ? std::nullopt : placed_rows(rows);
+  CountCheck::Finding finding;
+  if (sort) finding = counts_.check_ends(counted, sort);
+  if (placed) finding = counts_.check_ends_of_places(counted, placed->places, placed->exchange, placed->sort);
   if (finding.verdict == CountCheck::Verdict::kOthers) return fail_counts(finding, "its groups count");
-  if (finding.verdict == CountCheck::Verdict::kCounted && are_parts_counted(origin, sort)) return;
+  const bool is_counted = finding.verdict == CountCheck::Verdict::kCounted;
+  if (is_counted && (sort ? are_parts_counted(origin, sort) : are_parts_placed(origin, *placed))) return;
   if (assumes_groups_) return;
   assumes_groups_ = true;
   assumptions_.emplace_back(kGroupSizesCountRows);
@@ -621,14 +630,43 @@ bool FrameCheck::are_parts_counted(NodeId call, NodeId sort) {
         node.op->family == OpFamily::kAllToAll ? counts.compare_ids(part, own_sort)
         : ends.is_node()                       ? counts.compare_ids_of_ends(ends.as_node(), own_sort)
                                                : CountCheck::Finding();
-    const CountCheck::Verdict verdict = verdict_of(finding);
-    if (verdict == CountCheck::Verdict::kOthers) {
-      const auto name = [&](NodeId id) { return b.text(b.step().nodes[id].name); };
-      claims_.fail(part, "rewrite-rows",
-                   fmt::format("it counts the rows of %{}, and its rows are sorted by %{}",
-                               name(finding.counted), name(finding.sorted_by)));
-    }
-    if (verdict == CountCheck::Verdict::kUnknown) return false;
+    if (verdict_in(part, finding) == CountCheck::Verdict::kUnknown) return false;
+  }
+  return true;
+}
+
+// Reports a part that counts other rows.
+CountCheck::Verdict FrameCheck::verdict_in(NodeId part, const CountCheck::Finding& finding) {
+  const CountCheck::Verdict verdict = verdict_of(finding);
+  if (verdict == CountCheck::Verdict::kOthers)
+    claims_.fail(part, "rewrite-rows",
+                 fmt::format("it counts the rows of {}, and its rows are sorted by {}",
+                             claims_.name_b(finding.counted), claims_.name_b(finding.sorted_by)));
+  return verdict;
+}
+
+std::optional<FrameCheck::PlacedRows> FrameCheck::placed_rows(const Order& rows) const {
+  if (!rows.is_known() || terms_[rows.frame].kind != FrameTerms::kPick) return {};
+  const FrameTerms::Term& pick = terms_[rows.frame];
+  const bool is_sent = pick.base && terms_[pick.base].kind == FrameTerms::kExchange;
+  const NodeId exchange = is_sent ? exchanges_[pick.base] : NodeId(),
+               sort = pick.base ? sort_behind(known(is_sent ? terms_[pick.base].base : pick.base)) : NodeId();
+  const NodeId places = FrameTerms::node_of(pick.values[0]);
+  if (!sort || claims_.parts(sort).empty() || claims_.parts(places).empty()) return {};
+  return PlacedRows{places, exchange, sort};
+}
+
+// The places of a part are made of its own counts.
+bool FrameCheck::are_parts_placed(NodeId call, const PlacedRows& rows) {
+  const CountCheck& counts = of_b().counts;
+  for (const NodeId part : claims_.parts(call)) {
+    const std::uint32_t k = claims_[part].part;
+    const NodeId places = claims_.part_of(rows.places, k), sort = claims_.part_of(rows.sort, k),
+                 exchange = rows.exchange ? claims_.part_of(rows.exchange, k) : NodeId();
+    const Arg ends = named_arg(context_, claims_.graph_b().step().nodes[part], "offs");
+    if (!places || !sort || (rows.exchange && !exchange) || !ends.is_node()) return false;
+    const CountCheck::Finding finding = counts.check_ends_of_places(ends.as_node(), places, exchange, sort);
+    if (verdict_in(part, finding) == CountCheck::Verdict::kUnknown) return false;
   }
   return true;
 }

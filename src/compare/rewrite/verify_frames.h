@@ -66,11 +66,17 @@ class FrameCheck {
     bool is_counted() const { return kind == Kind::kCounted; }
     friend bool operator==(const Order&, const Order&) = default;
   };
-  // Row i of a view begins where row i of another of the same storage does: as many elements behind
-  // the row before.
+  // Of the rows of two views of one storage, row i of each begins where the other's does if stride
+  // and count are equal: as many elements behind the row before. They are the same elements if all
+  // is.
   struct Row {
     std::optional<std::int64_t> stride;  // none: its rows do not lie one behind another
     PolyId count;
+    std::int64_t first = 0;  // element of the storage
+    // Size and stride of each dimension of a row, but for those of size 1.
+    std::vector<std::pair<std::int64_t, std::int64_t>> dims;
+    DType dtype{};
+    bool begins_with(const Row& other) const { return stride == other.stride && count == other.count; }
     friend bool operator==(const Row&, const Row&) = default;
   };
   struct View {
@@ -122,6 +128,13 @@ class FrameCheck {
   void check_counts(NodeId origin, const Order& rows);
   void check_groups(NodeId origin);
   bool are_parts_counted(NodeId call, NodeId sort);
+  // Sorted rows, sent if there is an exchange, of which places pick some.
+  struct PlacedRows {
+    NodeId places, exchange, sort;
+  };
+  std::optional<PlacedRows> placed_rows(const Order& rows) const;
+  bool are_parts_placed(NodeId call, const PlacedRows& rows);
+  CountCheck::Verdict verdict_in(NodeId part, const CountCheck::Finding& finding);
   OfB& of_b();
   CountCheck::Verdict verdict_of(const CountCheck::Finding& finding);
   NodeId sort_behind(const Order& rows) const;

@@ -175,16 +175,17 @@ NodeId OrderCheck::split_of(NodeId piece) const {
   return id;
 }
 
-bool OrderCheck::is_cut_alike(NodeId p, NodeId q) const {
+std::optional<bool> OrderCheck::are_cut_alike(NodeId p, NodeId q) const {
   const bool is_piece_p = claims_[p].kind == ClaimKind::kPiece,
              is_piece_q = claims_[q].kind == ClaimKind::kPiece;
   if (!is_piece_p && !is_piece_q) return true;
   if (blocks_[p] == kAny || blocks_[q] == kAny) return true;
-  if (blocks_[p] != blocks_[q] || blocks_[p] != kUnknown) return blocks_[p] == blocks_[q];
+  if (blocks_[p] != kUnknown && blocks_[q] != kUnknown) return blocks_[p] == blocks_[q];
   // Extents without a number: pieces of one split, or of two into the same pieces.
   const NodeId of_p = split_of(p), of_q = split_of(q);
-  return is_piece_p && is_piece_q && of_p && of_q &&
-         (of_p == of_q || b_.nodes[of_p].type == b_.nodes[of_q].type);
+  const bool is_one_cut = is_piece_p && is_piece_q && of_p && of_q &&
+                          (of_p == of_q || b_.nodes[of_p].type == b_.nodes[of_q].type);
+  return is_one_cut ? std::optional(true) : std::nullopt;
 }
 
 // Rows in an order of a part's own are none once a part has all that the whole has: sums, counts.

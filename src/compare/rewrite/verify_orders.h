@@ -28,6 +28,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -65,8 +66,8 @@ class OrderCheck {
   bool has_token_order(NodeId b) const { return blocks_[b] == 1; }
 
   // Whether two shares of one value, of which one was cut from it, have their rows in the same
-  // blocks. Shares that were computed have those of what they were computed of.
-  bool is_cut_alike(NodeId p, NodeId q) const;
+  // blocks; none: not known. Shares that were computed have those of what they were computed of.
+  std::optional<bool> are_cut_alike(NodeId p, NodeId q) const;
 
   // Rows of unknown order that were joined, or paired with others; rows grouped as when traced.
   const std::vector<std::string>& assumptions() const { return assumptions_; }
