@@ -12,9 +12,9 @@
 //   %s = cat([%s_0, %s_1], 0)                             wrong: not the rows of sort(%x, 0)
 //
 // Followed from cuts through gathers, reductions that scatter, exchanges of equal shares that are
-// whole blocks, joins and splits of rows, and reshapes; other calls hand on what their parts have, by the family of the op. Rows of a part that
-// are paired, joined or scattered must be in the same blocks. Rows in an order of the part's own
-// pair with any, and no join may show them; rows written into a destination are in its order. What
+// whole blocks, joins and splits of rows, and reshapes; other calls hand on what their parts have,
+// by the family of the op. Rows of a part that are paired, joined or scattered must be in the same
+// blocks. Rows in an order of the part's own pair with any, and no join may show them; rows written into a destination are in its order. What
 // factories make pairs with any, until rows are written there: then every view of that memory has
 // their order. Rows of which nothing is known (extents without a number) are an assumption where
 // they are joined, or paired with rows in a known order. A reshape may not make rows, or groups of
