@@ -14,9 +14,9 @@
 // Followed from cuts through gathers, reductions that scatter, exchanges of equal shares that are
 // whole blocks, joins and splits of rows, and reshapes; other calls hand on what their parts have,
 // by the family of the op. Rows of a part that are paired, joined or scattered must be in the same
-// blocks. Rows in an order of the part's own pair with any, and no join may show them; rows written into a destination are in its order. What
-// factories make pairs with any, until rows are written there: then every view of that memory has
-// their order. Rows of which nothing is known (extents without a number) are an assumption where
+// blocks. Rows in an order of the part's own pair with any, and no join may show them; rows written
+// into a destination are in its order. What factories make pairs with any, until rows are written
+// there: then every view of that memory has their order. Rows of which nothing is known (extents without a number) are an assumption where
 // they are joined, or paired with rows in a known order. A reshape may not make rows, or groups of
 // rows, of others that a part has side by side. Extents are compared by the numbers that they had
 // when the graph was traced; where the facts do not say that blocks are so many for all others,
