@@ -296,7 +296,8 @@ void reduce_scatter(B& b) {
   gather_ranks(b, true);
 }
 
-// Ranks exchange along one dimension of both tensors, which is needed whole. The others go together.
+// Ranks exchange along one dimension of both tensors, which is needed whole. The others go
+// together.
 void exchange_pair(B& b) {
   const auto exchanged = [&](std::size_t operand) {
     return wrap(b.number("seq_dim", 0), b.sizes(operand).size());

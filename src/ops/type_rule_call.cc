@@ -229,7 +229,8 @@ bool TypeRuleCall::has_channels_last(const Dims& sizes, const Dims& strides) {
   std::vector<std::size_t> order{1};  // innermost first
   for (std::size_t d = sizes.size(); d-- > 2;) order.push_back(d);
   order.push_back(0);
-  // What has a symbol counts as it did when torch traced. How many batches there are decides nothing.
+  // What has a symbol counts as it did when torch traced. How many batches there are decides
+  // nothing.
   const auto number = [&](ExprId expr) {
     const auto constant = exprs.constant(expr);
     return constant ? constant : facts.hint(expr);

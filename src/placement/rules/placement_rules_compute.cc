@@ -274,9 +274,10 @@ Placement scan(PlacementCall& call) {
     return Placement::whole();
   }
   if (p.is_rows() && p.dim == call.dim_arg(0, call.rank(call.arg(0))))
-    call.refuse("chunk.along-divided", "it accumulates along the divided dimension",
-                "accumulate along a dimension that is not divided, as within each sequence of a divided batch, "
-                "or select roots that leave this operation outside");
+    call.refuse(
+        "chunk.along-divided", "it accumulates along the divided dimension",
+        "accumulate along a dimension that is not divided, as within each sequence of a divided batch, "
+        "or select roots that leave this operation outside");
   if (call.op().returns.size() == 1 || p.is_whole()) return p;
   return Placement::tuple(std::vector<Placement>(call.op().returns.size(), p));
 }

@@ -20,9 +20,10 @@ Placement topk(PlacementCall& call) {
     return Placement::whole();
   }
   if (p.dim == call.dim(call.int_arg(2, "dim", -1), call.rank(call.arg(0))))
-    call.refuse("chunk.along-divided", "it selects along the divided dimension",
-                "choose along a dimension that is not divided, as within each sequence of a divided batch, or "
-                "select roots that leave this operation outside");
+    call.refuse(
+        "chunk.along-divided", "it selects along the divided dimension",
+        "choose along a dimension that is not divided, as within each sequence of a divided batch, or "
+        "select roots that leave this operation outside");
   return Placement::tuple({p, p});
 }
 
