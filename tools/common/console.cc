@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -26,27 +27,38 @@ bool wants_color(const std::string& choice, bool is_terminal) {
   return is_terminal && (!no_color || !*no_color) && (!term || std::strcmp(term, "dumb") != 0);
 }
 
+bool is_plain(char c) {
+  return (c >= 0x20 && c < 0x7f) || c == '\n' || c == '\t';
+}
+
+// How many bytes the character takes that the text begins with; 0: it is not UTF-8.
+std::size_t first_character(std::string_view text) {
+  const std::size_t valid = text::count_valid_utf8(text.substr(0, 4));
+  std::size_t length = std::min<std::size_t>(valid, 1);
+  while (length > 0 && length < valid && (text[length] & 0xc0) == 0x80) ++length;
+  return length;
+}
+
 // Names come from files that others made: what would steer the terminal is shown as \x1b or \u0085,
 // and a byte that is not UTF-8 as \xe9. In JSON, which has none below U+0020, that is an escape.
 std::string shown_text(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());
-  std::size_t valid_up_to = text::count_valid_utf8(text);
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (i == valid_up_to) {
-      shown += fmt::format("\\x{:02x}", byte);
-      valid_up_to += 1 + text::count_valid_utf8(text.substr(i + 1));
-    } else if (byte < 0x20 && byte != '\n' && byte != '\t') {
-      shown += fmt::format("\\x{:02x}", byte);
-    } else if (byte == 0x7f) {
-      shown += "\\u007f";
-    } else if (const unsigned control = text::c1_control(text.substr(i)); control != 0) {
+  while (!text.empty()) {
+    const auto plain = static_cast<std::size_t>(std::ranges::find_if_not(text, is_plain) - text.begin());
+    shown += text.substr(0, plain);
+    text.remove_prefix(plain);
+    if (text.empty()) break;
+    const auto byte = static_cast<unsigned char>(text.front());
+    const unsigned control = byte == 0x7f ? byte : text::c1_control(text);
+    const std::size_t length = first_character(text);
+    if (control != 0)
       shown += fmt::format("\\u{:04x}", control);
-      ++i;
-    } else {
-      shown += text[i];
-    }
+    else if (length > 1)
+      shown += text.substr(0, length);
+    else
+      shown += fmt::format("\\x{:02x}", byte);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return shown;
 }
