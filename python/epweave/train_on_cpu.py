@@ -25,14 +25,12 @@ import hashlib
 import importlib
 import json
 import math
-import multiprocessing
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
 
 from .errors import EpweaveError, full_text
 from .files import check_place, write_bytes
@@ -183,21 +181,15 @@ def make_batch(options, config, rank: int, step: int) -> tuple[dict, object]:
     return {"input": text[:, :-1].contiguous(), "positions": positions}, text[:, 1:].contiguous()
 
 
-def import_torchtitan() -> None:
-    """What each rank needs, on the CPU: seconds, so that ranks are forked from a process that has done it. Starts no thread."""
-    use_cpu()
-    import epweave.torchtitan  # noqa: F401  registers the pipeline
-    importlib.import_module(f"{TRACER}.passes")
-    importlib.import_module(f"{TRACER}.trainer")
-
-
 def set_up(options, backend: str, **where):
     """The trainer of this process's rank, with a process group of `backend`."""
     import torch
     import torch.distributed as dist
-    import_torchtitan()
+    use_cpu()
+    import epweave.torchtitan  # noqa: F401  registers the pipeline
     from torchtitan.distributed import ParallelDims
     from torchtitan.distributed.utils import set_spmd_backend
+    importlib.import_module(f"{TRACER}.passes")
     importlib.import_module(f"{TRACER}.common_utils").maybe_register_blockmask_pytree_node()
     use_reference_passes()
     torch.set_num_threads(1)
@@ -321,45 +313,25 @@ def settings_of(pipeline: str, options) -> list[dict[str, str]]:
     return rewrites[:1] if pipeline == "artifact" else [{}]
 
 
-def run_rank(arguments: list[str], environment: dict[str, str], log) -> None:
-    """A rank of a run, in a process forked for it, with an environment of its own; what it says goes to the log."""
-    for stream in (1, 2):
-        os.dup2(log.fileno(), stream)
-    os.environ.clear()
-    os.environ.update(environment)
-    warnings.simplefilter("ignore")
-    sys.exit(main(arguments))
-
-
 class FailedRow(Exception):
     """A rank of a row ended with an error; the message has the end of what it said."""
 
 
 def run_pipeline(pipeline: str, settings: dict[str, str], arguments: list[str], options) -> dict:
     """One run: a process per rank. The ranks' reports as one."""
-    os.environ.update(rank_environment())  # some of it is read when torch is imported
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import_torchtitan()
-    except ImportError as error:
-        raise FailedRow(f"torch or torchtitan is missing: {error}") from error
     environment = {**rank_environment(), "WORLD_SIZE": str(options.world)}
     for of_one_pipeline in ("EPWEAVE_ARTIFACT", "EPWEAVE_PARTITION"):
         environment.pop(of_one_pipeline, None)
     environment |= settings
     with tempfile.TemporaryDirectory(prefix="epweave-train-") as temporary:
         folder = pathlib.Path(temporary)
-        words = [*arguments, "--pipeline", pipeline, "--rank-of", str(folder)]
+        command = [*rank_command(arguments), "--pipeline", pipeline, "--rank-of", str(folder)]
         logs = [open(folder / f"log{rank}", "wb") for rank in range(options.world)]
-        workers = [multiprocessing.get_context("fork").Process(
-            target=run_rank, args=(words, {**environment, **environment_of(pipeline, rank, options)}, logs[rank]))
-            for rank in range(options.world)]
+        workers = [subprocess.Popen(command, env={**environment, **environment_of(pipeline, rank, options)},
+                                    stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(options.world)]
         failed_at, codes = None, []
         try:
-            for worker in workers:
-                worker.start()
-            while None in (codes := [worker.exitcode for worker in workers]):
+            while None in (codes := [worker.poll() for worker in workers]):
                 if any(codes):
                     failed_at = failed_at or time.monotonic()
                     if time.monotonic() > failed_at + 20:
@@ -367,9 +339,8 @@ def run_pipeline(pipeline: str, settings: dict[str, str], arguments: list[str], 
                 time.sleep(0.2)
         finally:
             for worker in workers:
-                if worker.pid is not None:
-                    worker.kill()
-                    worker.join()
+                worker.kill()
+                worker.wait()
             for log in logs:
                 log.close()
         if any(codes):

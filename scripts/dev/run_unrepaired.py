@@ -21,14 +21,11 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve()
 sys.path.insert(0, str(HERE.parents[1]))
 import epweave_fx  # noqa: E402,F401  it knows where the package is
 from epweave import train_on_cpu  # noqa: E402
-
-USUAL_RANK = train_on_cpu.run_rank
 
 
 def write_trace(arguments: list[str], folder: str) -> None:
@@ -48,19 +45,23 @@ def write_trace(arguments: list[str], folder: str) -> None:
     train_on_cpu.run_step(train_on_cpu.set_up(options, "fake", rank=0), options, 0, 0)
 
 
-def run_unchecked(arguments: list[str], environment: dict[str, str], log) -> None:
+def run_unchecked(arguments: list[str]) -> int:
     """A rank of a run whose artifact is the trace itself: nothing is checked, and no rank gets a graph of its own."""
     from epweave import artifact
     load = artifact.load
     artifact.check_artifact = lambda *args, **more: {}
     artifact.load = lambda path, *, device=None, **more: load(path, device=device)
-    USUAL_RANK(arguments, environment, log)
+    return train_on_cpu.main(arguments)
 
 
-def train(name: str, pipeline: str, arguments: list[str], options, run_rank=USUAL_RANK) -> dict:
+def train(name: str, pipeline: str, arguments: list[str], options, command=None) -> dict:
     print(f"{name} ..", file=sys.stderr, flush=True)
-    with mock.patch.object(train_on_cpu, "run_rank", run_rank):
+    usual = train_on_cpu.rank_command
+    train_on_cpu.rank_command = command or usual
+    try:
         return train_on_cpu.run_pipeline(pipeline, {}, arguments, options)
+    finally:
+        train_on_cpu.rank_command = usual
 
 
 def run_child(words: list[str]) -> None:
@@ -88,7 +89,8 @@ def main() -> int:
         rows["none"] = train("none", "none", arguments, options)
         rows["artifact"] = train("artifact", "artifact", arguments, options)
         options.artifact = [str(traced)]
-        rows["unrepaired"] = train("unrepaired", "artifact", arguments, options, run_unchecked)
+        rows["unrepaired"] = train("unrepaired", "artifact", arguments, options,
+                                   lambda words: [sys.executable, "-W", "ignore", str(HERE), "--rank", *words])
     train_on_cpu.print_table(rows)
     if asked.json:
         asked.json.write_text(json.dumps(rows, indent=1) + "\n")
@@ -97,6 +99,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--rank"]:
+        sys.exit(run_unchecked(sys.argv[2:]))
     if sys.argv[1:2] == ["--trace-to"]:
         write_trace(sys.argv[3:], sys.argv[2])
     sys.exit(main())

@@ -135,7 +135,7 @@ Json describe_devices(Json environment, const Devices& devices, const std::strin
 
 // --- checks ---
 
-struct Prepared {
+struct PreparedPair {
   const CheckedGraphs& graphs;
   const Devices& devices;
   replay::CheckSetup& setup;
@@ -145,7 +145,7 @@ int exit_code_of(replay::CheckReport::Conclusion conclusion) {
   return conclusion == replay::CheckReport::Conclusion::kSame ? kFine : kDifferent;
 }
 
-int check_here(const CheckCommandOptions& options, const Prepared& prepared, Console& console) {
+int check_here(const CheckCommandOptions& options, const PreparedPair& prepared, Console& console) {
   const auto& [graphs, devices, setup] = prepared;
   const Printer printer(options, graphs.b, console);
   const Json environment = describe_devices(describe_environment(devices.a, options.transport.name), devices,
@@ -159,7 +159,7 @@ int check_here(const CheckCommandOptions& options, const Prepared& prepared, Con
 
 // One rank in this process; rank 0 prints what all found. Every process ends with the same exit
 // code.
-int check_process(const CheckCommandOptions& options, const Prepared& prepared,
+int check_process(const CheckCommandOptions& options, const PreparedPair& prepared,
                   const replay::nccl::Place& place, Console& console) {
   const auto& [graphs, devices, setup] = prepared;
   replay::require_comparable(graphs.a, graphs.b, setup);
@@ -273,7 +273,7 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
   setup.kept_bytes = fitting.kept_bytes;
   setup.expect_runs = [&](std::size_t count) { progress.expect(count); };
   if (!is_process || place.rank == 0) setup.options.progress = progress.function();
-  const Prepared prepared{graphs, devices, setup};
+  const PreparedPair prepared{graphs, devices, setup};
   return is_process ? check_process(options, prepared, place, console)
                     : check_here(options, prepared, console);
 }
