@@ -192,8 +192,9 @@ std::string ExprPool::print(PolyId id) const {
     std::sort(printed.factors.begin(), printed.factors.end(), natural_less);
     printed.key = join_factors(printed.factors);
   }
-  std::sort(terms.begin(), terms.end(),
-            [](const Printed& a, const Printed& b) { return natural_less(a.key, b.key); });
+  // Long sums over ranks most often lie in that order.
+  const auto less = [](const Printed& a, const Printed& b) { return natural_less(a.key, b.key); };
+  if (!std::is_sorted(terms.begin(), terms.end(), less)) std::sort(terms.begin(), terms.end(), less);
   std::string text;
   for (const Printed& term : terms)
     append_term(text, term.coefficient,

@@ -336,7 +336,9 @@ void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) 
       // left.
       is_chain = is_chain && use.taken == (claims_[use.user].part == 0 ? Taken::kWhole : Taken::kPrevious);
       is_same = is_same && use.taken == first;
-      if (is_same && !holds(Condition::kCutsAlike, is_cut_alike(use, uses.front(), facts, orders)))
+      const bool is_first = &use == &uses.front();
+      if (is_same && !is_first &&
+          !holds(Condition::kCutsAlike, is_cut_alike(use, uses.front(), facts, orders)))
         claims_.fail(
             use.user, "rewrite-part",
             fmt::format("takes {}, which is cut otherwise than {}", claims_.describe(use.value.as_node()),

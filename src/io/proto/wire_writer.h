@@ -36,7 +36,7 @@ class WireWriter {
     at = write_varint(write_tag(at, field, kVarint), value);
     end_at(at);
   }
-  void put(int field, std::uint64_t value) {
+  [[gnu::always_inline]] void put(int field, std::uint64_t value) {
     if (value != 0) set(field, value);
   }
   // sint64
