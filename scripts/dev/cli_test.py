@@ -983,7 +983,7 @@ class DeclineTest(CommandLineTest):
 
 
 class PartitionTest(CommandLineTest):
-    def test_halves_that_are_not_proved_are_not_written(self):
+    def test_halves_that_are_declined_are_not_written(self):
         """By its tag backward would draw random numbers once more."""
         self.write("drawn.txt", """epweave text 1
 
@@ -1001,7 +1001,7 @@ graph
 """)
         result = self.run_tool("partition", "drawn.txt", "--fwd", "f.epw", "--bwd", "b.epw", "--policy", "min-cut")
         self.assertEqual((result.returncode, result.stdout), (4, b""))
-        self.assertIn(b"are not proved to compute what the step does: ", result.stderr)
+        self.assertIn(b"backward would draw others [partition.random]", result.stderr)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["drawn.txt", "small.txt"])
 
     def test_halves_are_graphs_as_any_other(self):
