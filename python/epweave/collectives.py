@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import traceback
+import types
 from collections.abc import Iterator
 
 from .errors import UsageError
@@ -32,12 +33,17 @@ def as_functional_collectives() -> Iterator[None]:
     def remapped(function):
         @functools.wraps(function)
         def call(*args, **kwargs):
-            mapped, args, kwargs = functional._remap_traceable_collective(function, args, kwargs)
-            return mapped(*args, **kwargs)
+            given = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
+            if "op" in given:
+                given["op"] = functional.REDUCE_OP_TO_STR[given["op"]]
+            return functional.traceable_collective_remaps[function](**given)
         return call
 
+    # P2POp compares what it is given with these three.
+    between_two = (dist.isend, dist.irecv, dist.batch_isend_irecv)
     names = {name: function for name, function in vars(dist).items()
-             if inspect.isfunction(function) and function in functional.traceable_collective_remaps}
+             if type(function) is types.FunctionType and function in functional.traceable_collective_remaps
+             and function not in between_two}
     for name, function in names.items():
         setattr(dist, name, remapped(function))
     try:
@@ -101,7 +107,7 @@ def collective_error(error: Exception) -> UsageError | None:
     frames = traceback.extract_tb(error.__traceback__)
     is_refused = isinstance(error, TypeError) and "incompatible function arguments" in str(error)
     is_async = isinstance(error, AssertionError) and "async_op" in str(error)
-    library = {is_refused: "distributed_c10d.py", is_async: "_functional_collectives.py"}.get(True)
+    library = "distributed_c10d.py" if is_refused else "_functional_collectives.py" if is_async else None
     if not frames or os.path.basename(frames[-1].filename) != library:
         return None
     user = next((x for x in reversed(frames) if f"{os.sep}torch{os.sep}" not in x.filename and x.filename != __file__), None)

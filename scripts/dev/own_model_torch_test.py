@@ -559,6 +559,21 @@ class Collectives(unittest.TestCase):
             divided = epweave.rewrite(path, preset="ep-overlap", roots="blocks.*.moe", symbolize="yes")
             self.assertTrue(epweave.verify(path, divided.path))
 
+    def test_reductions_keep_their_op(self):
+        import torch
+        from torch.distributed import ReduceOp
+
+        def step(model, x):
+            largest, share = x.detach().clone(), x.new_empty(x.shape[0] // RANKS, x.shape[1])
+            torch.distributed.all_reduce(largest, op=ReduceOp.MAX, group=self.group)
+            torch.distributed.reduce_scatter_tensor(share, x.detach(), ReduceOp.AVG, group=self.group)
+            return (model(x) * largest).sum() + share.sum()
+
+        traced = epweave.trace(step, torch.nn.Linear(4, 4), {"x": torch.randn(4, 4)}, groups={"ep": self.group})
+        reductions = [(str(x.target), x.args[1]) for x in traced.graph.graph.nodes if "reduce" in str(x.target)]
+        self.assertEqual(reductions, [("_c10d_functional.all_reduce.default", "max"),
+                                      ("_c10d_functional.reduce_scatter_tensor.default", "avg")])
+
     def test_a_function_that_was_imported_is_refused_with_sizes_that_are_data(self):
         import torch
         imported = torch.distributed.all_to_all_single

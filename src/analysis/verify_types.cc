@@ -187,14 +187,18 @@ class TypeCheck {
 // them: one that it cannot have says nothing.
 void check_hint(const Graph& graph, const Symbol& symbol, std::vector<Violation>& out) {
   const ExprPool& exprs = graph.context->exprs;
-  if (!symbol.hint || !symbol.lower || !symbol.upper) return;
-  const auto lower = exprs.constant(*symbol.lower), upper = exprs.constant(*symbol.upper);
-  if ((lower && *symbol.hint < *lower) || (upper && *symbol.hint > *upper))
-    out.push_back({"symbol-hints",
-                   fmt::format("{} was {} when traced, and is from {} to {}", graph.text(symbol.name),
-                               *symbol.hint, exprs.text(*symbol.lower), exprs.text(*symbol.upper)),
-                   {},
-                   {}});
+  if (!symbol.hint) return;
+  const auto check = [&](const std::optional<ExprId>& bound, std::string_view side, auto is_beyond) {
+    const auto number = bound ? exprs.constant(*bound) : std::nullopt;
+    if (number && is_beyond(*symbol.hint, *number))
+      out.push_back({"symbol-hints",
+                     fmt::format("{} was {} when traced, and is at {} {}", graph.text(symbol.name),
+                                 *symbol.hint, side, *number),
+                     {},
+                     {}});
+  };
+  check(symbol.lower, "least", std::less<>());
+  check(symbol.upper, "most", std::greater<>());
 }
 
 }  // namespace

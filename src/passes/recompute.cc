@@ -331,7 +331,9 @@ class Recomputer {
     copied_.clear();
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
       const NodeId call = call_of(graph_, *id);
-      if (!is_tagged(*id) || !is_tagged(call) || kept.contains(call) || !is_wanted(*id, region)) continue;
+      if (!is_tagged(*id) || !is_tagged(call) || kept.contains(call) || kept.contains(*id) ||
+          !is_wanted(*id, region))
+        continue;
       std::uint32_t& target = target_[*id];
       for (NodeId user : users_[*id]) {
         const std::uint32_t reader = body_.nodes[user].is_backward() ? positions_[user] : target_[user];

@@ -500,6 +500,8 @@ std::vector<GoldenCase> list_golden_cases() {
       {kNone, "groups_of_places"},
       {kSumsRunsOfPlaces, "wrong_groups_of_places"},
       {kPlacesBeginRuns, "wrong_places_begin"},
+      {kOwnTablesCutOwnRows, "wrong_sizes_beside_columns"},
+      {kOwnTablesCutOwnRows, "wrong_sizes_of_whole_rows"},
   };
 }
 

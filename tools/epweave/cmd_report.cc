@@ -75,12 +75,12 @@ int report(const ReportCommand& command, Console& console) {
   std::deque<OutputFile> files;
   for (const std::string& path : command.outputs)
     if (path != "-") files.emplace_back(path).write(page_for(path, page));
-  for (OutputFile& file : files) file.commit();
-  if (console.json()) {
+  const bool prints = command.outputs.empty() || std::ranges::count(command.outputs, "-") > 0;
+  if (console.json())
     console.print(report_text(page));
-  } else if (files.empty() || files.size() < command.outputs.size()) {
+  else if (prints)
     console.print(page_markdown(page));
-  }
+  for (OutputFile& file : files) file.commit();
   return page["verdict"]["proved"].get<bool>() ? kFine : kDifferent;
 }
 

@@ -17,6 +17,7 @@ constexpr auto kNames = std::to_array<Row>({
     {Condition::kJoinsKnownOrders, "rows are joined in the order of the whole"},
     {Condition::kMixesNoRows, "no op mixes rows of parts"},
     {Condition::kPairsRows, "rows of parts pair with rows of parts"},
+    {Condition::kOwnTablesCutOwnRows, "what exchanges by a part's own sizes is rows of the part's own"},
     {Condition::kReducesBySum, "rows are reduced by a sum"},
     {Condition::kLinear, "what is made of a share is linear in it"},
     {Condition::kFirstIsShare, "linear in the first operand: it is the share"},

@@ -22,6 +22,7 @@ enum class Condition : std::uint8_t {
   // ROWS
   kMixesNoRows,
   kPairsRows,
+  kOwnTablesCutOwnRows,
   // REDUCE, FIRST, EACH, SUM
   kReducesBySum,
   kLinear,

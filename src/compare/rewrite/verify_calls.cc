@@ -322,11 +322,13 @@ bool CallCheck::is_cut_alike(const Use& x, const Use& y, const PartFacts& facts,
          orders.are_cut_alike(p, q) == true;
 }
 
+void CallCheck::group_uses() {
+  std::ranges::stable_sort(taken_, {}, argument_of);
+}
+
 void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) {
-  const auto argument = [](const Use& use) { return std::pair(use.origin, use.leaf); };
-  std::ranges::stable_sort(taken_, {}, argument);
   for (std::span<const Use> left = taken_; !left.empty();) {
-    const auto end = std::ranges::upper_bound(left, argument(left.front()), {}, argument);
+    const auto end = std::ranges::upper_bound(left, argument_of(left.front()), {}, argument_of);
     const std::span<const Use> uses(left.begin(), end);
     left = {end, left.end()};
     const Taken first = uses.front().taken;

@@ -47,8 +47,9 @@ class CallCheck {
   void check_type(NodeId id);
   // What a node of sizes gives follows from its arguments, not from what is recorded of it.
   void check_size(NodeId id);
-  // When all calls were checked: all parts of a node take an argument in the same way, and of one
-  // cut of it.
+  // When all calls were checked, before what follows.
+  void group_uses();
+  // All parts of a node take an argument in the same way, and of one cut of it.
   void check_uniform(const PartFacts& facts, const OrderCheck& orders);
   // Then, each node of A with parts, in order: the last of them, and what it takes. Calls `behind`
   // for every node.
@@ -72,6 +73,7 @@ class CallCheck {
     bool is_written = false;
     std::size_t item = 0;
   };
+  static std::pair<NodeId, std::size_t> argument_of(const Use& use) { return {use.origin, use.leaf}; }
   bool is_cut_alike(const Use& x, const Use& y, const PartFacts& facts, const OrderCheck& orders) const;
   void check_attention(NodeId id);
   void check_positional(NodeId id, const Node& before, const Node& after);
@@ -115,7 +117,7 @@ class CallCheck {
   CountedExtents extents_a_, extents_b_;
   AttentionCheck attention_;
   CausalMaskCheck causal_mask_;
-  std::vector<Use> taken_;  // in the order of the calls; check_uniform puts those of an argument together
+  std::vector<Use> taken_;  // in the order of the calls; group_uses puts those of an argument together
   // Of the call that is being checked, and A's: the parameter, its item, and the argument, counted
   // through lists.
   const Node* before_ = nullptr;

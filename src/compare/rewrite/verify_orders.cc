@@ -512,10 +512,16 @@ std::int64_t OrderCheck::order_of_exchange(NodeId id, NodeId from) {
   const int dim = divided_dimension(from);
   if (dim > 0) return blocks_[from];
   const Node& whole = a_.nodes[claims_[id].origin];
+  if (!has_family(whole, OpFamily::kAllToAll)) return kOwn;  // reported as another op
   const auto all = count_equal_shares(facts_a_, claims_.graph_a(), whole),
              own = count_equal_shares(facts_b_, claims_.graph_b(), b_.nodes[id]);
   const bool moves_blocks = dim == 0 && all && all == own && blocks_[from] > 0 && blocks_[from] % *all == 0;
-  return moves_blocks ? blocks_[from] : kOwn;
+  if (!moves_blocks) return kOwn;
+  const ExprId groups = groups_of(from), ranks = exprs_.number(*all);
+  if (!is_known_equal(exprs_.mul(exprs_.floordiv(groups, ranks), ranks), groups))
+    rest_on_traced(id, blocks_[from]);
+  groups_.at(id) = groups;
+  return blocks_[from];
 }
 
 std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {

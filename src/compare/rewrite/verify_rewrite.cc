@@ -71,6 +71,7 @@ class RewriteVerifier {
       for (NodeId id : b_.step().order)
         if (!movement_.accounts_for(id)) calls_.check_added(id);
     PartFacts facts(claims_, numbers_, storage_.effects_of_a(), orders_);
+    calls_.group_uses();
     calls_.check_uniform(facts, orders_);
     FrameCheck frames(claims_, {storage_.effects_of_a(), storage_.effects_of_b()}, orders_);
     calls_.visit_divided(

@@ -10,6 +10,7 @@
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/mapping.h"
+#include "ops/named_arg.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 #include "ops/sorting.h"
@@ -91,10 +92,46 @@ const CallMapping& RowCheck::mapping_of(NodeId origin) {
   return *known;
 }
 
+// Sizes to send and to receive by that are the whole call's.
+bool RowCheck::takes_tables_of_whole(NodeId part) {
+  const Graph &a = claims_.graph_a(), &b = claims_.graph_b();
+  Context& context = *b.context;
+  const auto items = [&](const Node& call, std::string_view name) {
+    const Arg list = named_arg(context, call, name);
+    return list.is_list() ? context.args.children(list) : std::span<const Arg>();
+  };
+  for (const std::string_view name : {"output_split_sizes", "input_split_sizes"}) {
+    const auto before = items(a.step().nodes[claims_[part].origin], name),
+               after = items(b.step().nodes[part], name);
+    if (before.size() != after.size()) return false;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const ExprId whole = number_of(context, a.step(), before[i]),
+                   own = number_of(context, b.step(), after[i]);
+      if (!whole || !own || is_divided(whole, own)) return false;
+    }
+  }
+  return true;
+}
+
+// Ranks exchange rows. A part that has all of them, or some of each, exchanges as the whole call.
+bool RowCheck::check_exchange(NodeId part) {
+  const Arg operand = arg_of(*claims_.graph_b().context, claims_.graph_b().step().nodes[part], 0);
+  const TensorType* piece = operand.is_node() ? claims_.tensor_b(operand.as_node()) : nullptr;
+  const Claim* claim = operand.is_node() ? &claims_[operand.as_node()] : nullptr;
+  const TensorType* whole = claim != nullptr && claim->origin ? claims_.tensor_a(claim->origin) : nullptr;
+  const bool has_own_rows = piece != nullptr && whole != nullptr && piece->rank() > 0 && whole->rank() > 0 &&
+                            is_divided(whole->sizes[0], piece->sizes[0]);
+  if (has_own_rows || holds(Condition::kOwnTablesCutOwnRows, takes_tables_of_whole(part))) return true;
+  claims_.fail(part, "rewrite-rows", "exchanges by sizes of its own what is not rows of its own");
+  return false;
+}
+
 void RowCheck::check(NodeId part) {
   const Node& node = claims_.graph_b().step().nodes[part];
   if (node.op != nullptr && has_own_rules(node.op->family)) return;
   const Node& origin = claims_.graph_a().step().nodes[claims_[part].origin];
+  const bool is_exchange = has_family(node, OpFamily::kAllToAll) && has_family(origin, OpFamily::kAllToAll);
+  if (is_exchange && !check_exchange(part)) return;
   if (!has_divided_operand(part) || is_sort_of_whole_rows(origin)) return;
   if (has_family(node, OpFamily::kAttention)) return check_attention(part);
   const bool are_known = node.op != nullptr && origin.op != nullptr;

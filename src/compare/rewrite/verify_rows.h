@@ -50,6 +50,8 @@ class RowCheck {
   // Of tensors; FlexAttention's calls have rules of their own (verify_attention.h).
   void check_attention(NodeId part);
   bool has_heads_of_whole(NodeId part, NodeId key);
+  bool takes_tables_of_whole(NodeId part);
+  bool check_exchange(NodeId part);
   bool is_sort_of_whole_rows(const Node& origin) const;
   bool is_divided(ExprId whole, ExprId piece);
   // The first dimension of an operand of which the part has less than all.

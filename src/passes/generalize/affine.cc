@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace epweave {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
+
+// Sets of as many axes are tried as long as they are no more.
+constexpr std::size_t kMostSets = 20'000;
 
 Count minus(Count a, Count b) {
   return plus(a, times(b, -1));
@@ -17,6 +21,32 @@ Count quotient(Count a, std::int64_t b) {
   if (b == -1) return times(a, b);
   if (!a || b == 0 || *a % b != 0) return std::nullopt;
   return *a / b;
+}
+
+// Whether numbers at these places, but for the one left out, tell an affine function: the vectors
+// from one of them to the others span all axes. Found by elimination; places are small integers.
+bool tell_function(const std::vector<Numbers>& places, std::size_t left_out) {
+  const std::size_t axes = places[0].size(), first = left_out == 0 ? 1 : 0;
+  std::vector<std::vector<double>> rows;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (i == left_out || i == first) continue;
+    std::vector<double>& row = rows.emplace_back();
+    for (std::size_t k = 0; k < axes; ++k)
+      row.push_back(static_cast<double>(places[i][k] - places[first][k]));
+  }
+  constexpr double kZero = 1e-6;
+  for (std::size_t k = 0; k < axes; ++k) {
+    const auto size = [&](const std::vector<double>& row) { return std::abs(row[k]); };
+    const auto from = rows.begin() + static_cast<std::ptrdiff_t>(std::min(k, rows.size()));
+    const auto pivot = std::ranges::max_element(from, rows.end(), {}, size);
+    if (pivot == rows.end() || size(*pivot) < kZero) return false;
+    std::iter_swap(from, pivot);
+    for (auto row = from + 1; row != rows.end(); ++row) {
+      const double share = (*row)[k] / (*from)[k];
+      for (std::size_t j = k; j < axes; ++j) (*row)[j] -= share * (*from)[j];
+    }
+  }
+  return true;
 }
 
 class AffineSolver {
@@ -49,8 +79,8 @@ class AffineSolver {
     return found;
   }
 
-  // More axes. As many ranks as there are unknowns fit whatever their numbers are: one more place
-  // must be seen.
+  // More axes. As many places as there are unknowns fit whatever their numbers are, and so does a
+  // place without which an axis is not told from the others: each number must follow from the rest.
   std::vector<Affine> fit_many(std::size_t count) {
     std::vector<Affine> found;
     std::vector<std::size_t> chosen;
@@ -69,7 +99,7 @@ class AffineSolver {
     return found;
   }
 
-  // Where that one more is not given.
+  // Where they do not.
   const std::optional<AffineAnswer>& too_few() const { return too_few_; }
 
  private:
@@ -90,7 +120,11 @@ class AffineSolver {
       function.terms.emplace_back(chosen[k], *scale);
     }
     if (!fits(function)) return std::nullopt;
-    if (value_at.size() > chosen.size() + 1) return function;
+    std::vector<Numbers> places;
+    for (const auto& [at, value] : value_at) places.push_back(at);
+    bool is_told = true;  // by whichever places but one
+    for (std::size_t i = 0; i < places.size() && is_told; ++i) is_told = tell_function(places, i);
+    if (is_told) return function;
     if (!too_few_) too_few_ = ask_for_more(chosen, value_at, function);
     return std::nullopt;
   }
@@ -182,8 +216,13 @@ AffineAnswer solve_affine(const RankJob& job, const JobAxes& axes, const std::ve
   AffineSolver solver(job, axes, values);
   std::vector<Affine> fits = solver.fit_one();
   if (fits.empty()) fits = solver.fit_two();
-  for (std::size_t count = 3; fits.empty() && count <= axes.all().size(); ++count)
+  const std::size_t all = axes.all().size();
+  std::size_t sets = all * (all - std::min<std::size_t>(all, 1)) / 2;
+  for (std::size_t count = 3; fits.empty() && count <= all && count < job.ranks.size(); ++count) {
+    sets = sets * (all + 1 - count) / count;
+    if (sets > kMostSets) break;
     fits = solver.fit_many(count);
+  }
   if (fits.empty())
     return solver.too_few().value_or(
         AffineAnswer{{}, "no affine function of the coordinates has these values", {}});

@@ -78,7 +78,11 @@ class Merger {
       if (!find_piece(context_, body_of(g), *nodes[g]))
         return findings_.refuse(place, indices, "the elements are not equal pieces of one value"), true;
     const Arg merged = merge_elements(ids, indices, place);
-    if (!(merged == ids[0])) slice_of_.at(ids[0].as_node()) = merged.as_node();
+    if (merged == ids[0]) return true;
+    slice_of_.at(ids[0].as_node()) = merged.as_node();
+    // What is taken of the element in turn begins where the rank's does.
+    const TypeId type = made_.step().nodes[merged.as_node()].type;
+    made_.step().nodes[ids[0].as_node()].type = type;
     return true;
   }
 

@@ -5,11 +5,23 @@
 
 namespace epweave {
 
+namespace {
+
+// Whether the user begins behind the input's end. A wait for another launch, which comes behind
+// this one in the order, needs it issued alone.
+bool needs_end(const ScheduleProblem& problem, Place input, Place user) {
+  return problem.work[input] != PlaceWork::kLaunch || problem.work[user] != PlaceWork::kWait ||
+         problem.launch[user] == input;
+}
+
+}  // namespace
+
 std::vector<double> find_tails(const ScheduleProblem& problem) {
   std::vector<double> tails(problem.size());
   for (std::size_t i = problem.size(); i-- > 0;) {
     double longest = 0;
-    for (Place user : problem.users[i]) longest = std::max(longest, tails[user]);
+    for (Place user : problem.users[i])
+      if (needs_end(problem, static_cast<Place>(i), user)) longest = std::max(longest, tails[user]);
     tails[i] = longest + problem.seconds[i];
   }
   return tails;
@@ -25,7 +37,8 @@ class Clock {
 
   void run(Place node) {
     double ready = 0;
-    for (Place input : problem_.inputs[node]) ready = std::max(ready, done_[input]);
+    for (Place input : problem_.inputs[node])
+      if (needs_end(problem_, input, node)) ready = std::max(ready, done_[input]);
     switch (problem_.work[node]) {
       case PlaceWork::kKernel:
         ready = compute_ = std::max(compute_, ready) + problem_.seconds[node];

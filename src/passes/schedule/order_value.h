@@ -9,7 +9,8 @@
 
 namespace epweave {
 
-// Longest path from a node's start to the end of the step, its own time included.
+// Longest path from a node's start to the end of the step, its own time included. A wait that comes
+// behind another launch than its own needs that launch issued, not done.
 std::vector<double> find_tails(const ScheduleProblem& problem);
 
 // What an order costs.

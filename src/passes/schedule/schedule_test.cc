@@ -201,6 +201,7 @@ TEST_CASE("schedule: the memory forecast is that of a plain array") {
     const auto bytes = static_cast<std::int64_t>(below(41)) - 20;
     forecast.add(from, to, bytes);
     for (std::size_t i = from; i < to; ++i) plain[i] += bytes;
+    REQUIRE(forecast.most() == *std::ranges::max_element(plain));
     const std::size_t first = below(137), last = first + 1 + below(137 - first);
     REQUIRE(forecast.most(first, last) ==
             *std::max_element(plain.begin() + static_cast<std::ptrdiff_t>(first),
@@ -282,6 +283,21 @@ TEST_CASE("schedule: late tails are those of the same order scheduled from its e
   CHECK(find_late_tails(problem, starts) == std::vector<double>{6, 5, 2, 2, 3});
   // The longest path takes it that c could run last, beside b.
   CHECK(find_tails(problem) == std::vector<double>{6, 5, 2, 2, 1});
+}
+
+// x -> (wait), and y -> (wait) for it; a second wait for x comes behind y, as in steps that save a
+// collective and wait for it once more. k needs that wait alone.
+//   compute   . | k k k k k
+//   group     x | y y y
+TEST_CASE("schedule: a wait behind another launch needs it issued, not done") {
+  const ScheduleProblem problem = make_plain({{PlaceWork::kLaunch, 1, {}},    // 0: x
+                                              {PlaceWork::kWait, 0, {0}},     // 1
+                                              {PlaceWork::kLaunch, 3, {1}},   // 2: y
+                                              {PlaceWork::kWait, 0, {0, 2}},  // 3: of x
+                                              {PlaceWork::kKernel, 5, {3}},   // 4: k
+                                              {PlaceWork::kWait, 0, {2}}});   // 5: of y
+  CHECK(find_tails(problem) == std::vector<double>{6, 3, 3, 5, 5, 0});
+  CHECK(evaluate_order(problem, std::vector<Place>{0, 1, 2, 3, 4, 5}).seconds == 6);
 }
 
 TEST_CASE("schedule: a critical path in blocks of a stream") {
