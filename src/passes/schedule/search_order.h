@@ -27,7 +27,7 @@ struct FoundOrder {
   std::vector<Place> order;
   OrderValue value;
   bool fits = false;            // within the budget
-  std::int64_t least_peak = 0;  // of all orders that were tried
+  std::int64_t least_peak = 0;  // of all orders that were finished
   std::size_t schedules = 0;    // tried
 };
 
