@@ -42,7 +42,8 @@ class NodeDecoder {
   // Null where they say nothing. All but bindings and hints is the same for many nodes of a body:
   // equal bytes are read once.
   const NodeExtra* read_extra(const std::string& fields);
-  // Whether it is a field that few nodes have alike; others go to NodeExtra as they are.
+  // Whether it is a field of Node, not of NodeExtra: those are kept as bytes (read_extra), but for
+  // bindings and hints.
   bool decode_field(const WireReader& in, Node& node);
   NodeKind decode_node_kind(std::uint64_t kind, const Node& node) const;
   Binding decode_binding(std::string_view message);

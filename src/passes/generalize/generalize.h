@@ -8,7 +8,7 @@
 //
 // Nodes are paired in order. What differs is explained: a group (the members on each rank are the
 // group of one axis), a mesh (through the rank), a number that is an affine function of the rank's
-// coordinates along one or two mesh axes, an element of a split into equal pieces whose index is a
+// coordinates along mesh axes, an element of a split into equal pieces whose index is a
 // coordinate, a device that ranks call by another index (cuda:1 for cuda:0; the graph has the first
 // rank's). What is not explained is named, and then nothing is made. Numbers that must follow a
 // coordinate though they do not differ between the given ranks (analysis/rank_literals.h) are

@@ -28,7 +28,7 @@ struct FoundOrder {
   OrderValue value;
   bool fits = false;            // within the budget
   std::int64_t least_peak = 0;  // of all orders that were finished
-  std::size_t schedules = 0;    // tried
+  std::size_t schedules = 0;    // that were begun
 };
 
 // Never slower than the step's own order, where that is within the budget.
