@@ -1,6 +1,5 @@
 // How the emulated device runs a kernel: loops over its indices. Each is compiled twice, for the
-// sake of the fused multiply-add; wider vectors would only take time to compile. A sanitizer sees
-// the same accesses in both: one of them then.
+// sake of the fused multiply-add; wider vectors would only take time to compile.
 #pragma once
 
 #include <cstring>
@@ -9,10 +8,6 @@
 
 #include "replay/kernels/host/levels.h"
 #include "replay/kernels/tasks/task_list.h"
-
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
-#define EPWEAVE_EMULATED_AVX2
-#endif
 
 namespace epweave::replay::device {
 
@@ -106,7 +101,7 @@ template <class Task>
 void run_base(const Task& task, std::int64_t count) {
   run_body(task, count);
 }
-#ifdef EPWEAVE_EMULATED_AVX2
+#if defined(__x86_64__)
 template <class Task>
 EPWEAVE_AVX2 void run_avx2(const Task& task, std::int64_t count) {
   run_body(task, count);
@@ -118,7 +113,7 @@ void run_emulated(const void* bytes, std::int64_t count) {
   Task task;
   std::memcpy(static_cast<void*>(&task), bytes, sizeof task);
   switch (cpu::level()) {
-#ifdef EPWEAVE_EMULATED_AVX2
+#if defined(__x86_64__)
     case cpu::Level::kAvx512:
     case cpu::Level::kAvx2:
       return run_avx2(task, count);
