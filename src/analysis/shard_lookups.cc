@@ -8,6 +8,7 @@
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/indexed_dims.h"
+#include "ops/named_arg.h"
 #include "ops/number_calls.h"
 #include "ops/op.h"
 
@@ -82,13 +83,8 @@ void LookupFinder::visit(NodeId id, const Node& node) {
   }
 }
 
-Arg LookupFinder::named(const Node& node, std::string_view param) const {
-  const auto position = node.op->find_param(param);
-  return position ? arg_of(context_, node, *position) : Arg::none();
-}
-
 void LookupFinder::add_backward(NodeId id, const Node& node) {
-  const Arg rows = named(node, "num_weights"), positions = named(node, "indices");
+  const Arg rows = named_arg(context_, node, "num_weights"), positions = named_arg(context_, node, "indices");
   for (const auto& [module, shard] : tables_)
     if (module == node.module && rows.is_int() && rows.as_int() == shard.local && positions.is_node())
       return found_.push_back({id, positions.as_node(), shard});

@@ -49,8 +49,6 @@ class LookupFinder {
 
   void visit(NodeId id, const Node& node);
 
-  Arg named(const Node& node, std::string_view param) const;
-
   // The gradient of a table of that module with as many rows.
   void add_backward(NodeId id, const Node& node);
 

@@ -144,8 +144,7 @@ std::optional<std::int64_t> count_equal_shares(Facts& facts, const Graph& graph,
   Context& context = *graph.context;
   std::optional<std::int64_t> shares;
   for (const std::string_view name : {"output_split_sizes", "input_split_sizes"}) {
-    const Arg list = named_arg(context, node, name);
-    const auto sizes = list.is_list() ? context.args.children(list) : std::span<const Arg>();
+    const auto sizes = named_items(context, node, name);
     if (sizes.empty()) continue;
     const ExprId first = number_of(context, graph.step(), sizes.front());
     for (Arg size : sizes) {

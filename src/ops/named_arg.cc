@@ -10,4 +10,9 @@ Arg named_arg(const Context& context, const Node& node, std::string_view name) {
   return param ? arg_of(context, node, *param) : Arg::none();
 }
 
+std::span<const Arg> named_items(const Context& context, const Node& node, std::string_view name) {
+  const Arg list = named_arg(context, node, name);
+  return list.is_list() ? context.args.children(list) : std::span<const Arg>();
+}
+
 }  // namespace epweave

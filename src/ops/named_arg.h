@@ -3,6 +3,7 @@
 //   named_arg(context, node, "dim")      of sum(x, [0]) the list [0]
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "ir/graph.h"
@@ -12,5 +13,7 @@ namespace epweave {
 // `node` must have a row in the op table. None where the op has no such parameter, or the call
 // leaves it out.
 Arg named_arg(const Context& context, const Node& node, std::string_view name);
+// The items of such a list; empty where the argument is no list.
+std::span<const Arg> named_items(const Context& context, const Node& node, std::string_view name);
 
 }  // namespace epweave

@@ -231,14 +231,10 @@ bool TypeRuleCall::has_channels_last(const Dims& sizes, const Dims& strides) {
   order.push_back(0);
   // What has a symbol counts as it did when torch traced. How many batches there are decides
   // nothing.
-  const auto number = [&](ExprId expr) {
-    const auto constant = exprs.constant(expr);
-    return constant ? constant : facts.hint(expr);
-  };
-  const auto channel_stride = number(strides[1]);
+  const auto channel_stride = facts.hint(strides[1]);
   for (const std::size_t d : order) {
-    const auto stride = number(strides[d]);
-    auto size = number(sizes[d]);
+    const auto stride = facts.hint(strides[d]);
+    auto size = facts.hint(sizes[d]);
     if (d == 0 && !size) size = 1;
     if (!size || !stride || *size == 0 || *stride == 0 || *stride < least) return false;
     if (d == 0 && least == *channel_stride) return false;  // of extents 1 the order is not known

@@ -4,6 +4,8 @@
 #include <optional>
 #include <set>
 
+#include "ops/bind.h"
+
 namespace epweave {
 EqualParts::EqualParts(const RewriteClaims& claims, const ValueNumbers& of_a, const Effects& effects,
                        const OrderCheck& orders)
@@ -68,9 +70,8 @@ EqualParts::Verdict EqualParts::compare_pieces(NodeId p, NodeId q) const {
 }
 
 ExprId EqualParts::number_of(Arg arg) const {
-  if (arg.is_node()) arg = claims_.scalar_b(arg.as_node());
-  if (arg.is_int()) return claims_.facts_b().pool().number(arg.as_int());
-  return arg.is(ArgKind::kSymbolic) ? arg.as_expr() : ExprId();
+  const Graph& b = claims_.graph_b();
+  return epweave::number_of(*b.context, b.step(), arg.is_node() ? claims_.scalar_b(arg.as_node()) : arg);
 }
 
 EqualParts::Verdict EqualParts::pair_up(Arg x, Arg y, NodePairs& pairs) const {

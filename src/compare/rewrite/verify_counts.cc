@@ -155,9 +155,9 @@ std::optional<CountCheck::Grid> CountCheck::grid_of(NodeId value) const {
   const TensorType* type = value ? tensor_of(context_, node(value).type) : nullptr;
   const NodeId list = integers_behind(value);
   if (!list || type == nullptr || type->rank() != 2 || !is_wide_integer(type->dtype)) return {};
-  const auto rows = context_.exprs.constant(type->sizes[0]),
-             columns = context_.exprs.constant(type->sizes[1]);
-  return rows && columns ? std::optional(Grid{list, *rows, *columns}) : std::nullopt;
+  const auto columns = context_.exprs.constant(type->sizes[1]);
+  const bool are_known = columns && context_.exprs.constant(type->sizes[0]);
+  return are_known ? std::optional(Grid{list, *columns}) : std::nullopt;
 }
 
 std::optional<CountCheck::Grid> CountCheck::transposed(NodeId list) const {
@@ -475,9 +475,7 @@ bool CountCheck::is_same(Arg a, Arg b) const {
 }
 
 CountCheck::Sizes CountCheck::list(const Node& node, std::string_view name) const {
-  const Arg given = named_arg(context_, node, name);
-  if (!given.is_list()) return {};
-  const auto items = context_.args.children(given);
+  const auto items = named_items(context_, node, name);
   return {items.begin(), items.end()};
 }
 

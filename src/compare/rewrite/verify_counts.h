@@ -85,10 +85,10 @@ class CountCheck {
   bool counts_classes(NodeId ends, NodeId sort) const;
   NodeId counts_of_runs(NodeId picked) const;
   NodeId index_of(NodeId picked) const;
-  // Numbers in a grid of so many rows and columns.
+  // Numbers in a grid of so many columns.
   struct Grid {
     NodeId list;
-    std::int64_t rows = 0, columns = 0;
+    std::int64_t columns = 0;
   };
   std::optional<Grid> grid_of(NodeId value) const;
   // Of a list of the numbers of a grid column by column.

@@ -465,8 +465,7 @@ std::int64_t OrderCheck::order_of_index(NodeId id) {
 std::int64_t OrderCheck::order_of_repeat(NodeId id, NodeId from) {
   if (blocks_[from] <= kUnknown) return blocks_[from];
   const int dim = divided_dimension(id);
-  const Arg list = named_arg(context_, b_.nodes[id], "repeats");
-  const auto repeats = list.is_list() ? context_.args.children(list) : std::span<const Arg>();
+  const auto repeats = named_items(context_, b_.nodes[id], "repeats");
   if (dim < 0 || static_cast<std::size_t>(dim) >= repeats.size()) return kUnknown;
   const Arg count = repeats[static_cast<std::size_t>(dim)];
   if (!count.is_int() || count.as_int() <= 0) return kUnknown;

@@ -96,13 +96,9 @@ const CallMapping& RowCheck::mapping_of(NodeId origin) {
 bool RowCheck::takes_tables_of_whole(NodeId part) {
   const Graph &a = claims_.graph_a(), &b = claims_.graph_b();
   Context& context = *b.context;
-  const auto items = [&](const Node& call, std::string_view name) {
-    const Arg list = named_arg(context, call, name);
-    return list.is_list() ? context.args.children(list) : std::span<const Arg>();
-  };
   for (const std::string_view name : {"output_split_sizes", "input_split_sizes"}) {
-    const auto before = items(a.step().nodes[claims_[part].origin], name),
-               after = items(b.step().nodes[part], name);
+    const auto before = named_items(context, a.step().nodes[claims_[part].origin], name),
+               after = named_items(context, b.step().nodes[part], name);
     if (before.size() != after.size()) return false;
     for (std::size_t i = 0; i < before.size(); ++i) {
       const ExprId whole = number_of(context, a.step(), before[i]),
