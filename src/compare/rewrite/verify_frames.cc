@@ -532,17 +532,16 @@ FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   if (!rows.is_known() || !is_along(source, 0)) return common();
   if (is_tokens(rows) && orders_.known_blocks(part_) > 0) return rows;
   bool are_counted = true;
-  const auto words = [&](Arg list) {
+  const auto words = [&](std::span<const Arg> items) {
     std::vector<std::uint64_t> result;
-    const auto items = list.is_list() ? context_.args.children(list) : std::span<const Arg>();
     for (Arg item : items)
       result.push_back(item.is_node() ? word_of_value(item.as_node()) : terms_.word(item));
     are_counted &= std::ranges::any_of(items, [&](Arg item) { return is_read_from_data(item); });
     return result;
   };
   const std::uint64_t group = group_of_call();
-  const std::vector<std::uint64_t> out = words(named_arg(context_, *node_, "output_split_sizes")),
-                                   in = words(named_arg(context_, *node_, "input_split_sizes"));
+  const std::vector<std::uint64_t> out = words(named_items(context_, *node_, "output_split_sizes")),
+                                   in = words(named_items(context_, *node_, "input_split_sizes"));
   const auto joined = [&](const std::vector<std::uint64_t>& first, const std::vector<std::uint64_t>& second) {
     std::vector<std::uint64_t> all = {group};
     all.insert(all.end(), first.begin(), first.end());
@@ -581,7 +580,8 @@ void FrameCheck::check_groups(NodeId origin) {
   const auto placed = sort ? std::nullopt : placed_rows(rows);
   CountCheck::Finding finding;
   if (sort) finding = counts_.check_ends(counted, sort);
-  if (placed) finding = counts_.check_ends_of_places(counted, placed->places, placed->exchange, placed->sort);
+  if (placed)
+    finding = counts_.check_ends_of_places(counted, placed->places, placed->of.exchange, placed->of.sort);
   if (finding.verdict == CountCheck::Verdict::kOthers) return fail_counts(finding, "its groups count");
   const bool is_counted = finding.verdict == CountCheck::Verdict::kCounted;
   if (is_counted && (sort ? are_parts_counted(origin, sort) : are_parts_placed(origin, *placed))) return;
@@ -645,15 +645,27 @@ CountCheck::Verdict FrameCheck::verdict_in(NodeId part, const CountCheck::Findin
   return verdict;
 }
 
+std::optional<FrameCheck::SortedRows> FrameCheck::sorted_rows(FrameId frame) const {
+  const FrameTerms::Term& term = terms_[frame];
+  const bool is_sent = term.kind == FrameTerms::kExchange;
+  const NodeId sort = sort_behind(known(is_sent ? term.base : frame));
+  if (!sort || claims_.parts(sort).empty()) return {};
+  return SortedRows{is_sent ? exchanges_[frame] : NodeId(), sort};
+}
+
+std::optional<FrameCheck::SortedRows> FrameCheck::of_part(const SortedRows& rows, std::uint32_t part) const {
+  const SortedRows own{rows.exchange ? claims_.part_of(rows.exchange, part) : NodeId(),
+                       claims_.part_of(rows.sort, part)};
+  return own.sort && own.exchange.valid() == rows.exchange.valid() ? std::optional(own) : std::nullopt;
+}
+
 std::optional<FrameCheck::PlacedRows> FrameCheck::placed_rows(const Order& rows) const {
   if (!rows.is_known() || terms_[rows.frame].kind != FrameTerms::kPick) return {};
   const FrameTerms::Term& pick = terms_[rows.frame];
-  const bool is_sent = pick.base && terms_[pick.base].kind == FrameTerms::kExchange;
-  const NodeId exchange = is_sent ? exchanges_[pick.base] : NodeId(),
-               sort = pick.base ? sort_behind(known(is_sent ? terms_[pick.base].base : pick.base)) : NodeId();
   const NodeId places = FrameTerms::node_of(pick.values[0]);
-  if (!sort || claims_.parts(sort).empty() || claims_.parts(places).empty()) return {};
-  return PlacedRows{places, exchange, sort};
+  const auto of = pick.base ? sorted_rows(pick.base) : std::nullopt;
+  if (!of || claims_.parts(places).empty()) return {};
+  return PlacedRows{places, *of};
 }
 
 // The places of a part are made of its own counts.
@@ -661,11 +673,12 @@ bool FrameCheck::are_parts_placed(NodeId call, const PlacedRows& rows) {
   const CountCheck& counts = of_b().counts;
   for (const NodeId part : claims_.parts(call)) {
     const std::uint32_t k = claims_[part].part;
-    const NodeId places = claims_.part_of(rows.places, k), sort = claims_.part_of(rows.sort, k),
-                 exchange = rows.exchange ? claims_.part_of(rows.exchange, k) : NodeId();
+    const NodeId places = claims_.part_of(rows.places, k);
+    const auto own = of_part(rows.of, k);
     const Arg ends = named_arg(context_, claims_.graph_b().step().nodes[part], "offs");
-    if (!places || !sort || (rows.exchange && !exchange) || !ends.is_node()) return false;
-    const CountCheck::Finding finding = counts.check_ends_of_places(ends.as_node(), places, exchange, sort);
+    if (!places || !own || !ends.is_node()) return false;
+    const CountCheck::Finding finding =
+        counts.check_ends_of_places(ends.as_node(), places, own->exchange, own->sort);
     if (verdict_in(part, finding) == CountCheck::Verdict::kUnknown) return false;
   }
   return true;

@@ -128,9 +128,17 @@ class FrameCheck {
   void check_counts(NodeId origin, const Order& rows);
   void check_groups(NodeId origin);
   bool are_parts_counted(NodeId call, NodeId sort);
-  // Sorted rows, sent if there is an exchange, of which places pick some.
+  // Calls of the whole, or of one part, that sort rows, and exchange them if they do.
+  struct SortedRows {
+    NodeId exchange, sort;
+  };
+  // None: rows in that order are not sorted, or not in parts.
+  std::optional<SortedRows> sorted_rows(FrameId frame) const;
+  std::optional<SortedRows> of_part(const SortedRows& rows, std::uint32_t part) const;
+  // Of which places pick some.
   struct PlacedRows {
-    NodeId places, exchange, sort;
+    NodeId places;
+    SortedRows of;
   };
   std::optional<PlacedRows> placed_rows(const Order& rows) const;
   bool are_parts_placed(NodeId call, const PlacedRows& rows);

@@ -104,22 +104,20 @@ FrameCheck::Meeting FrameCheck::meet_runs(FrameId runs, FrameId rows) {
 // already. Of those that were neither sorted nor received, nothing is known.
 FrameCheck::Meeting FrameCheck::find_runs(NodeId counts, FrameId rows) {
   if (terms_[rows].kind == FrameTerms::kTokenOrder) return Meeting::kWrong;
-  const bool is_sent = terms_[rows].kind == FrameTerms::kExchange;
-  const NodeId exchange = is_sent ? exchanges_[rows] : NodeId(),
-               sort = sort_behind(known(is_sent ? terms_[rows].base : rows));
-  if (!sort || claims_.parts(sort).empty()) return Meeting::kUnknown;
+  const auto sorted = sorted_rows(rows);
+  if (!sorted) return Meeting::kUnknown;
   const auto meeting_of = [](CountCheck::Verdict verdict) {
     using Verdict = CountCheck::Verdict;
     return verdict == Verdict::kCounted  ? Meeting::kRight
            : verdict == Verdict::kOthers ? Meeting::kWrong
                                          : Meeting::kUnknown;
   };
-  Meeting found = meeting_of(counts_.check_runs(counts, exchange, sort).verdict);
-  for (std::uint32_t k = 0; k < claims_.part_count(sort) && found == Meeting::kRight; ++k) {
-    const NodeId own_counts = claims_.part_of(counts, k), own_sort = claims_.part_of(sort, k),
-                 own_exchange = exchange ? claims_.part_of(exchange, k) : NodeId();
-    if (!own_counts || !own_sort || (exchange && !own_exchange)) return Meeting::kUnknown;
-    found = meeting_of(verdict_of(of_b().counts.check_runs(own_counts, own_exchange, own_sort)));
+  Meeting found = meeting_of(counts_.check_runs(counts, sorted->exchange, sorted->sort).verdict);
+  for (std::uint32_t k = 0; k < claims_.part_count(sorted->sort) && found == Meeting::kRight; ++k) {
+    const NodeId own_counts = claims_.part_of(counts, k);
+    const auto own = of_part(*sorted, k);
+    if (!own_counts || !own) return Meeting::kUnknown;
+    found = meeting_of(verdict_of(of_b().counts.check_runs(own_counts, own->exchange, own->sort)));
   }
   return found;
 }
