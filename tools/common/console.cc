@@ -41,7 +41,7 @@ std::size_t first_character(std::string_view text) {
 
 // Names come from files that others made: what would steer the terminal is shown as \x1b or \u0085,
 // and a byte that is not UTF-8 as \xe9. JSON has escaped what is below U+0020
-// already, and \u0085 is an escape there, too.
+// itself, and takes \u0085 for an escape, too.
 std::string shown_text(std::string_view text) {
   std::string shown;
   shown.reserve(text.size());

@@ -5,6 +5,7 @@
 
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
+#include "base/counted.h"
 #include "base/memory_text.h"
 #include "commands.h"
 #include "common/graphs.h"
@@ -210,9 +211,10 @@ class Partition {
     }
     if (count == 0) return;
     const Node& node = graph_.step().nodes[first];
-    console_.warn(fmt::format(
-        "{} call{}, the first %{} ({}), computed again as if free: PyTorch's lists do not have {}", count,
-        count == 1 ? "" : "s", graph_.text(node.name), graph_.text(node.target), count == 1 ? "it" : "them"));
+    console_.warn(
+        fmt::format("{}, the first %{} ({}), computed again as if free: PyTorch's lists do not have {}",
+                    counted(count, "call"), graph_.text(node.name), graph_.text(node.target),
+                    count == 1 ? "it" : "them"));
   }
 
   BudgetCut choose_exact() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/counted.h"
 #include "base/memory_text.h"
 #include "common/graphs.h"
 #include "replay_fit.h"
@@ -64,9 +65,9 @@ void Fit::refuse(const Memory& memory) const {
       most.need.peak ? site_of(most.run->graph, most.run->graph.step().nodes[most.need.peak]) : Site{};
   throw PassError(
       "replay.memory",
-      fmt::format("{}: {} rank{} need{} {} of {}'s memory ({}), {} are {}; each rank needs most at {}; "
+      fmt::format("{}: {} need{} {} of {}'s memory ({}), {} are {}; each rank needs most at {}; "
                   "the largest values there: {}",
-                  display_name(most.run->input), command_.ranks, command_.ranks == 1 ? "" : "s",
+                  display_name(most.run->input), counted(command_.ranks, "rank"),
                   command_.ranks == 1 ? "s" : "", memory_text(memory.least()), memory.name,
                   fmt::join(parts, ", "), memory_text(memory.there.value_or(0)),
                   memory.is_allowed ? "allowed" : "free", describe_peak(most), fmt::join(live, ", ")),

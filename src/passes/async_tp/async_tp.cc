@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "base/counted.h"
 #include "base/nearest_name.h"
 #include "ir/graph.h"
 #include "passes/async_tp/find_fusions.h"
@@ -39,10 +40,6 @@ std::set<StringId> find_groups(const Graph& graph, const std::vector<std::string
   return groups;
 }
 
-std::string count(std::size_t n, std::string_view what) {
-  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
-
 std::vector<std::string> list_notes(const Graph& graph, const Fusions& found) {
   std::size_t products = 0;
   for (const GatherFusion& gather : found.gathers) products += gather.nodes.products.size();
@@ -51,11 +48,11 @@ std::vector<std::string> list_notes(const Graph& graph, const Fusions& found) {
     notes.push_back(found.missed.empty()
                         ? "unused: nothing is fused: the axes have no all-gather and no reduce-scatter"
                         : fmt::format("unused: nothing is fused: not one of {}; -v says why",
-                                      count(found.missed.size(), "collective")));
+                                      counted(found.missed.size(), "collective")));
   else
     notes.push_back(fmt::format("{} fused with {}, {} with {} product",
-                                count(found.gathers.size(), "all-gather"), count(products, "product"),
-                                count(found.scatters.size(), "reduce-scatter"),
+                                counted(found.gathers.size(), "all-gather"), counted(products, "product"),
+                                counted(found.scatters.size(), "reduce-scatter"),
                                 found.scatters.size() == 1 ? "its" : "their"));
   std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
   std::map<std::string_view, std::size_t> index;
@@ -73,7 +70,7 @@ std::vector<std::string> list_notes(const Graph& graph, const Fusions& found) {
         "groups that are looked up are named as on the file's rank, as fused calls take a name: "
         "specialize before it runs");
   if (found.others != 0)
-    notes.push_back(fmt::format("{} of other groups left alone", count(found.others, "collective")));
+    notes.push_back(fmt::format("{} of other groups left alone", counted(found.others, "collective")));
   return notes;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/counted.h"
 #include "ir/types/layout.h"
 #include "ops/bucket_dtypes.h"
 #include "ops/op.h"
@@ -88,9 +89,8 @@ void BucketWriter::begin(std::span<const Mergeable* const> members, const Bucket
   results_.assign(members.size(), {});
   members_models_.clear();
   const StringId module = (scope.entry != nullptr ? scope.entry->modules : list_modules(members)).front();
-  const StringId reason =
-      graph_.intern(fmt::format("bucket of {} {}{} of {}", members.size(), noun(members.front()->kind),
-                                members.size() == 1 ? "" : "s", graph_.text(module)));
+  const StringId reason = graph_.intern(fmt::format(
+      "bucket of {} of {}", counted(members.size(), noun(members.front()->kind)), graph_.text(module)));
   bucket_model_ = make_model(members, scope, reason);
   for (std::size_t i = 0; i < members.size() && scope.entry == nullptr; ++i)
     members_models_.push_back(make_model(members.subspan(i, 1), scope, reason));

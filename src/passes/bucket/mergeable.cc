@@ -9,6 +9,7 @@
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/rank_view.h"
+#include "base/counted.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/bucket_dtypes.h"
@@ -109,8 +110,7 @@ class Finder {
   Mergeables run() {
     for (const Launch& launch : find_launches(context_, body_)) consider(launch);
     for (const auto& [why, nodes] : left_out_)
-      found_.left_out.push_back(fmt::format("{} collective{} left alone, as %{}: {}", nodes.size(),
-                                            nodes.size() == 1 ? "" : "s",
+      found_.left_out.push_back(fmt::format("{} left alone, as %{}: {}", counted(nodes.size(), "collective"),
                                             graph_.text(body_.nodes[nodes.front()].name), why));
     return std::move(found_);
   }

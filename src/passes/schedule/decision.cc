@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/counted.h"
 #include "base/memory_text.h"
 #include "cost/live_bytes.h"
 #include "cost/member_prices.h"
@@ -113,8 +114,7 @@ std::string describe_assumptions(const DecisionModel& decision, const PriceOptio
                 ? "; 1 call without a price is taken to be free"
                 : fmt::format("; {} calls without a price are taken to be free", model.unpriced.size());
   if (model.unsized_storages > 0)
-    text += fmt::format("; memory is without {} tensor{} of unknown size", model.unsized_storages,
-                        model.unsized_storages == 1 ? "" : "s");
+    text += fmt::format("; memory is without {} of unknown size", counted(model.unsized_storages, "tensor"));
   if (decision.uneven_groups > 0)
     text += fmt::format(
         "; {} lie{} unevenly on nodes: priced as where the fewest members share one",
