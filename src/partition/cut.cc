@@ -7,6 +7,7 @@
 #include "analysis/collectives.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/type_symbols.h"
+#include "analysis/world.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
@@ -89,12 +90,9 @@ void size_where_launched(const Graph& graph, const Joint& joint, Cut& cut) {
 }
 
 // Of a node's other metadata; or none.
-Arg find_meta(const Context& context, const Node& node, StringId key) {
-  if (node.extra == nullptr) return Arg::none();
-  const auto meta = context.args[node.extra->meta];
-  for (std::size_t i = 0; i + 1 < meta.size(); i += 2)
-    if (meta[i].is(ArgKind::kText) && meta[i].as_name() == key) return meta[i + 1];
-  return Arg::none();
+Arg find_meta(const Context& context, const Node& node, std::string_view key) {
+  const Arg* entry = node.extra != nullptr ? find_entry(context, node.extra->meta, key) : nullptr;
+  return entry != nullptr ? *entry : Arg::none();
 }
 
 // A value that is saved for a symbol must be one that can be.
@@ -265,7 +263,7 @@ IdSet<NodeId> find_region_outputs(const Graph& graph, const Joint& joint) {
   const RecomputeTags tags(graph);
   const Context& context = *graph.context;
   const Body& body = graph.step();
-  const StringId region = graph.intern("ac_graph_id"), hook = graph.intern("has_backward_hook");
+  constexpr std::string_view region = "ac_graph_id", hook = "has_backward_hook";
   const auto is_recomputed = [&](NodeId id) { return tags.is_recomputed(body.nodes[id]); };
   IdSet<NodeId> outputs(body.nodes.size());
   for (NodeId id : body.order) {

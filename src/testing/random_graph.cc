@@ -32,7 +32,7 @@ class StepGenerator {
   StepGenerator(std::uint64_t seed, std::optional<std::size_t> layers)
       : dice_(seed),
         own_(~seed),
-        undoes_(seed ^ ~std::uint64_t{0} << 32),
+        undoes_(seed ^ (~std::uint64_t{0} << 32)),
         build_(kRanks),
         code_(build_, dice_),
         layout_(layers ? TokenLayout::kFlat : pick_layout(dice_)),
