@@ -201,8 +201,13 @@ Binding NodeDecoder::decode_binding(std::string_view message) {
 std::pair<StringId, std::int64_t> NodeDecoder::decode_hint(std::string_view message) const {
   std::pair<StringId, std::int64_t> hint;
   values_.for_each_field(message, [&](const WireReader& in) {
-    if (in.tag() == number_tag(1)) hint.first = values_.text(in.ref());
-    if (in.tag() == number_tag(2)) hint.second = in.signed_number();
+    if (in.tag() == number_tag(1)) {
+      hint.first = values_.text(in.ref());
+    } else if (in.tag() == number_tag(2)) {
+      hint.second = in.signed_number();
+    } else {
+      values_.fail_unknown("epweave.proto.Hint");
+    }
   });
   if (!hint.first) values_.fail("a hint names no symbol");
   return hint;

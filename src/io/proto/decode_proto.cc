@@ -99,8 +99,13 @@ class GraphDecoder {
   Origin decode_origin(std::string_view message) const {
     Origin origin;
     values_.for_each_field(message, [&](const WireReader& in) {
-      if (in.tag() == number_tag(1)) origin.name = values_.text(in.ref());
-      if (in.tag() == number_tag(2)) origin.target = values_.text(in.ref());
+      if (in.tag() == number_tag(1)) {
+        origin.name = values_.text(in.ref());
+      } else if (in.tag() == number_tag(2)) {
+        origin.target = values_.text(in.ref());
+      } else {
+        values_.fail_unknown("epweave.proto.Origin");
+      }
     });
     return origin;
   }

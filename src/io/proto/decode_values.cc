@@ -14,7 +14,7 @@ void ValueDecoder::fail(const std::string& what) const {
 }
 
 void ValueDecoder::fail_unknown(std::string_view message) const {
-  fail(fmt::format("a {} has fields of a newer format that a rewrite could not keep", message));
+  fail(fmt::format("{} has fields of a newer format that a rewrite could not keep", message));
 }
 
 void ValueDecoder::add_strings(std::span<const std::string_view> texts) {
@@ -64,6 +64,7 @@ TypeId ValueDecoder::decode_type(const proto::Type& message) {
       result.tensor = decode_tensor(message.tensor());
       break;
     case proto::Type::kScalar:
+      refuse_unknown(message.scalar());
       result.kind = TypeKind::kScalar;
       result.expr = expr(message.scalar().expression());
       result.py_type = text(message.scalar().py_type());
@@ -71,6 +72,7 @@ TypeId ValueDecoder::decode_type(const proto::Type& message) {
     case proto::Type::kTuple:
     case proto::Type::kList: {
       const bool is_tuple = message.kind_case() == proto::Type::kTuple;
+      refuse_unknown(is_tuple ? message.tuple() : message.list());
       result.kind = is_tuple ? TypeKind::kTuple : TypeKind::kList;
       for (std::uint32_t ref : (is_tuple ? message.tuple() : message.list()).types())
         result.elements.push_back(type(ref));
@@ -116,7 +118,7 @@ Arg ValueDecoder::decode_tree(ArgKind kind, std::string_view values) {
   const std::size_t begin = stack_.size();
   ++trees_;
   for_each_field(values, [&](const WireReader& in) {
-    if (in.tag() != bytes_tag(1)) return;
+    if (in.tag() != bytes_tag(1)) fail_unknown("epweave.proto.Values");
     if (trees_ >= text::kMaxValueDepth)
       fail(fmt::format("values are nested more than {} deep", text::kMaxValueDepth));
     const Arg child = decode_value(in.content());
@@ -140,14 +142,12 @@ void ValueDecoder::check_children(ArgKind kind, std::size_t count) const {
 
 Arg ValueDecoder::decode_value(std::string_view message) {
   std::optional<Arg> value;
-  bool has_unknown = false;
   for_each_field(message, [&](const WireReader& in) {
     const std::optional<Arg> kind = decode_kind(in);
-    if (kind && value) fail("a value is of two kinds");
-    has_unknown |= !kind;
-    if (kind) value = kind;
+    if (!kind) fail_unknown("epweave.proto.Value");
+    if (value) fail("a value is of two kinds");
+    value = kind;
   });
-  if (!value && has_unknown) fail_unknown("epweave.proto.Value");
   return value.value_or(Arg::none());
 }
 
@@ -229,8 +229,13 @@ void ValueDecoder::add_keyword(std::string_view keyword, std::vector<Arg>& pairs
   std::uint32_t name = 0;
   Arg value;
   for_each_field(keyword, [&](const WireReader& in) {
-    if (in.tag() == number_tag(1)) name = in.ref();
-    if (in.tag() == bytes_tag(2)) value = decode_value(in.content());
+    if (in.tag() == number_tag(1)) {
+      name = in.ref();
+    } else if (in.tag() == bytes_tag(2)) {
+      value = decode_value(in.content());
+    } else {
+      fail_unknown("epweave.proto.Keyword");
+    }
   });
   pairs.push_back(named(ArgKind::kText, name));
   pairs.push_back(value);

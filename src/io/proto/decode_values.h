@@ -41,8 +41,7 @@ class ValueDecoder {
     return types_[ref - 1];
   }
 
-  // An absent message reads as None (File.info, Keyword.value); one with unknown fields alone is of
-  // a newer format.
+  // An absent message reads as None (File.info, Keyword.value).
   Arg decode_value(std::string_view message);
   Arg decode_value(const proto::Value& value) { return decode_value(value.SerializeAsString()); }
   // Names and values.

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
+#include <functional>
 
 #include "base/error.h"
 #include "io/file.h"
@@ -126,12 +129,71 @@ TEST_CASE("a value has one kind, and a known field with another wire type is an 
                       out.set_text(3, "seven");
                       out.close(value);
                     }),
-                    "f: a epweave.proto.Value has fields of a newer format that a rewrite could not keep");
+                    "f: epweave.proto.Value has fields of a newer format that a rewrite could not keep");
+  CHECK_THROWS_WITH(decode_fields([](WireWriter& out) {
+                      const auto value = out.open(4);
+                      out.set(2, 1);
+                      out.set(100, 1);
+                      out.close(value);
+                    }),
+                    "f: epweave.proto.Value has fields of a newer format that a rewrite could not keep");
   const Graph graph = decode_fields([](WireWriter& out) { out.set_text(12, "seven"); });
   CHECK(graph.step().nodes[NodeId(0U)].extra->unknown_fields == "\x62\x05seven");
   for (const char* broken : {"\x58", "\x59zzzzzzz", "\x5a\x02z", "\x5dzzz", "\x07", "\xa3\x06", "\x64"})
     CHECK_THROWS_WITH(decode_fields([&](WireWriter& out) { out.append(broken); }),
                       "f: not a valid protobuf message");
+}
+
+TEST_CASE("fields of a newer format are refused in messages that have no room for them") {
+  using Write = std::function<void(WireWriter&)>;
+  const auto within = [](int field, const Write& write) {
+    return [=](WireWriter& out) {
+      const auto message = out.open(field);
+      write(out);
+      out.close(message);
+    };
+  };
+  const Write newer = [](WireWriter& out) { out.set(100, 1); };
+  const Write named_newer = [](WireWriter& out) {
+    out.set(1, 1);
+    out.set(100, 1);
+  };
+  const std::vector<std::pair<std::string, Write>> in_node = {
+      {"Value", within(4, newer)},  // an argument
+      {"Values", within(4, within(9, newer))},
+      {"Keyword", within(5, named_newer)},
+      {"Keyword", within(21, named_newer)},
+      {"Ep", within(14, newer)},
+      {"Chunk", within(15, newer)},
+      {"Binding", within(17, named_newer)},
+      {"Hint", within(18, named_newer)},
+      {"Provenance", within(22, newer)},
+  };
+  const std::vector<std::pair<std::string, Write>> in_file = {
+      {"Value", within(3, newer)},
+      {"Origin", within(5, newer)},
+      {"Keyword", within(8, within(5, named_newer))},  // of an input
+      {"Keyword", within(9, within(3, named_newer))},  // of an output
+      {"Type", within(13, newer)},
+      {"Tensor", within(13, within(1, newer))},
+      {"Scalar", within(13, within(2, newer))},
+      {"Elements", within(13, within(3, newer))},
+      {"Elements", within(13, within(4, newer))},
+  };
+  const auto refusal = [](const std::string& message) {
+    return fmt::format("f: epweave.proto.{} has fields of a newer format that a rewrite could not keep",
+                       message);
+  };
+  for (const auto& [message, write] : in_node)
+    CHECK_THROWS_WITH(decode_proto(file_with_fields(write), "f", std::make_shared<Context>()),
+                      refusal(message));
+  for (const auto& [message, write] : in_file) {
+    WireWriter out;
+    write(out);
+    CHECK_THROWS_WITH(
+        decode_proto(file_with_fields([](WireWriter&) {}) + out.take(), "f", std::make_shared<Context>()),
+        refusal(message));
+  }
 }
 
 // A step of one node "x", with an unknown field of this many groups within one another.
