@@ -5,6 +5,10 @@
 //   reduce_scatter_tensor(%x, "sum", 4, "dp")  dp has 2 members
 //   all_to_all_single(%x, [1, 2, 3], [], "dp") an entry for each of 2 members is needed
 //   all_to_all_single(%x, [], [], "dp")        %x: f32[5, 8]; 5 rows are no equal shares of 2 members
+//
+// An empty list of split sizes means equal shares of the operand's rows, as None does in torch's
+// Python interface, which writes them out: no trace has an empty list. The bare op of torch reads
+// one so for what is sent, but makes a result of no rows where that of what is received is empty.
 #pragma once
 
 #include <cstdint>

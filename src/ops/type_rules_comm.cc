@@ -137,7 +137,7 @@ TypeId same_each(TypeRuleCall& call) {
 }
 
 // all_to_all_single(input, output_split_sizes, input_split_sizes, group_name): rows are the output
-// splits' sum.
+// splits' sum, or those of the input where there are none (collective_arguments.h).
 TypeId all_to_all(TypeRuleCall& call) {
   const TensorType& input = call.tensor(std::size_t{0});
   const Dims received = call.extents(1), sent = call.extents(2);

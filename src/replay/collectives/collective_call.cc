@@ -41,6 +41,17 @@ const std::string& group_of(const OpInfo& op, const BoundCall& bound) {
   return group->as<Text>().text;
 }
 
+// Rows to or from each member: equal shares where no sizes are given (ops/collective_arguments.h).
+static std::vector<std::int64_t> read_splits(const Value& given, const Tensor& operand, std::size_t members) {
+  std::vector<std::int64_t> splits = given.integers();
+  if (!splits.empty() || members == 0 || operand.sizes.empty()) return splits;
+  const std::int64_t rows = operand.sizes[0], ranks = static_cast<std::int64_t>(members);
+  if (rows % ranks != 0)
+    throw KernelError(fmt::format("{} rows are no equal shares for {} members", rows, members));
+  splits.assign(members, rows / ranks);
+  return splits;
+}
+
 Contribution read_contribution(const OpInfo& op, const BoundCall& bound, const Tensor& operand,
                                std::size_t members) {
   const std::optional<CollectiveKind> kind = find_collective(op);
@@ -57,8 +68,8 @@ Contribution read_contribution(const OpInfo& op, const BoundCall& bound, const T
     throw KernelError(fmt::format("group size {} is given, group {} has {} members", size->integer(),
                                   group_of(op, bound), members));
   if (part.kind == CollectiveKind::kAllToAll) {
-    part.receives = find_argument(op, bound, "output_split_sizes")->integers();
-    part.sends = find_argument(op, bound, "input_split_sizes")->integers();
+    part.receives = read_splits(*find_argument(op, bound, "output_split_sizes"), operand, members);
+    part.sends = read_splits(*find_argument(op, bound, "input_split_sizes"), operand, members);
   }
   return part;
 }
