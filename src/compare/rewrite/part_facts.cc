@@ -84,7 +84,7 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
   node_ = &node;
   operands_.clear();
   numbered_ = 0;
-  if (op_ == nullptr) return;
+  if (op_ == nullptr) return write_beside(origin, PartFact::kOwn);
   bool writes_shared = false, writes_part = false;
   for (const PartOperand& taken : operands) {
     operands_.push_back(describe(taken));
@@ -113,14 +113,15 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
   }
   if (writes_part && claims_.whole(effects_.storage_of(origin)) && !is_data(entry.full))
     entry.spoils_whole = true;
-  if (writes_part) write_through(origin, entry.full);
+  if (writes_part) write_through(effects_.storage_of(origin), entry.full);
+  write_beside(origin, is_common(entry.full) ? PartFact::kSame : PartFact::kOwn);
   if (kind == TypeKind::kTensor) views_.at(effects_.storage_of(origin)).push_back(origin);
 }
 
 // What was written in place is in all views of the storage that was written. Numbers of other rows
 // are not those that a view had.
-void PartFacts::write_through(NodeId origin, PartFact fact) {
-  for (NodeId view : views_[effects_.storage_of(origin)]) {
+void PartFacts::write_through(NodeId storage, PartFact fact) {
+  for (NodeId view : views_[storage]) {
     PartFact& known = facts_[view].full;
     if (holds(Condition::kWritesReachViews, false)) continue;
     if (known == PartFact::kZero) known = fact;
@@ -128,6 +129,13 @@ void PartFacts::write_through(NodeId origin, PartFact fact) {
     if (known != fact || numbers_others) known = PartFact::kOwn;
     facts_[view].rows = known;
   }
+}
+
+// What a call writes beside its result: tensors of a list, operands of an op that is not known.
+void PartFacts::write_beside(NodeId origin, PartFact fact) {
+  if (is_wait(*node_)) return;
+  for (const StorageAccess& access : effects_.accesses_of(origin))
+    if (access.writes && access.storage != effects_.storage_of(origin)) write_through(access.storage, fact);
 }
 
 std::vector<bool> PartFacts::divided_dimensions(NodeId origin, NodeId part) const {

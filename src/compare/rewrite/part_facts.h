@@ -108,7 +108,8 @@ class PartFacts {
   bool is_zero(NodeId value) const;
   bool adds_up(NodeId origin) const;
   bool has_no_elements(NodeId origin) const;
-  void write_through(NodeId origin, PartFact fact);
+  void write_through(NodeId storage, PartFact fact);
+  void write_beside(NodeId origin, PartFact fact);
 
   PartFact find_number(NodeId origin, NodeId part);
   PartFact find_tensor(NodeId origin, NodeId part);
