@@ -135,7 +135,8 @@ void PartFacts::write_through(NodeId storage, PartFact fact) {
 void PartFacts::write_beside(NodeId origin, PartFact fact) {
   if (is_wait(*node_)) return;
   for (const StorageAccess& access : effects_.accesses_of(origin))
-    if (access.writes && access.storage != effects_.storage_of(origin)) write_through(access.storage, fact);
+    if (access.writes && (op_ == nullptr || access.storage != effects_.storage_of(origin)))
+      write_through(access.storage, fact);
 }
 
 std::vector<bool> PartFacts::divided_dimensions(NodeId origin, NodeId part) const {
