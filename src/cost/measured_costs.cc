@@ -15,7 +15,7 @@
 namespace epweave {
 namespace {
 
-constexpr double kFarthest = 2;  // outside of what was measured
+constexpr double kFarthest = 2;    // outside of what was measured
 constexpr double kLongest = 1e12;  // microseconds: 11 days
 
 std::string key_of(std::string_view op, std::string_view operands) {
