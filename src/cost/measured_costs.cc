@@ -25,8 +25,8 @@ std::string key_of(std::string_view op, std::uint32_t ranks) {
   return fmt::format("{}\n{} ranks", op, ranks);
 }
 
-// Takes ", " off the front of what is left of a list; whether the list goes on rightly: a comma stands
-// between two entries, and there alone.
+// Takes ", " off the front of what is left of a list; whether the list goes on rightly: a comma
+// stands between two entries, and there alone.
 bool take_comma(std::string_view& rest) {
   if (rest.empty()) return true;
   if (!rest.starts_with(", ")) return false;

@@ -86,8 +86,8 @@ struct LeastMemory {
 };
 
 // A search whose budget is far too small keeps close to the input's order and says little of what
-// can be reached; so the budgets between its own and the input's peak are tried, by halving. Each is
-// tried as the search of a step of any size begins.
+// can be reached; so the budgets between its own and the input's peak are tried, by halving. Each
+// is tried as the search of a step of any size begins.
 LeastMemory find_least_memory(const Step& step, std::int64_t given, std::int64_t peak) {
   constexpr int kHalvings = 8;
   constexpr std::size_t kBegin = 5;
