@@ -15,13 +15,23 @@
 namespace epweave {
 namespace {
 
-constexpr double kFarthest = 2;  // outside of what was measured
+constexpr double kFarthest = 2;    // outside of what was measured
+constexpr double kLongest = 1e12;  // microseconds: 11 days
 
 std::string key_of(std::string_view op, std::string_view operands) {
   return fmt::format("{}\n{}", op, operands);
 }
 std::string key_of(std::string_view op, std::uint32_t ranks) {
   return fmt::format("{}\n{} ranks", op, ranks);
+}
+
+// Takes ", " off the front of what is left of a list; whether the list goes on rightly: a comma
+// stands between two entries, and there alone.
+bool take_comma(std::string_view& rest) {
+  if (rest.empty()) return true;
+  if (!rest.starts_with(", ")) return false;
+  rest.remove_prefix(2);
+  return !rest.empty();
 }
 
 // "bf16[1024, 256], f32[64]": kinds "bf16 2 f32 1", and bytes.
@@ -45,12 +55,12 @@ std::optional<OperandKinds> read_operands(std::string_view text) {
       if (error != std::errc() || size < 0 || __builtin_mul_overflow(bytes, size, &bytes))
         return std::nullopt;
       sizes.remove_prefix(static_cast<std::size_t>(end - sizes.data()));
-      if (sizes.starts_with(", ")) sizes.remove_prefix(2);
+      if (!take_comma(sizes)) return std::nullopt;
     }
     found.kinds += fmt::format("{} {} ", text.substr(0, open), dimensions);
     if (__builtin_add_overflow(found.bytes, bytes, &found.bytes)) return std::nullopt;
     text.remove_prefix(close + 1);
-    if (text.starts_with(", ")) text.remove_prefix(2);
+    if (!take_comma(text)) return std::nullopt;
   }
   return found;
 }
@@ -79,6 +89,11 @@ class CostFileReader {
     const Json& ranks = entry(file_, "ranks", "the file");
     if (!ranks.is_number_unsigned() || ranks.get<std::uint64_t>() == 0)
       fail("\"ranks\" is no number of ranks");
+    for (const char* key : {"warm_up", "repeat"})
+      if (file_.contains(key) && !file_[key].is_number_unsigned())
+        fail(fmt::format("\"{}\" is no number of runs", key));
+    if (file_.contains("measured_on") && !file_["measured_on"].is_object())
+      fail("\"measured_on\" is no object of JSON");
     percentile_ = ranks.get<std::uint64_t>() == 1 ? "p50" : "p10";
     for (const Json& row : list("ops")) read_kernel(row);
     for (const Json& row : list("collectives")) read_collective(row);
@@ -113,6 +128,14 @@ class CostFileReader {
     return found.get<std::int64_t>();
   }
 
+  double time(const Json& row, const char* key, std::string_view what) const {
+    const Json& found = entry(row, key, what);
+    const double value = found.is_number() ? found.get<double>() : -1;
+    if (!(value >= 0 && value <= kLongest))
+      fail(fmt::format("{}: \"{}\" is no time from 0 to {:g} microseconds", what, key, kLongest));
+    return value;
+  }
+
   std::string read_device() const {
     const Json* found = &file_;
     for (const char* key : {"measured_on", "device", "name"}) {
@@ -134,13 +157,15 @@ class CostFileReader {
     if (count(row, "samples", what) == 0) fail(what + ": no sample");
     double before = 0;
     for (const char* key : {"min", "p10", "p50", "p90", "p99", "max"}) {
-      const Json& value = entry(row, key, what);
-      if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0)
-        fail(fmt::format("{}: \"{}\" is no time from 0", what, key));
-      if (value.get<double>() < before)
-        fail(fmt::format("{}: \"{}\" is below what comes before it", what, key));
-      before = value.get<double>();
+      const double value = time(row, key, what);
+      if (value < before) fail(fmt::format("{}: \"{}\" is below what comes before it", what, key));
+      before = value;
     }
+    // A mean of equal samples may be rounded beyond them.
+    constexpr double kRounding = 1e-9;
+    if (const double mean = row.contains("mean") ? time(row, "mean", what) : before;
+        mean < row["min"].get<double>() * (1 - kRounding) || mean > before * (1 + kRounding))
+      fail(what + ": \"mean\" is not between \"min\" and \"max\"");
     return row[percentile_].get<double>() * 1e-6;
   }
 

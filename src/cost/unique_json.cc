@@ -16,8 +16,12 @@ std::string describe_place(std::string_view text, std::size_t byte) {
   const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
   const auto line = std::ranges::count(before, '\n') + 1;
   const std::size_t column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
-  return fmt::format("{} at line {}, column {}", byte > text.size() ? "it ends too early," : "it breaks off",
-                     line, column);
+  // What Python writes for numbers that are not finite.
+  const std::string_view rest = text.substr(std::min(text.size(), before.size()));
+  const bool is_finite = !rest.starts_with("NaN") && !rest.starts_with("Infinity");
+  return fmt::format("{} at line {}, column {}{}",
+                     byte > text.size() ? "it ends too early," : "it breaks off", line, column,
+                     is_finite ? "" : ": give a finite number");
 }
 
 }  // namespace

@@ -80,14 +80,37 @@ FoundOrder find_order(const Step& step) {
   return best;
 }
 
-[[noreturn]] void refuse_memory(std::int64_t budget, const Predicted& given, std::int64_t least) {
+struct LeastMemory {
+  std::int64_t peak = 0;    // of all orders that were found
+  std::int64_t budget = 0;  // that a search has met, and so will meet again
+};
+
+// A search whose budget is far too small keeps close to the input's order and says little of what
+// can be reached; so the budgets between its own and the input's peak are tried, by halving. Each
+// is tried as the search of a step of any size begins.
+LeastMemory find_least_memory(const Step& step, std::int64_t given, std::int64_t peak) {
+  constexpr int kHalvings = 8;
+  constexpr std::size_t kBegin = 5;
+  const ScheduleProblem problem = make_schedule_problem(step.graph, step.decision, step.rules);
+  LeastMemory least{.peak = peak, .budget = given};
+  std::int64_t below = step.budget;
+  for (int i = 0; i < kHalvings && least.budget - below > 1; ++i) {
+    const std::int64_t middle = below + (least.budget - below) / 2;
+    const FoundOrder found = search_order(problem, {.budget = middle, .settings = kBegin, .steps = 0});
+    least.peak = std::min(least.peak, found.least_peak);
+    (found.fits ? least.budget : below) = middle;
+  }
+  return least;
+}
+
+[[noreturn]] void refuse_memory(std::int64_t budget, const Predicted& given, const LeastMemory& least) {
   throw PassError(
       "schedule.memory",
       fmt::format("the budget is {} ({} bytes), but the input needs {} at its peak, and no order that "
                   "was tried needs less than {} ({} bytes)",
-                  memory_text(budget), budget, memory_text(given.peak), memory_text(least), least),
+                  memory_text(budget), budget, memory_text(given.peak), memory_text(least.peak), least.peak),
       Site(),
-      fmt::format("give memory={} or more, or a share above the input's peak as in memory=2%", least));
+      fmt::format("give memory={} or more, or a share above the input's peak as in memory=2%", least.budget));
 }
 
 std::string_view reason_of(StepKind kind) {
@@ -173,10 +196,12 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
   const ScheduleRules rules = rules_of(decision, options);
-  const FoundOrder found = find_order({graph, decision, rules, options.effort, budget});
+  const Step step{graph, decision, rules, options.effort, budget};
+  const FoundOrder found = find_order(step);
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
-  if (!fits && given.peak > budget) refuse_memory(budget, given, found.least_peak);
+  if (!fits && given.peak > budget)
+    refuse_memory(budget, given, find_least_memory(step, given.peak, found.least_peak));
 
   PassResult pass{given_graph};
   if (fits && (result.seconds < given.seconds || given.peak > budget)) {
