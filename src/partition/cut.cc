@@ -168,6 +168,7 @@ bool can_run_twice(const Context& context, const Node& node) {
   if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(context, node) || node.op->writes)
     return false;
   if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
+  if (required_half(context, node) == RequiredHalf::kForward) return false;
   return !node.op->is_effectful || is_wait(node);
 }
 

@@ -46,8 +46,8 @@ bool is_looked_up(const Context& context, const Node& node);
 NodeId call_of(const Graph& graph, NodeId id);
 // Throws PassError partition.random: the node draws and is tagged to be computed again.
 [[noreturn]] void refuse_random(const Graph& graph, NodeId id);
-// Whether the call may run twice: it is known, draws and writes nothing, and has no effect but to
-// wait.
+// Whether the call may run twice: it is known, draws and writes nothing, has no effect but to wait,
+// and is not said to be forward's (`required_half`).
 bool can_run_twice(const Context& context, const Node& node);
 // Storages that calls of forward write. Backward cannot make one again: it would lack what these
 // calls, which it does not do, write into it.

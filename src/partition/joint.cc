@@ -9,6 +9,7 @@
 #include "analysis/effects.h"
 #include "analysis/returned_values.h"
 #include "analysis/seeds.h"
+#include "analysis/world.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -22,7 +23,19 @@ namespace {
 bool has_effect(const Context& context, const Node& node) {
   if (node.kind == NodeKind::kPlaceholder) return true;
   if (node.kind != NodeKind::kCall) return false;
+  if (required_half(context, node) == RequiredHalf::kForward) return true;
   return node.op == nullptr || node.op->writes || node.op->is_effectful || draws_random(context, node);
+}
+
+void refuse_required(const Graph& graph, const Joint& joint, NodeId id) {
+  const Body& body = graph.step();
+  const auto input = std::ranges::find_if(joint.inputs[id], [&](NodeId of) { return joint.backward(of); });
+  const std::string what =
+      input != joint.inputs[id].end() ? fmt::format("%{}", graph.text(body.nodes[*input].name)) : "storage";
+  throw PassError("partition.tag",
+                  fmt::format("it must be in forward (partitioner_tag), and reads {} that only backward {}",
+                              what, input != joint.inputs[id].end() ? "has" : "writes"),
+                  site_of(graph, body.nodes[id]), "take the tag away, or tag the call must_be_in_backward");
 }
 
 // What reads storage that backward wrote follows from the seeds, too (a buffer for gradients that a
@@ -36,12 +49,14 @@ void find_backward(const Graph& graph, Joint& joint) {
   for (NodeId id : body.order) {
     const Node& node = body.nodes[id];
     if (node.kind == NodeKind::kOutput) continue;
+    const RequiredHalf half = required_half(*graph.context, node);
     const bool writes = node.is_backward() && node.op != nullptr && node.op->writes;
     joint.is_backward[id.index()] =
-        joint.seed(id) || writes ||
+        joint.seed(id) || half == RequiredHalf::kBackward || (writes && half == RequiredHalf::kAny) ||
         std::ranges::any_of(joint.inputs[id], [&](NodeId input) { return joint.backward(input); }) ||
         std::ranges::any_of(effects.accesses_of(id),
                             [&](const StorageAccess& access) { return written.contains(access.storage); });
+    if (joint.backward(id) && half == RequiredHalf::kForward) refuse_required(graph, joint, id);
     if (!joint.backward(id) || is_wait(node)) continue;
     for (const StorageAccess& access : effects.accesses_of(id))
       if (access.writes) written.insert(access.storage);
@@ -122,6 +137,27 @@ void divide_outputs(const Graph& graph, Joint& joint) {
   }
 }
 
+// The loss is forward's.
+void refuse_loss_of_backward(const Graph& graph, const Joint& joint) {
+  const Body& body = graph.step();
+  std::vector<NodeId> required(body.nodes.size());  // in backward: the first that it follows from
+  for (NodeId id : body.order) {
+    if (required_half(*graph.context, body.nodes[id]) == RequiredHalf::kBackward) required[id.index()] = id;
+    for (NodeId input : joint.inputs[id])
+      if (!required[id.index()]) required[id.index()] = required[input.index()];
+  }
+  for (std::uint32_t i : joint.backward_outputs) {
+    const NodeId id = joint.outputs[i];
+    if (!id || !required[id.index()] || i >= graph.outputs.size()) continue;
+    if (graph.text(graph.outputs[i].role) != "loss") continue;
+    const Node& node = body.nodes[required[id.index()]];
+    throw PassError(
+        "partition.tag",
+        fmt::format("it must be in backward (partitioner_tag), and output {}, the loss, needs it", i),
+        site_of(graph, node), "take the tag away, or tag the call must_be_in_forward");
+  }
+}
+
 bool is_tangent(const Joint& joint, const Body& body, NodeId id) {
   return joint.seed(id) && body.nodes[id].kind == NodeKind::kPlaceholder;
 }
@@ -180,6 +216,15 @@ void refuse_half(const Graph& graph) {
 
 }  // namespace
 
+RequiredHalf required_half(const Context& context, const Node& node) {
+  if (node.kind != NodeKind::kCall || node.extra == nullptr) return RequiredHalf::kAny;
+  const Arg* entry = find_entry(context, node.extra->meta, "partitioner_tag");
+  if (entry == nullptr || !entry->is(ArgKind::kText)) return RequiredHalf::kAny;
+  const std::string_view tag = context.text(entry->as_name());
+  if (tag == "must_be_in_forward") return RequiredHalf::kForward;
+  return tag == "must_be_in_backward" ? RequiredHalf::kBackward : RequiredHalf::kAny;
+}
+
 Joint read_joint(const Graph& graph, Waits waits) {
   refuse_half(graph);
   const Body& body = graph.step();
@@ -197,6 +242,7 @@ Joint read_joint(const Graph& graph, Waits waits) {
         "the graph has no backward: no placeholder is a tangent, and no gradient of a loss begins in it", {},
         "give the joint graph of forward, loss and backward");
   divide_outputs(graph, joint);
+  refuse_loss_of_backward(graph, joint);
   if (std::ranges::any_of(joint.seeds, [&](NodeId id) { return is_tangent(joint, body, id); })) {
     refuse_read_tangents(graph, joint);
     refuse_written_tangents(graph, joint);
@@ -258,7 +304,8 @@ Graph merge_equal_calls(const Graph& graph) {
         !may_share(effects.storage_of(id)) || leaves_unset(*node.op) ||
         (node.extra != nullptr && !node.extra->bindings.empty()))
       continue;
-    std::vector<std::uint64_t> key = {node.target.index(), is_needed[id.index()], writes};
+    const auto half = static_cast<std::uint64_t>(required_half(context, node));
+    std::vector<std::uint64_t> key = {node.target.index(), is_needed[id.index()], writes, half};
     const auto append = [&](const auto& self, ArgRange range) -> void {
       for (Arg arg : context.args[range]) {
         key.push_back(static_cast<std::uint64_t>(arg.kind()));

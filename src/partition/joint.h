@@ -3,12 +3,13 @@
 //   %loss = ..          forward output
 //   %one = ones_like(%loss)           a seed: the gradient of the loss, read by backward alone
 //   %d = div(%one, %n)  bwd           backward: all that follows from seeds, by values or
-//                                   by storage, and writes of backward
+//                                   by storage, writes of backward, and calls that must be there
 //
 // What a seed is: analysis/seeds.h. Outputs with role `grad`, and those that follow from seeds, are
 // backward's; the others are forward's.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "analysis/users.h"
@@ -16,6 +17,11 @@
 #include "partition/symbol_needs.h"
 
 namespace epweave {
+
+// The half that must have a call, as AOTAutograd's metadata `partitioner_tag` says it:
+// must_be_in_forward, must_be_in_backward.
+enum class RequiredHalf : std::uint8_t { kAny, kForward, kBackward };
+RequiredHalf required_half(const Context& context, const Node& node);
 
 struct Joint {
   NodeLists inputs, users;
@@ -39,8 +45,9 @@ struct Joint {
 enum class Waits { kAll, kOfForward };
 
 // Throws PassError partition.backward (the graph has no seed), partition.tangent-read (an output of
-// forward needs a gradient that the caller gives to backward) and partition.tangent-written (a call
-// of forward writes one).
+// forward needs a gradient that the caller gives to backward), partition.tangent-written (a call of
+// forward writes one) and partition.tag (what must be in forward, or the loss, needs what only
+// backward has).
 Joint read_joint(const Graph& graph, Waits waits = Waits::kOfForward);
 
 // Nodes that compute alike become the first of them, as PyTorch's partitioner has it before it

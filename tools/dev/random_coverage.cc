@@ -172,6 +172,7 @@ constexpr Reason kRefusals[] = {
     {"partition.budget", ""},
     {"partition.cut", ""},
     {"partition.random", kTagged},
+    {"partition.tag", "no call has a partitioner_tag; goldens required_*"},
     {"partition.tangent-read", "no tangent is an input; goldens j52_*"},
     {"partition.tangent-written", "no tangent is an input; goldens j52_*"},
     {"recompute.random", kTagged},

@@ -166,7 +166,11 @@ World read_world_of(const Graph& graph, std::string_view file) {
 
 // What the library says of ranks, here with the names of the files.
 void require_one_job(const std::vector<InputOptions>& inputs, const std::vector<Graph>& graphs) {
-  std::map<Rank, std::string> files;  // of each rank
+  struct File {
+    std::string name;
+    bool says_rank;
+  };
+  std::map<Rank, File> files;  // of each rank
   const Rank size = read_world_of(graphs[0], display_name(inputs[0])).size;
   for (std::size_t i = 0; i < graphs.size(); ++i) {
     const std::string file = display_name(inputs[i]);
@@ -174,13 +178,14 @@ void require_one_job(const std::vector<InputOptions>& inputs, const std::vector<
     if (world.size != size)
       throw InputError(fmt::format("{} is of a world of {} ranks, {} of one of {}; give graphs of one job",
                                    display_name(inputs[0]), size, file, world.size));
-    const auto [other, is_new] = files.try_emplace(world.file_rank, file);
     const bool says_rank = find_entry(*graphs[i].context, graphs[i].info, "rank") != nullptr;
+    const auto [other, is_new] = files.try_emplace(world.file_rank, File{file, says_rank});
     if (!is_new)
-      throw InputError(fmt::format("{} and {} are both of rank {}; {}", other->second, file, world.file_rank,
-                                   says_rank ? "give each rank once"
-                                             : "a graph that does not say its rank (`info rank`) is taken "
-                                               "for rank 0's"));
+      throw InputError(fmt::format(
+          "{} and {} are both of rank {}; {}", other->second.name, file, world.file_rank,
+          says_rank && other->second.says_rank ? "give each rank once"
+                                               : "a graph that does not say its rank (`info rank`) is taken "
+                                                 "for rank 0's"));
   }
 }
 
