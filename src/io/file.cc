@@ -116,8 +116,8 @@ std::string encode_json(const Graph& graph) {
   return text;
 }
 
-// What scripts/epweave_fx.py to-dump writes: {"format": "fx-dump-1", ..}. A graph made of a dump has
-// the same word as its producer.
+// What scripts/epweave_fx.py to-dump writes: {"format": "fx-dump-1", ..}. A graph made of a dump
+// has the same word as its producer.
 bool is_fx_dump(std::string_view bytes) {
   constexpr std::string_view kKey = "\"format\"";
   const std::string_view head = bytes.substr(0, 200);
