@@ -64,7 +64,7 @@ class Result:
 
     path: str
     pipeline: str
-    passes: list[dict]
+    passes: list[dict] = dataclasses.field(repr=False)
     input_path: str
 
     @property
@@ -184,7 +184,7 @@ class Report:
     """A program's verdict: true where it is good. `details` is the program's JSON."""
 
     ok: bool
-    details: dict
+    details: dict = dataclasses.field(repr=False)
 
     def __bool__(self) -> bool:
         return self.ok
@@ -193,9 +193,14 @@ class Report:
         return self.details[key]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Proof(Report):
     """What `verify` says: `violations`, and of two graphs `assumptions` and the numerics of each output."""
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(self.details[key])} {key}" for key in ("outputs", "assumptions", "violations")
+                           if key in self.details)
+        return f"Proof(ok={self.ok}: {counts})"
 
     @property
     def violations(self) -> list[dict]:

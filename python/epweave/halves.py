@@ -28,9 +28,9 @@ class Halves:
 
     forward: str
     backward: str
-    report: dict
-    inputs: list[str]  # of the joint graph: placeholders, and the nodes that it returns
-    outputs: list[str | None] | tuple[str | None, ...]
+    report: dict = dataclasses.field(repr=False)
+    inputs: list[str] = dataclasses.field(repr=False)  # of the joint graph: placeholders, and the nodes that it returns
+    outputs: list[str | None] | tuple[str | None, ...] = dataclasses.field(repr=False)
     tangents: tuple[str, ...] = ()  # inputs that only backward is given, as `partition` was told
 
     def to_fx(self, *, device: str | None = None) -> tuple[GraphModule, GraphModule]:

@@ -97,8 +97,6 @@ class UsageTest(CommandLineTest):
         self.assert_fails(2, "epweave stats does not take '--form'; did you mean '--from'?", "stats", "small.txt", "--form")
         self.assert_fails(2, "--verbose is an option of the command and stands behind it: epweave stats --verbose",
                           "--verbose", "stats", "small.txt")
-        self.assert_fails(2, "epweave convert takes '-o DIR' with --to chakra only: the file to write is its second argument: epweave convert"
-                             " IN OUT", "convert", "small.txt", "-o", "out.epw")
 
     def test_no_command(self):
         names = re.search(r"(?ms)^Subcommands:\n(.*?)^$", self.output_of("--help").decode())[1]
@@ -553,6 +551,47 @@ class StreamTest(CommandLineTest):
                          ["chunk{roots=layers.*", "chunk{roots=layers.1"])
         self.assertFalse((self.folder / "made").exists())
 
+    def test_passes_lists_what_is_named(self):
+        whole = self.output_of("passes").decode()
+        some = self.output_of("passes", "ep-overlap", "dce").decode()
+        self.assertEqual(re.findall(r"(?m)^  (\S+)$", some), ["dce", "ep-overlap"])
+        self.assertTrue(set(some.splitlines()) <= set(whole.splitlines()))
+        self.assertEqual(self.output_of("passes", "dce").decode(),
+                         "passes (-p 'NAME{option=value,...},...')\n  dce\n      drop nodes whose results nothing needs\n")
+        self.assertEqual(json.loads(self.output_of("passes", "dce", "--json")), {"schema": 1, "presets": [], "passes": [
+            {"name": "dce", "summary": "drop nodes whose results nothing needs", "options": []}]})
+        self.assert_fails(2, "no pass or preset is called 'chnk'; did you mean 'chunk'? `epweave passes` lists them",
+                          "passes", "dce", "chnk")
+
+    def test_convert_takes_its_output_either_way(self):
+        self.output_of("convert", "small.txt", "argument.epw")
+        self.output_of("convert", "small.txt", "-o", "option.epw")
+        self.assertEqual((self.folder / "option.epw").read_bytes(), (self.folder / "argument.epw").read_bytes())
+        self.assertEqual(self.output_of("convert", "small.txt", "-o", "-", "--to", "binary"),
+                         (self.folder / "argument.epw").read_bytes())
+        self.assert_fails(2, "epweave convert writes one file: give OUT or -o OUT", "convert", "small.txt", "a.txt", "-o", "b.txt")
+        self.assert_fails(2, "o.xyz: the ending .xyz names no form: end the name in .epw, .txt, .json or .onnx (and .gz behind "
+                             "it), or say --to", "convert", "small.txt", "-o", "o.xyz")
+
+    def test_binary_is_known_under_any_name(self):
+        text = self.output_of("convert", "small.txt", "-", "--to", "text")
+        for name in ("binary.txt", "binary.json", "binary.onnx"):
+            self.output_of("convert", "small.txt", name, "--to", "binary")
+            self.assertEqual(self.output_of("convert", name, "-", "--to", "text"), text, name)
+
+    def test_a_broken_graph_of_a_dump_is_no_dump(self):
+        version = '"version": {"format": 1, "minReader": 1, "producer": "fx-dump-1"}'
+        self.write("short.json", f'{{"magic": "epweave", {version}, "graphs": [')
+        result = self.run_tool("stats", "short.json")
+        self.assertEqual((result.returncode, result.stderr.decode().splitlines()[0]),
+                         (3, "epweave: error: short.json: not the JSON form of a graph: Unexpected end of string. "
+                             "Expected a value or ] within an array."))
+
+    def test_a_folder_that_makes_no_files_is_there(self):
+        result = self.run_tool("convert", "small.txt", "/proc/made.epw")
+        self.assertEqual((result.returncode, result.stderr.decode()),
+                         (3, "epweave: error: /proc/made.epw: cannot be written: No such file or directory\n"))
+
     def test_a_dump_of_fx_is_named(self):
         (self.folder / "dump.json").write_text('{"format":"fx-dump-1","meta":{},"graphs":{"a":{}}}')
         self.assert_fails(3, "dump.json: a dump of torch.fx, not a graph: scripts/epweave_fx.py from-dump dump.json OUT.epw "
@@ -745,7 +784,9 @@ graph
              "type": None} | common]})
 
     def test_print_says_that_it_shows_nothing(self):
-        for words, said in ((("--module", "layers.*.nosuch", "--grep", "neg"), "no node is in module 'layers.*.nosuch' (--module)"),
+        for words, said in ((("--module", "layers.*.mo", "--grep", "neg"),
+                             "--module: no module matches 'layers.*.mo', did you mean 'layers.*.moe'?"),
+                            (("--module", "layers.1.mo"), "--module: no module matches 'layers.1.mo', did you mean 'layers.0.moe'?"),
                             (("--grep", "zzz"), "no node's line matches 'zzz' (--grep)"),
                             (("--module", "layers.1", "--part", "9"), "no node is of part 9 (--part)"),
                             (("--module", "layers.1", "--grep", "aten.mm"),

@@ -74,8 +74,12 @@ class Package(unittest.TestCase):
         self.assertTrue(proof)
         self.assertEqual((proof.violations, proof.outputs[0]["output"]), ([], "loss"))
         self.assertTrue(epweave.verify(result))
+        self.assertEqual(repr(proof), f"Proof(ok=True: {len(proof.outputs)} outputs, {len(proof.assumptions)} assumptions, 0 violations)")
+        self.assertEqual(repr(epweave.verify(result)), "Proof(ok=True: 0 violations)")
+        self.assertEqual(repr(result), f"Result(path={result.path!r}, pipeline={result.pipeline!r}, input_path={GRAPH!r})")
         difference = epweave.diff(GRAPH, result)
         self.assertFalse(difference)
+        self.assertEqual(repr(difference), "Difference(ok=False)")
         self.assertIn("<iframe", difference._repr_html_())
         self.assertTrue(epweave.diff(GRAPH, GRAPH))
         with tempfile.TemporaryDirectory() as folder:

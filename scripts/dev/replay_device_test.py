@@ -302,6 +302,7 @@ def check_graph_refusals(folder):
     graph = folder / "collectives.txt"
     for arguments, message in (
         (["run", graph, "--cuda-graphs"], "give --device cuda"),
+        (["run", graph, "--nvtx"], "--nvtx is a GPU's: give --device cuda"),
         (["run", graph, "--cuda-graphs", "--device", "emulated", "--timeline", folder / "t"], "--timeline times every"),
         (["run", graph, "--cuda-graphs", "--device", "emulated", "--costs", folder / "c"], "--costs times every"),
         (["check", graph, graph, "--cuda-graphs", "--device", "emulated"], "--cuda-graphs is of run"),

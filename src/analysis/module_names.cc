@@ -32,14 +32,16 @@ std::set<std::string> list_module_patterns(const Graph& graph) {
 
 namespace {
 
-// The first of the paths, or of modules that contain them, that reads so with numbers as "*".
-std::string_view find_module(std::string_view generic, const std::vector<std::string_view>& paths) {
+// Those of the paths, and of modules that contain them, that read so with numbers as "*".
+std::vector<std::string_view> find_modules(std::string_view generic,
+                                           const std::vector<std::string_view>& paths) {
+  std::vector<std::string_view> found;
   for (std::string_view path : paths)
     for (std::size_t end = 0; end != path.npos;) {
       end = path.find('.', end == 0 ? 0 : end + 1);
-      if (generic_module(path.substr(0, end)) == generic) return path.substr(0, end);
+      if (generic_module(path.substr(0, end)) == generic) found.push_back(path.substr(0, end));
     }
-  return {};
+  return found;
 }
 
 // The names right below what the pattern selects, with numbers as "*"; of the model's outermost
@@ -65,9 +67,11 @@ std::string nearest_module(std::string_view pattern, const std::vector<std::stri
       generic.insert(generic_module(path.substr(0, end)));
     }
   const std::string_view nearest = nearest_name(pattern, {generic.begin(), generic.end()});
-  // Only the number is wrong: one that there is.
-  if (!nearest.empty() && nearest == generic_module(pattern)) return std::string(find_module(nearest, paths));
-  return std::string(nearest);
+  if (nearest.empty() || generic_module(pattern) == pattern) return std::string(nearest);
+  // The pattern has a number: one that there is.
+  const std::vector<std::string_view> modules = find_modules(nearest, paths);
+  const std::string_view numbered = nearest_name(pattern, modules);
+  return std::string(numbered.empty() ? modules.front() : numbered);
 }
 
 std::string describe_no_module(std::string_view pattern, std::string_view nearest) {

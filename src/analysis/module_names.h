@@ -28,7 +28,7 @@ std::vector<std::string_view> list_module_paths(const Graph& graph);
 std::set<std::string> list_module_patterns(const Graph& graph);
 
 // The path that was probably meant, of these or of modules that contain them, or "". Numbers are
-// "*", but where only the number is wrong: then it is one that there is.
+// "*", but where the pattern has a number: then it is one that there is.
 std::string nearest_module(std::string_view pattern, const std::vector<std::string_view>& paths);
 
 // "no module matches 'layers.*.moee', did you mean 'layers.*.moe'?"; `nearest` may be empty.

@@ -116,9 +116,15 @@ std::string encode_json(const Graph& graph) {
   return text;
 }
 
-// What scripts/epweave_fx.py to-dump writes.
+// What scripts/epweave_fx.py to-dump writes: {"format": "fx-dump-1", ..}. A graph made of a dump
+// has the same word as its producer.
 bool is_fx_dump(std::string_view bytes) {
-  return bytes.substr(0, 200).find("\"fx-dump-") != bytes.npos;
+  constexpr std::string_view kKey = "\"format\"";
+  const std::string_view head = bytes.substr(0, 200);
+  const std::size_t key = head.find(kKey);
+  if (key == head.npos) return false;
+  const std::size_t value = head.find_first_not_of(" \t\r\n:", key + kKey.size());
+  return value != head.npos && head.substr(value).starts_with("\"fx-dump-");
 }
 
 Graph decode_json(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context) {
@@ -387,8 +393,10 @@ void OutputFile::open_new() {
   close_file(file_);
   std::string temporary = temporary_stem(path_) + ".XXXXXX";
   file_ = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (file_ < 0 && errno == ENOENT) fail(path_, fmt::format("there is no folder {}", folder.string()));
-  if (file_ < 0) fail(path_, fmt::format("cannot be written: {}", std::strerror(errno)));
+  const int reason = errno;
+  if (file_ < 0 && reason == ENOENT && !file_exists(folder.string()))
+    fail(path_, fmt::format("there is no folder {}", folder.string()));
+  if (file_ < 0) fail(path_, fmt::format("cannot be written: {}", std::strerror(reason)));
   temporary_ = std::move(temporary);
   kind_ = Kind::kTemporary;
 }
@@ -513,7 +521,8 @@ Graph read_graph(const std::string& path, std::optional<Format> format, std::sha
   }
   if (!format && path != "-") {
     const Format by_extension = format_of_path(path);
-    if (by_extension != Format::kBinary) format = by_extension;
+    // The binary form begins as no other form can.
+    if (by_extension != Format::kBinary && !bytes.starts_with(kMagic)) format = by_extension;
   }
   if (bytes.empty()) fail(name, "empty");
   return decode(bytes, format.value_or(format_of_content(bytes)), name, std::move(context));

@@ -1,5 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "commands.h"
 #include "common/report.h"
 #include "pipeline/registry.h"
@@ -58,8 +64,31 @@ std::string option_line(const OptionSpec& option) {
                                           : "required");
 }
 
+// The rows of these names; all, where there are none.
+template <class Row>
+std::vector<Row> select_rows(const std::vector<Row>& rows, const std::vector<std::string>& names) {
+  std::vector<Row> selected;
+  std::ranges::copy_if(rows, std::back_inserter(selected), [&](const Row& row) {
+    return names.empty() || std::ranges::find(names, row.name) != names.end();
+  });
+  return selected;
+}
+
+void require_known(const std::vector<std::string>& names) {
+  std::vector<std::string_view> known;
+  for (const PassInfo& pass : registry().passes) known.push_back(pass.name);
+  for (const PresetInfo& preset : registry().presets) known.push_back(preset.name);
+  for (const std::string& name : names) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const std::string_view near = nearest_name(name, known);
+    throw UsageError(fmt::format("no pass or preset is called '{}'{} `epweave passes` lists them", name,
+                                 near.empty() ? ";" : fmt::format("; did you mean '{}'?", near)));
+  }
+}
+
 template <class Rows>
 std::string rows_text(std::string_view title, const Rows& rows) {
+  if (rows.empty()) return "";
   std::string text(title);
   for (const auto& row : rows) {
     text += fmt::format("  {}\n      {}\n", row.name, row.summary);
@@ -70,14 +99,17 @@ std::string rows_text(std::string_view title, const Rows& rows) {
 
 }  // namespace
 
-int list_passes(Console& console) {
-  const Registry& known = registry();
-  if (console.json())
-    console.print(
-        report_text({{"passes", rows_report(known.passes)}, {"presets", rows_report(known.presets)}}));
-  else
-    console.print(rows_text("passes (-p 'NAME{option=value,...},...')\n", known.passes) +
-                  rows_text("\npresets (--preset 'NAME{option=value,...}')\n", known.presets));
+int list_passes(const std::vector<std::string>& names, Console& console) {
+  require_known(names);
+  const std::vector<PassInfo> passes = select_rows(registry().passes, names);
+  const std::vector<PresetInfo> presets = select_rows(registry().presets, names);
+  if (console.json()) {
+    console.print(report_text({{"passes", rows_report(passes)}, {"presets", rows_report(presets)}}));
+    return kFine;
+  }
+  console.print(rows_text("passes (-p 'NAME{option=value,...},...')\n", passes) +
+                (passes.empty() || presets.empty() ? "" : "\n") +
+                rows_text("presets (--preset 'NAME{option=value,...}')\n", presets));
   return kFine;
 }
 

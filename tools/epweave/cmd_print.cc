@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "analysis/module_names.h"
 #include "analysis/module_path.h"
 #include "commands.h"
 #include "common/graphs.h"
@@ -44,7 +45,7 @@ class Filter {
   // Why no node is shown: the first condition that none meets, else that none meets all.
   std::string explain_nothing(const Graph& graph) const {
     if (!has_any(graph, &Filter::is_in_module))
-      return fmt::format("no node is in module '{}' (--module)", options_.module);
+      return fmt::format("--module: {}", describe_no_module(options_.module, list_module_paths(graph)));
     if (!has_any(graph, &Filter::is_of_part))
       return fmt::format("no node is of part {} (--part)", *options_.part);
     if (!has_any(graph, &Filter::matches))

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "command_options.h"
@@ -64,12 +65,10 @@ void add_examples(CLI::App& app) {
        "  epweave convert G.epw --to chakra -o traces     execution traces for ASTRA-sim"},
       {"partition",
        "Example:\n  epweave partition G.epw --fwd F.epw --bwd B.epw --budget 0.5 --report R.json"},
-      {"passes", "Example:\n  epweave passes --json"},
+      {"passes", "Examples:\n  epweave passes chunk\n  epweave passes --json"},
   };
   for (const auto& [name, text] : kExamples) app.get_subcommand(name)->footer(text);
 }
-
-void add_no_options(CLI::App&, Choices&) {}
 
 struct CommandRow {
   const char *name, *summary;
@@ -105,7 +104,7 @@ constexpr CommandRow kCommands[] = {
     {"artifact", "Write a graph with a fingerprint of what it was made for, or check one before it is run",
      add_artifact_options},
     {"convert", "Write a graph in another form", add_convert_options},
-    {"passes", "List the passes and presets with their options", add_no_options},
+    {"passes", "List the passes and presets with their options", add_passes_options},
 };
 
 void add_options(const CommandRow& row, CLI::App& command, Choices& choices) {
@@ -155,6 +154,8 @@ std::vector<CommandHelp> commands_of(const CLI::App& app) {
   for (const PresetInfo& preset : registry().presets) presets.emplace_back(preset.name);
   std::vector<std::string> after = passes;
   after.emplace_back("all");
+  std::vector<std::string> passes_and_presets = passes;
+  passes_and_presets.insert(passes_and_presets.end(), presets.begin(), presets.end());
   const std::vector<std::string> clusters(cluster_names().begin(), cluster_names().end());
   std::vector<CommandHelp> commands = list_commands(app);
   for (CommandHelp& command : commands)
@@ -165,6 +166,7 @@ std::vector<CommandHelp> commands_of(const CLI::App& app) {
       if (name == "--module") option.takes_module = true;
       if (name == "--print-after") option.beginnings = after;
       if (name == "--cluster") option.beginnings = clusters;
+      if (command.name == "passes" && option.positional) option.choices = passes_and_presets;
     }
   return commands;
 }
@@ -189,6 +191,13 @@ ProgramHelp program_help(CLI::App& app, Choices& choices) {
         ".TP\nTMPDIR\nWhere reduce keeps the graph that it tries.\n"},
        {"SEE ALSO", ".BR epweave\\-replay (1),\nwhich executes graphs.\n"}},
       commands_of(app)};
+}
+
+// The file that convert writes may be given as its second argument or with -o.
+void join_convert_outputs(ConvertOptions& options) {
+  if (options.output.to == kChakra || options.folder.empty()) return;
+  if (!options.output.path.empty()) throw UsageError("epweave convert writes one file: give OUT or -o OUT");
+  options.output.path = std::exchange(options.folder, "");
 }
 
 CommandFiles files_of(const Choices& choices) {
@@ -252,10 +261,6 @@ std::function<int(Console&)> bind_convert(const Choices& choices) {
   const bool to_chakra = options.output.to == kChakra, has_out = !options.output.path.empty();
   if (to_chakra && (options.folder.empty() || has_out))
     throw UsageError("convert --to chakra writes a folder: give it with -o DIR, and no OUT");
-  if (!to_chakra && !options.folder.empty())
-    throw UsageError(
-        "epweave convert takes '-o DIR' with --to chakra only: the file to write is its second argument: "
-        "epweave convert IN OUT");
   const bool is_priced = options.cluster != ConvertOptions().cluster || !options.pricing.costs.empty() ||
                          options.pricing.unpriced == "free";
   if (!to_chakra && is_priced)
@@ -337,7 +342,7 @@ std::function<int(Console&)> bind_command(const std::shared_ptr<CLI::App>& app,
       return artifact(choices->artifact, console);
     };
   if (name == "convert") return bind_convert(*choices);
-  if (name == "passes") return [](Console& console) { return list_passes(console); };
+  if (name == "passes") return [choices](Console& console) { return list_passes(choices->listed, console); };
   return [app, choices](Console& console) {
     return console.print(completion(program_help(*app, *choices), choices->completion)), kFine;
   };
@@ -362,6 +367,7 @@ CommandLine parse_command_line(int argc, char** argv) {
   const std::shared_ptr<CLI::App> app = make_app(*choices);
   if (const std::optional<std::string> text = parse_arguments(*app, argc, argv))
     return {.run = [text](Console& console) { return console.print(*text), kFine; }};
+  join_convert_outputs(choices->convert);
   const CommandFiles files = files_of(*choices);
   check_files(files);
   const std::string subject =

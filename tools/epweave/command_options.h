@@ -37,6 +37,7 @@ struct Choices {
   bool repair = false;
   ArtifactCommand artifact;
   ConvertOptions convert{.output = {.path = ""}};
+  std::vector<std::string> listed;  // passes and presets, of passes
   std::string completion;
 };
 
@@ -69,5 +70,6 @@ void add_artifact_options(CLI::App& command, Choices& choices);
 void add_verify_options(CLI::App& command, Choices& choices);
 void add_doctor_options(CLI::App& command, Choices& choices);
 void add_explain_options(CLI::App& command, Choices& choices);
+void add_passes_options(CLI::App& command, Choices& choices);
 
 }  // namespace epweave::cli

@@ -200,6 +200,7 @@ int specialize(const SpecializeCommand& command, Console& console);
 int generalize(const GeneralizeCommand& command, Console& console);
 int artifact(const ArtifactCommand& command, Console& console);
 int convert_to_chakra(const ConvertOptions& options, Console& console);
-int list_passes(Console& console);
+// Only those of these names, where there are any.
+int list_passes(const std::vector<std::string>& names, Console& console);
 
 }  // namespace epweave::cli

@@ -169,4 +169,8 @@ void add_explain_options(CLI::App& command, Choices& choices) {
   command.add_option("NODE", choices.node, "The node's name")->required()->type_name("");
 }
 
+void add_passes_options(CLI::App& command, Choices& choices) {
+  command.add_option("NAME", choices.listed, "Only these passes and presets")->type_name("");
+}
+
 }  // namespace epweave::cli

@@ -50,8 +50,8 @@ void add_convert_options(CLI::App& command, Choices& choices) {
   command.add_flag("-f,--force", choices.convert.output.force, "Write binary even to a terminal");
   command
       .add_option("-o,--output", choices.convert.folder,
-                  "Of chakra: the folder to make, with a trace for each rank")
-      ->type_name("DIR");
+                  "The same as OUT; of chakra: the folder to make, with a trace for each rank")
+      ->type_name("OUT");
   command
       .add_option(
           "--cluster", choices.convert.cluster,

@@ -303,9 +303,10 @@ void require_whole_stretches(const Choices& choices) {
         "--cuda-graphs is of run: check looks at the value of every node as it is made, and a CUDA graph is "
         "launched as a whole. Compare the hashes of run with and without it");
   const RunCommandOptions& run = choices.run;
+  const bool is_on_cpu = run.transport.name == "local" && run.replay.device == "cpu";
+  if (run.nvtx && is_on_cpu) throw UsageError("--nvtx is a GPU's: give --device cuda");
   if (!run.cuda_graphs) return;
-  if (run.transport.name == "local" && run.replay.device == "cpu")
-    throw UsageError("--cuda-graphs is a GPU's: give --device cuda");
+  if (is_on_cpu) throw UsageError("--cuda-graphs is a GPU's: give --device cuda");
   for (const auto& [option, path] :
        {std::pair{"--timeline", &run.measure.timeline}, std::pair{"--costs", &run.measure.costs}})
     if (!path->empty())
