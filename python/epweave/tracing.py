@@ -23,6 +23,7 @@ from .exporter import export, live_process_groups
 from .labels import annotate
 from .lists import list_decompositions
 from .norms import norm_decompositions
+from .pooling import pooling_decompositions
 from .operators import short_frame
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
@@ -383,8 +384,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     `label_exchanges=False` keeps the labels of token exchanges as the model wrote them (see `annotate`). `device` is
     where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`, beside what
     epweave takes apart itself: operators on lists (`_foreach_*`, of optimizers and clipping) become a call for each
-    tensor, group norms means and products, pixel shuffles views; None for an operator keeps its calls. `info` is plain
-    data that the file is to hold, too.
+    tensor, group norms means and products, average pooling means, nearest interpolation repeats, pixel shuffles views;
+    None for an operator keeps its calls. `info` is plain data that the file is to hold, too.
     """
     import torch
     from torch._guards import TracingContext, tracing
@@ -408,7 +409,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
           torch.compiler._non_strict_tracing_context(), torch.compiler._patch_engine_backward(),
           as_functional_collectives()):
         try:
-            table = {**list_decompositions(), **norm_decompositions(), **view_decompositions(), **(decompositions or {})}
+            table = {**list_decompositions(), **norm_decompositions(), **pooling_decompositions(), **view_decompositions(),
+                     **(decompositions or {})}
             table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:

@@ -418,6 +418,79 @@ class GroupNorm(unittest.TestCase):
                 self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
 
 
+class Pooling(unittest.TestCase):
+    """Average pooling and nearest interpolation, where each element belongs to one window; other calls are kept."""
+
+    @staticmethod
+    def make(torch, resample):
+        class Layer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up = torch.nn.Linear(4, 4)
+
+            def forward(self, x):
+                images = self.up(x).transpose(1, 2).reshape(-1, 4, 4, 4)
+                return resample(images).tanh().flatten(2).mean(2, keepdim=True).transpose(1, 2)
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = torch.nn.Embedding(32, 4)
+                self.layers = torch.nn.ModuleList([Layer(), Layer()])
+
+            def forward(self, tokens):
+                x = self.embed(tokens)
+                for layer in self.layers:
+                    x = x + layer(x)
+                return x
+
+        return (Model().double(), lambda model, tokens: model(tokens).square().mean(),
+                {"tokens": torch.randint(32, (4, 16))})
+
+    @staticmethod
+    def resampling(traced):
+        return [str(n.target) for n in traced.graph.graph.nodes if "pool" in str(n.target) or "upsample" in str(n.target)]
+
+    def test_is_traced_divided_proved_and_replayed(self):
+        import torch
+        import torch.nn.functional as F
+        cases = {"avg_pool": lambda x: F.avg_pool2d(x, (2, 4)), "avg_pool1d": lambda x: F.avg_pool1d(x.flatten(2), 4),
+                 "avg_pool3d": lambda x: F.avg_pool3d(x.unsqueeze(1), 2),
+                 "adaptive": lambda x: F.adaptive_avg_pool2d(x, (4, 2)),
+                 "nearest": lambda x: F.interpolate(x, scale_factor=2.0), "sized": lambda x: F.interpolate(x, size=(12, 4)),
+                 "exact": lambda x: F.interpolate(x, scale_factor=3.0, mode="nearest-exact")}
+        for name, resample in cases.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                torch.manual_seed(7)
+                model, step, inputs = self.make(torch, resample)
+                traced = epweave.trace(step, model, inputs)
+                self.assertEqual([], self.resampling(traced))
+                loss, gradients = traced(model, inputs)
+                wanted = torch.autograd.grad(step(model, **inputs), list(model.parameters()))
+                torch.testing.assert_close(loss, step(model, **inputs))
+                for (parameter, _), gradient in zip(model.named_parameters(), wanted):
+                    torch.testing.assert_close(gradients[parameter], gradient)
+                path = f"{folder}/step.epw"
+                traced.export(path)
+                changed = epweave.rewrite(path, "symbolize,chunk{roots=layers.*,dense}")
+                self.assertTrue(epweave.verify(path, changed.path))
+                self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+
+    def test_calls_of_other_windows_are_kept(self):
+        import torch
+        import torch.nn.functional as F
+        pool, adaptive, nearest = "aten.avg_pool2d", "aten._adaptive_avg_pool2d", "aten.upsample_nearest2d"
+        cases = {"padded": (pool, lambda x: F.avg_pool2d(x, 2, padding=1)), "overlapping": (pool, lambda x: F.avg_pool2d(x, 2, 1)),
+                 "a rest": (pool, lambda x: F.avg_pool2d(x, 3)), "divisor": (pool, lambda x: F.avg_pool2d(x, 2, divisor_override=3)),
+                 "uneven": (adaptive, lambda x: F.adaptive_avg_pool2d(x, 3)),
+                 "broken scale": (nearest, lambda x: F.interpolate(x, scale_factor=2.1))}
+        for name, (target, resample) in cases.items():
+            with self.subTest(name):
+                model, step, inputs = self.make(torch, resample)
+                traced = epweave.trace(step, model, inputs)
+                self.assertEqual([f"{target}.default"] * 2 + [f"{target}_backward.default"] * 2, self.resampling(traced))
+
+
 class Views(unittest.TestCase):
     """Pixel shuffles, and a mean over images whose channels lie innermost."""
 
