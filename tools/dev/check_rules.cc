@@ -471,6 +471,7 @@ std::vector<GoldenCase> list_golden_cases() {
       {kCountsTheSorted, "split_sizes_of_another_cut"},
       {kZerosUnwritten, "wrong_zeros_written"},
       {kCountsRows, "count_of_all_rows"},
+      {kFactoriesAddUp, "wrong_ones_by_quotient"},
       {kLeavesOfRows, "count_of_all_rows"},
       {kSameTypes, "wrong_taken_rows_more"},
       {kSameGroup, "wrong_reduced_on_other_axis"},

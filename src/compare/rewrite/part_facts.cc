@@ -208,6 +208,39 @@ bool PartFacts::adds_up(NodeId origin) const {
          numbers_.is_sum(context_.types[type].expr, parts);
 }
 
+// Whether sizes of rows say how large each part is: together the parts are as large as the whole.
+bool PartFacts::is_as_large_as_rows() const {
+  if (op_->family == OpFamily::kLike) return true;
+  bool is_sized = false;
+  for (const Operand& operand : operands_) {
+    if (operand.is_tensor || operand.taken->how != PartOperand::How::kPart) continue;
+    const Node& size = a_.nodes[claims_[operand.taken->value.as_node()].origin];
+    const Arg of = has_family(size, OpFamily::kSize) ? arg_of(context_, size, 0) : Arg();
+    if (!of.is_node() || facts_[of.as_node()].rows != PartFact::kRows) return false;
+    is_sized = true;
+  }
+  return is_sized;
+}
+
+// Whether the parts together are as large as the whole, along each dimension that is divided.
+bool PartFacts::extents_add_up(NodeId origin, NodeId part) const {
+  const std::vector<bool> is_divided = divided_dimensions(origin, part);
+  std::vector<const TensorType*> parts;
+  for (std::uint32_t k = 0; k < claims_.part_count(origin); ++k) {
+    const NodeId of_part = claims_.part_of(origin, k);
+    const TensorType* type = of_part ? claims_.tensor_b(of_part) : nullptr;
+    if (type == nullptr || type->sizes.size() != is_divided.size()) return false;
+    parts.push_back(type);
+  }
+  std::vector<ExprId> extents(parts.size());
+  for (std::size_t d = 0; d < is_divided.size(); ++d) {
+    if (!is_divided[d]) continue;
+    std::ranges::transform(parts, extents.begin(), [d](const TensorType* type) { return type->sizes[d]; });
+    if (!numbers_.is_sum(claims_.tensor_a(origin)->sizes[d], extents)) return false;
+  }
+  return true;
+}
+
 PartFact PartFacts::find_number(NodeId origin, NodeId part) {
   const TypeId type = a_.nodes[origin].type;
   const bool is_scalar = type && context_.types[type].kind == TypeKind::kScalar;
@@ -427,7 +460,10 @@ bool PartFacts::is_position(std::size_t param) const {
 PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   const Node& node = a_.nodes[origin];
   if (const auto numbers = find_numbers(origin, part)) return *numbers;
-  if (reads_no_element(*op_)) return PartFact::kRows;
+  if (reads_no_element(*op_))
+    return holds(Condition::kFactoriesAddUp, is_as_large_as_rows() || extents_add_up(origin, part))
+               ? PartFact::kRows
+               : PartFact::kOwn;
   // Each row's place in a list of how often each comes: one of all parts' places (of experts), if
   // the list counts a part's own in each.
   if (op_->family == OpFamily::kRepeatRows) {
