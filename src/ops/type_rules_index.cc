@@ -380,9 +380,14 @@ TypeId one_hot(TypeRuleCall& call) {
 }
 
 // searchsorted(sorted_sequence, self, *, out_int32, ...), bucketize(self, boundaries, *, out_int32,
-// ...).
+// ...). The boundaries are one row for all values, or one for each row of them.
 TypeId searchsorted(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{1});
+  const Dims& boundaries = call.tensor(std::size_t{0}).sizes;
+  if (boundaries.size() != 1 && boundaries.size() != std::max<std::size_t>(self.sizes.size(), 1))
+    call.mismatch("boundaries have one dimension, or {} as the values have", self.sizes.size());
+  for (std::size_t d = 0; d + 1 < boundaries.size(); ++d)
+    call.check_equal(boundaries[d], self.sizes[d], "rows of boundaries and values");
   return call.contiguous(call.boolean(2) ? DType::kInt32 : DType::kInt64, self.sizes, self.device);
 }
 

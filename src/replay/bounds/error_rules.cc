@@ -264,12 +264,12 @@ void bound_nansum(ErrorBounds& bounds, const BoundedCall& call) {
 }
 
 void bound_scan(ErrorBounds& bounds, const BoundedCall& call) {
-  bound_sum(bounds, call, tensor_at(call, 0).size(call.args[1].integer()));
+  bound_sum(bounds, call, extent_along(tensor_at(call, 0), call.args[1]));
 }
 
 // Rows added where an index says: at most all of them in one place.
 void bound_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
-  bound_sum(bounds, call, tensor_at(call, 2).size(call.args[1].integer()) + 1);
+  bound_sum(bounds, call, extent_along(tensor_at(call, 2), call.args[1]) + 1);
 }
 // self + alpha * source, whose sign says nothing of its error.
 void bound_index_add(ErrorBounds& bounds, const BoundedCall& call) {

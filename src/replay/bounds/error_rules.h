@@ -20,6 +20,10 @@ double norm_error(std::int64_t terms, DType dtype);
 
 // Argument `param`. Throws NoBound if it is no tensor.
 const Tensor& tensor_at(const BoundedCall& call, std::size_t param);
+// Elements along a dimension, which is an argument. A scalar is one along its own.
+inline std::int64_t extent_along(const Tensor& tensor, const Value& dim) {
+  return tensor.rank() == 0 ? 1 : tensor.size(dim.integer());
+}
 
 // Argument `param`, and its absolute value. Throws NoBound if it is no number.
 double number_at(const BoundedCall& call, std::size_t param);

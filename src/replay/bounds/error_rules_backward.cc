@@ -125,7 +125,7 @@ void bound_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
   require_exact(bounds, call, {1});
   const Tensor& grad = tensor_at(call, 0);
   const Tensor output = bounds.magnitude(tensor_at(call, 1));
-  const Tensor wide = widen_sum(bounds, grad, grad.size(call.args[2].integer()) + 4);
+  const Tensor wide = widen_sum(bounds, grad, extent_along(grad, call.args[2]) + 4);
   const Tensor total = sum_over(bounds, bounds.multiply(wide, output), Value::list({call.args[2]}));
   set_rounded(bounds, call.result.tensor(), bounds.multiply(output, bounds.add(wide, total)));
 }
@@ -136,7 +136,7 @@ void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor& grad = tensor_at(call, 0);
   const Tensor output = bounds.apply(
       "aten.exp.default", {bounds.apply("aten._to_copy.default", {call.args[1], DType::kFloat32})});
-  const Tensor wide = widen_sum(bounds, grad, grad.size(call.args[2].integer()) + 4);
+  const Tensor wide = widen_sum(bounds, grad, extent_along(grad, call.args[2]) + 4);
   const Tensor total = sum_over(bounds, wide, Value::list({call.args[2]}));
   set_rounded(bounds, call.result.tensor(), bounds.add(wide, bounds.multiply(output, total)));
 }
