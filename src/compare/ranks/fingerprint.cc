@@ -352,6 +352,21 @@ bool is_of_one_run(std::string_view key) {
   return std::ranges::find(kKeys, key) != std::end(kKeys);
 }
 
+// The tracer's passes say how long they took (`passes_run`).
+Arg without_seconds(Context& context, Arg value) {
+  if (!value.is_tree()) return value;
+  const auto children = context.args.children(value);
+  const std::vector<Arg> items(children.begin(), children.end());
+  const bool is_dict = value.is(ArgKind::kDict);
+  std::vector<Arg> kept;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Arg key = is_dict ? items[i - i % 2] : Arg::none();
+    if (key.is(ArgKind::kText) && context.text(key.as_name()) == "seconds") continue;
+    kept.push_back(without_seconds(context, items[i]));
+  }
+  return context.args.add_tree(value.kind(), kept);
+}
+
 constexpr std::size_t kLongestText = 400;  // of a field; of more, the hash says whether it is the same
 
 // The graph's info: fields that every fingerprint has, and `info.KEY` for whatever else is
@@ -364,14 +379,16 @@ void add_info(const Graph& graph, HashBytes hash, Fingerprint& made) {
       {"torchtitan", "torchtitan"}, {"deterministic", "deterministic"}};
   for (const auto& [key, field] : kFields) made[std::string(field)] = kNotRecorded;
   if (!graph.info.is(ArgKind::kDict)) return;
-  const Context& context = *graph.context;
-  const auto entries = context.args.children(graph.info);
+  Context& context = *graph.context;
+  const auto children = context.args.children(graph.info);
+  const std::vector<Arg> entries(children.begin(), children.end());  // making values moves the pool
   for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
     if (!entries[i].is(ArgKind::kText)) continue;
     const std::string_view key = context.text(entries[i].as_name());
     if (is_of_one_run(key)) continue;
     const auto field = std::ranges::find(kFields, key, [](const auto& f) { return f.first; });
-    std::string text = print_data(context, entries[i + 1]);
+    const Arg value = key == "passes_run" ? without_seconds(context, entries[i + 1]) : entries[i + 1];
+    std::string text = print_data(context, value);
     if (text.size() > kLongestText) text = hash([&](const GiveBytes& give) { give(text); });
     made[field != std::end(kFields) ? std::string(field->second) : fmt::format("info.{}", key)] =
         std::move(text);

@@ -132,6 +132,17 @@ TEST_CASE("R23, R24: rank, names of groups and nodes, and lines of code are not 
   CHECK(fields_that_differ(before, of_text(other)).empty());
 }
 
+TEST_CASE("R23: how long the tracer's passes took is not in it, what they are is") {
+  const auto with = [](const std::string& pass, const std::string& seconds) {
+    const std::string run =
+        "info passes_run = [{\"pass\": \"" + pass + "\", \"options\": {}, \"seconds\": " + seconds + "}]";
+    return of_text(replace(std::string(kStep), "info seed = 42", "info seed = 42\n" + run));
+  };
+  CHECK(with("dce", "0.075") == with("dce", "1.5"));
+  CHECK(fields_that_differ(with("dce", "0.075"), with("cse", "0.075")) ==
+        std::vector<std::string>{"info.passes_run"});
+}
+
 TEST_CASE("a long entry of the info is a hash") {
   const std::string step(kStep), longer(1000, 'x');
   const auto with = [&](const std::string& text) {
