@@ -214,8 +214,10 @@ bool PartFacts::is_as_large_as_rows() const {
   bool is_sized = false;
   for (const Operand& operand : operands_) {
     if (operand.is_tensor || operand.taken->how != PartOperand::How::kPart) continue;
-    const Node& size = a_.nodes[claims_[operand.taken->value.as_node()].origin];
-    const Arg of = has_family(size, OpFamily::kSize) ? arg_of(context_, size, 0) : Arg();
+    const Arg value = operand.taken->value;
+    const NodeId size = value.is_node() ? claims_[value.as_node()].origin : NodeId();
+    if (!size || !has_family(a_.nodes[size], OpFamily::kSize)) return false;
+    const Arg of = arg_of(context_, a_.nodes[size], 0);
     if (!of.is_node() || facts_[of.as_node()].rows != PartFact::kRows) return false;
     is_sized = true;
   }
