@@ -357,7 +357,27 @@ class Optimizer(unittest.TestCase):
                 self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
 
 
-class GroupNorm(unittest.TestCase):
+class TracedTest(unittest.TestCase):
+    """Of steps that have no exchange: traced, divided, proved and executed."""
+
+    def assert_computes(self, traced, model, step, inputs):
+        """Loss and gradients are torch's own."""
+        import torch
+        loss, gradients = traced(model, inputs)
+        wanted = torch.autograd.grad(step(model, **inputs), list(model.parameters()))
+        torch.testing.assert_close(loss, step(model, **inputs))
+        for (name, _), gradient in zip(model.named_parameters(), wanted):
+            torch.testing.assert_close(gradients[name], gradient)
+
+    def assert_divided(self, traced, pipeline, folder):
+        path = f"{folder}/step.epw"
+        traced.export(path)
+        changed = epweave.rewrite(path, pipeline)
+        self.assertTrue(epweave.verify(path, changed.path))
+        self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+
+
+class GroupNorm(TracedTest):
     """Of tokens, as of a recurrence's heads, and over the sequence: divided, proved and executed as what it is made of."""
 
     @staticmethod
@@ -406,19 +426,11 @@ class GroupNorm(unittest.TestCase):
                 torch.manual_seed(7)
                 model, step, inputs = self.make(torch, over_sequence, affine)
                 traced = epweave.trace(step, model, inputs, tokens=tokens)
-                loss, gradients = traced(model, inputs)
-                wanted = torch.autograd.grad(step(model, **inputs), list(model.parameters()))
-                torch.testing.assert_close(loss, step(model, **inputs))
-                for (name, _), gradient in zip(model.named_parameters(), wanted):
-                    torch.testing.assert_close(gradients[name], gradient)
-                path = f"{folder}/step.epw"
-                traced.export(path)
-                changed = epweave.rewrite(path, ("" if tokens else "symbolize,") + "chunk{roots=layers.*,dense}")
-                self.assertTrue(epweave.verify(path, changed.path))
-                self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+                self.assert_computes(traced, model, step, inputs)
+                self.assert_divided(traced, ("" if tokens else "symbolize,") + "chunk{roots=layers.*,dense}", folder)
 
 
-class Pooling(unittest.TestCase):
+class Pooling(TracedTest):
     """Average pooling and nearest interpolation, where each element belongs to one window; other calls are kept."""
 
     @staticmethod
@@ -465,16 +477,8 @@ class Pooling(unittest.TestCase):
                 model, step, inputs = self.make(torch, resample)
                 traced = epweave.trace(step, model, inputs)
                 self.assertEqual([], self.resampling(traced))
-                loss, gradients = traced(model, inputs)
-                wanted = torch.autograd.grad(step(model, **inputs), list(model.parameters()))
-                torch.testing.assert_close(loss, step(model, **inputs))
-                for (parameter, _), gradient in zip(model.named_parameters(), wanted):
-                    torch.testing.assert_close(gradients[parameter], gradient)
-                path = f"{folder}/step.epw"
-                traced.export(path)
-                changed = epweave.rewrite(path, "symbolize,chunk{roots=layers.*,dense}")
-                self.assertTrue(epweave.verify(path, changed.path))
-                self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+                self.assert_computes(traced, model, step, inputs)
+                self.assert_divided(traced, "symbolize,chunk{roots=layers.*,dense}", folder)
 
     def test_calls_of_other_windows_are_kept(self):
         import torch
@@ -491,7 +495,7 @@ class Pooling(unittest.TestCase):
                 self.assertEqual([f"{target}.default"] * 2 + [f"{target}_backward.default"] * 2, self.resampling(traced))
 
 
-class Views(unittest.TestCase):
+class Views(TracedTest):
     """Pixel shuffles, and a mean over images whose channels lie innermost."""
 
     def test_are_traced_divided_proved_and_replayed(self):
@@ -528,17 +532,9 @@ class Views(unittest.TestCase):
         traced = epweave.trace(step, model, inputs)
         taken_apart = ("pixel_shuffle", "pixel_unshuffle", "as_strided_.")
         self.assertFalse([n for n in traced.graph.graph.nodes if any(word in str(n.target) for word in taken_apart)])
-        loss, gradients = traced(model, inputs)
-        torch.testing.assert_close(loss, step(model, **inputs))
-        wanted = torch.autograd.grad(step(model, **inputs), list(model.parameters()))
-        for (name, _), gradient in zip(model.named_parameters(), wanted):
-            torch.testing.assert_close(gradients[name], gradient)
+        self.assert_computes(traced, model, step, inputs)
         with tempfile.TemporaryDirectory() as folder:
-            path = f"{folder}/step.epw"
-            traced.export(path)
-            changed = epweave.rewrite(path, "symbolize,chunk{roots=layers.*,dense}")
-            self.assertTrue(epweave.verify(path, changed.path))
-            self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+            self.assert_divided(traced, "symbolize,chunk{roots=layers.*,dense}", folder)
 
 
 def write_documented_step(path):
