@@ -104,7 +104,7 @@ constexpr auto kNames = std::to_array<Row>({
     {Condition::kPlacesBeginRuns, "places of a run begin where its rows do"},
     {Condition::kZerosUnwritten, "zeros are not written"},
     {Condition::kCountsRows, "a number of a part counts rows of the whole"},
-    {Condition::kFactoriesAddUp, "what the parts make of sizes alone is as large as the whole together"},
+    {Condition::kExtentsAddUp, "rows that no operand has are as many in all parts as in the whole"},
     {Condition::kLeavesOfRows, "data leave some of a part's rows, not of all rows"},
     {Condition::kMovesIntegers, "numbers stay integers"},
 });

@@ -119,7 +119,7 @@ enum class Condition : std::uint8_t {
   // COMMON, COUNT, IOTA, MOVE, PLACES
   kZerosUnwritten,
   kCountsRows,
-  kFactoriesAddUp,
+  kExtentsAddUp,
   kLeavesOfRows,
   kMovesIntegers,
 };

@@ -194,23 +194,48 @@ bool PartFacts::has_no_elements(NodeId origin) const {
          });
 }
 
-// Whether the numbers of the parts, as recorded, add up to the whole's.
-bool PartFacts::adds_up(NodeId origin) const {
-  std::vector<ExprId> parts;
+// Whether what `number_of` says of each part, or none, adds up to the whole's number.
+template <class NumberOf>
+bool PartFacts::parts_add_up(NodeId origin, ExprId whole, const NumberOf& number_of) const {
+  std::vector<ExprId> numbers;
   for (std::uint32_t k = 0; k < claims_.part_count(origin); ++k) {
     const NodeId part = claims_.part_of(origin, k);
-    const Arg number = part ? claims_.scalar_b(part) : Arg();
-    if (!number.is(ArgKind::kSymbolic)) return false;
-    parts.push_back(number.as_expr());
+    const ExprId number = part ? number_of(part) : ExprId();
+    if (!number) return false;
+    numbers.push_back(number);
   }
-  const TypeId type = a_.nodes[origin].type;
-  return type && context_.types[type].kind == TypeKind::kScalar &&
-         numbers_.is_sum(context_.types[type].expr, parts);
+  return numbers_.is_sum(whole, numbers);
 }
 
-// Whether sizes of rows say how large each part is: together the parts are as large as the whole.
-bool PartFacts::is_as_large_as_rows() const {
-  if (op_->family == OpFamily::kLike) return true;
+// Whether the numbers of the parts, as recorded, add up to the whole's.
+bool PartFacts::adds_up(NodeId origin) const {
+  const TypeId type = a_.nodes[origin].type;
+  if (!type || context_.types[type].kind != TypeKind::kScalar) return false;
+  return parts_add_up(origin, context_.types[type].expr, [this](NodeId part) {
+    const Arg number = claims_.scalar_b(part);
+    return number.is(ArgKind::kSymbolic) ? number.as_expr() : ExprId();
+  });
+}
+
+// Whether the parts together are as large as the whole, along each dimension that is divided.
+bool PartFacts::extents_add_up(NodeId origin, NodeId part) const {
+  const std::vector<bool> is_divided = divided_dimensions(origin, part);
+  for (std::size_t d = 0; d < is_divided.size(); ++d) {
+    const auto extent_of = [&](NodeId of_part) {
+      const TensorType* type = claims_.tensor_b(of_part);
+      return type != nullptr && type->rank() == is_divided.size() ? type->sizes[d] : ExprId();
+    };
+    if (is_divided[d] && !parts_add_up(origin, claims_.tensor_a(origin)->sizes[d], extent_of)) return false;
+  }
+  return true;
+}
+
+// Whether the call's own rows say how many it gives, or sizes of rows do: together as many as the
+// whole.
+bool PartFacts::has_rows_of_rows() const {
+  if (op_->family == OpFamily::kLike)
+    return !operands_.empty() && operands_.front().is_rows() && operands_.front().fact != PartFact::kOwn;
+  if (!reads_no_element(*op_) && std::ranges::any_of(operands_, &Operand::is_rows)) return true;
   bool is_sized = false;
   for (const Operand& operand : operands_) {
     if (operand.is_tensor || operand.taken->how != PartOperand::How::kPart) continue;
@@ -218,29 +243,10 @@ bool PartFacts::is_as_large_as_rows() const {
     const NodeId size = value.is_node() ? claims_[value.as_node()].origin : NodeId();
     if (!size || !has_family(a_.nodes[size], OpFamily::kSize)) return false;
     const Arg of = arg_of(context_, a_.nodes[size], 0);
-    if (!of.is_node() || facts_[of.as_node()].rows != PartFact::kRows) return false;
+    if (!of.is_node() || facts_[of.as_node()].rows == PartFact::kOwn) return false;
     is_sized = true;
   }
   return is_sized;
-}
-
-// Whether the parts together are as large as the whole, along each dimension that is divided.
-bool PartFacts::extents_add_up(NodeId origin, NodeId part) const {
-  const std::vector<bool> is_divided = divided_dimensions(origin, part);
-  std::vector<const TensorType*> parts;
-  for (std::uint32_t k = 0; k < claims_.part_count(origin); ++k) {
-    const NodeId of_part = claims_.part_of(origin, k);
-    const TensorType* type = of_part ? claims_.tensor_b(of_part) : nullptr;
-    if (type == nullptr || type->sizes.size() != is_divided.size()) return false;
-    parts.push_back(type);
-  }
-  std::vector<ExprId> extents(parts.size());
-  for (std::size_t d = 0; d < is_divided.size(); ++d) {
-    if (!is_divided[d]) continue;
-    std::ranges::transform(parts, extents.begin(), [d](const TensorType* type) { return type->sizes[d]; });
-    if (!numbers_.is_sum(claims_.tensor_a(origin)->sizes[d], extents)) return false;
-  }
-  return true;
 }
 
 PartFact PartFacts::find_number(NodeId origin, NodeId part) {
@@ -462,16 +468,15 @@ bool PartFacts::is_position(std::size_t param) const {
 PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   const Node& node = a_.nodes[origin];
   if (const auto numbers = find_numbers(origin, part)) return *numbers;
-  if (reads_no_element(*op_))
-    return holds(Condition::kFactoriesAddUp, is_as_large_as_rows() || extents_add_up(origin, part))
-               ? PartFact::kRows
-               : PartFact::kOwn;
   // Each row's place in a list of how often each comes: one of all parts' places (of experts), if
   // the list counts a part's own in each.
   if (op_->family == OpFamily::kRepeatRows) {
     const bool counts = !operands_.empty() && operands_.front().fact == PartFact::kShare;
     return holds(Condition::kRepeatsCounted, counts) ? PartFact::kRows : PartFact::kOwn;
   }
+  if (!holds(Condition::kExtentsAddUp, has_rows_of_rows() || extents_add_up(origin, part)))
+    return PartFact::kOwn;
+  if (reads_no_element(*op_)) return PartFact::kRows;
   // Rows that data leave of what each part has all of are all of them.
   if (op_->family == OpFamily::kMaskedRows &&
       !holds(Condition::kLeavesOfRows, std::ranges::any_of(operands_, &Operand::is_rows)))

@@ -107,7 +107,9 @@ class PartFacts {
   Operand describe(const PartOperand& taken) const;
   bool is_zero(NodeId value) const;
   bool adds_up(NodeId origin) const;
-  bool is_as_large_as_rows() const;
+  template <class NumberOf>
+  bool parts_add_up(NodeId origin, ExprId whole, const NumberOf& number_of) const;
+  bool has_rows_of_rows() const;
   bool extents_add_up(NodeId origin, NodeId part) const;
   bool has_no_elements(NodeId origin) const;
   void write_through(NodeId storage, PartFact fact);
