@@ -158,6 +158,8 @@ PartFacts::Operand PartFacts::describe(const PartOperand& taken) const {
   if (taken.how == PartOperand::How::kPrevious) operand.fact = PartFact::kOwn;
   if (!taken.value.is_node()) {
     if (taken.how == PartOperand::How::kPart) operand.fact = PartFact::kShare;  // of a number that is known
+    if (taken.how == PartOperand::How::kWhole && taken.value == Arg::integer(0))
+      operand.fact = PartFact::kZero;
     return operand;
   }
   const NodeId value = taken.value.as_node();
@@ -230,8 +232,8 @@ bool PartFacts::extents_add_up(NodeId origin, NodeId part) const {
   return true;
 }
 
-// Whether the call's own rows say how many it gives, or sizes of rows do: together as many as the
-// whole.
+// Whether the call's own rows say how many it gives, or sizes of rows do, or numbers that add up:
+// together as many as the whole.
 bool PartFacts::has_rows_of_rows() const {
   if (op_->family == OpFamily::kLike)
     return !operands_.empty() && operands_.front().is_rows() && operands_.front().fact != PartFact::kOwn;
@@ -239,14 +241,20 @@ bool PartFacts::has_rows_of_rows() const {
   bool is_sized = false;
   for (const Operand& operand : operands_) {
     if (operand.is_tensor || operand.taken->how != PartOperand::How::kPart) continue;
-    const Arg value = operand.taken->value;
-    const NodeId size = value.is_node() ? claims_[value.as_node()].origin : NodeId();
-    if (!size || !has_family(a_.nodes[size], OpFamily::kSize)) return false;
-    const Arg of = arg_of(context_, a_.nodes[size], 0);
-    if (!of.is_node() || facts_[of.as_node()].rows == PartFact::kOwn) return false;
+    if (!is_extent_of_rows(operand)) return false;
     is_sized = true;
   }
   return is_sized;
+}
+
+// Whether a part's number is a share of the whole's, or how many rows of the whole a part has.
+bool PartFacts::is_extent_of_rows(const Operand& operand) const {
+  const Arg value = operand.taken->value;
+  if (!value.is_node()) return false;
+  if (operand.fact == PartFact::kShare) return true;
+  const Node& size = a_.nodes[claims_[value.as_node()].origin];
+  const Arg of = arg_of(context_, size, 0);
+  return has_family(size, OpFamily::kSize) && of.is_node() && facts_[of.as_node()].rows != PartFact::kOwn;
 }
 
 PartFact PartFacts::find_number(NodeId origin, NodeId part) {

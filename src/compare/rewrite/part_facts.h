@@ -110,6 +110,7 @@ class PartFacts {
   template <class NumberOf>
   bool parts_add_up(NodeId origin, ExprId whole, const NumberOf& number_of) const;
   bool has_rows_of_rows() const;
+  bool is_extent_of_rows(const Operand& operand) const;
   bool extents_add_up(NodeId origin, NodeId part) const;
   bool has_no_elements(NodeId origin) const;
   void write_through(NodeId storage, PartFact fact);
