@@ -17,10 +17,13 @@ esac
 
 scripts/install_packages.sh --tests
 scripts/build.sh release
+failed=$(mktemp)  # a line for each test with PyTorch that failed
+trap 'rm -f "$failed"' EXIT
+status=0
 if [ -n "$with_torch" ]; then
   scripts/dev/torch_venv.sh
-  # Each mostly has one thread: two run at the same time.
-  xargs -P 2 -L 1 scripts/dev/print_whole.sh build/venv/bin/python <<END
+  # Each mostly has one thread: two run at the same time. All run, whichever fails.
+  xargs -P 2 -L 1 scripts/dev/print_whole.sh "$failed" build/venv/bin/python <<END || status=1
 scripts/dev/torchtitan_torch_test.py
 scripts/dev/train_entry_on_cpu.py --steps 2
 scripts/dev/epweave_fx_torch_test.py
@@ -33,4 +36,7 @@ scripts/dev/check_onnx_form.py --need-onnx --passes testdata/graphs --only 'ep2.
 scripts/compare_with_torch.py testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz
 END
 fi
-ctest --preset release
+ctest --preset release || status=1
+# ctest has listed those of its own.
+cat "$failed"
+exit $status
