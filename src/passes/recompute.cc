@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "analysis/collectives.h"
+#include "analysis/element_call.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
 #include "analysis/users.h"
@@ -16,7 +17,6 @@
 #include "ops/memory_traits.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
-#include "partition/cut.h"
 #include "passes/hoist_elements.h"
 #include "passes/node_names.h"
 #include "passes/record.h"
@@ -330,7 +330,7 @@ class Recomputer {
     target_ = IdVector<NodeId, std::uint32_t>(body_.nodes.size(), kNotExecuted);
     copied_.clear();
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
-      const NodeId call = call_of(graph_, *id);
+      const NodeId call = call_of(context_, body_, *id);
       if (!is_tagged(*id) || !is_tagged(call) || kept.contains(call) || kept.contains(*id) ||
           !is_wanted(*id, region))
         continue;

@@ -8,6 +8,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/element_call.h"
 #include "analysis/module_path.h"
 #include "analysis/users.h"
 #include "ir/walk.h"
@@ -279,11 +280,8 @@ class Inference {
     const Node& node = step_.nodes[id];
     if (node.kind != NodeKind::kCall) return RegionId();
     // An element goes with its tuple: only then has it parts, or none.
-    if (has_family(node, OpFamily::kElement)) {
-      const Arg tuple = arg_of(*graph_.context, node, 0);
-      if (tuple.is_node() && result_.of(tuple.as_node()).is(PlacementKind::kTuple))
-        return result_.region[tuple.as_node()];
-    }
+    if (const NodeId tuple = tuple_of(*graph_.context, node))
+      if (result_.of(tuple).is(PlacementKind::kTuple)) return result_.region[tuple];
     // A wait goes with its collective, of which each part has one.
     if (is_wait(node)) {
       const Arg waited = arg_of(*graph_.context, node, 0);

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "analysis/effects.h"
+#include "analysis/element_call.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -313,7 +314,7 @@ class Lowering {
   // The gradient of keys or values, of which each part of the call gives summands for all parts
   // before it, too.
   void write_sums(NodeId id) {
-    const std::span<Arg> calls = parts_of(attention_.call_of(id));
+    const std::span<Arg> calls = parts_of(tuple_of(*in_.context, in_.step().nodes[id]));
     const std::vector<NodeId> sums = attention_.write_sums(id, std::vector<Arg>(calls.begin(), calls.end()));
     for (std::size_t k = 0; k < sums.size(); ++k) parts_of(id)[k] = Arg::node(sums[k]);
     parts_at_.at(id).time = static_cast<std::uint32_t>(writer_.time());
