@@ -19,14 +19,24 @@ const TensorType* tensor_of(const Context& context, const Body& body, Arg arg) {
   return arg.is_node() ? tensor_of(context, body.nodes[arg.as_node()].type) : nullptr;
 }
 
+// The tensors that an argument is or lists, each with its place in the list.
+template <class Visit>
+void for_each_tensor(const Context& context, const Body& body, Arg arg, Visit&& visit) {
+  const auto take = [&](Arg item, std::uint32_t place) {
+    if (tensor_of(context, body, item) != nullptr) visit(item.as_node(), place);
+  };
+  if (!arg.is_list()) return take(arg, 0);
+  for (std::uint32_t place = 0; const Arg item : context.args.children(arg)) take(item, place++);
+}
+
 class NodeMapper {
  public:
   NodeMapper(const Graph& graph, const Node& node, Facts& facts)
-      : context_(*graph.context), body_(graph.step()), node_(node), facts_(facts) {
+      : context_(*graph.context), body_(graph.step()), facts_(facts) {
     mapped_.call.op = node.op;
     const BoundArgs bound = bind_args(context_, node);
     for (std::size_t p = 0; p < node.op->params.size(); ++p)
-      mapped_.call.arguments.push_back(read(bound.values[p], p));
+      mapped_.call.arguments.push_back(read(bound.values[p], node.op->params[p]));
     if (node.type) add_results(node.type);
   }
   MappedNode take() { return std::move(mapped_); }
@@ -41,15 +51,12 @@ class NodeMapper {
     }
     return sizes;
   }
-  const TensorType* tensor(Arg arg) const { return tensor_of(context_, body_, arg); }
-  bool add_tensor(Arg arg, std::uint32_t place) {
-    const TensorType* type = tensor(arg);
-    if (type == nullptr) return false;
-    mapped_.call.tensors.push_back(sizes_of(*type));
-    mapped_.call.is_mask.push_back(type->dtype == DType::kBool);
+  void add_tensor(NodeId id, std::uint32_t place) {
+    const TensorType& type = *tensor_of(context_, body_.nodes[id].type);
+    mapped_.call.tensors.push_back(sizes_of(type));
+    mapped_.call.is_mask.push_back(type.dtype == DType::kBool);
     mapped_.call.places.push_back(place);
-    mapped_.operands.push_back(arg.as_node());
-    return true;
+    mapped_.operands.push_back(id);
   }
   void add_results(TypeId id) {
     const Type& type = context_.types[id];
@@ -58,42 +65,26 @@ class NodeMapper {
     else
       for (const TypeId element : type.elements) add_results(element);
   }
-  MappedCall::Argument read(Arg arg, std::size_t param) {
-    MappedCall::Argument argument;
-    MappedCall& call = mapped_.call;
-    if (tensor(arg) != nullptr) {
-      argument.kind = Kind::kTensor;
-      argument.begin = static_cast<std::uint32_t>(call.tensors.size());
-      add_tensor(arg, 0);
-      argument.end = argument.begin + 1;
-    } else if (arg.is_int()) {
-      argument = {Kind::kNumber, arg.as_int(), 0, 0};
-    } else if (arg.is(ArgKind::kBool)) {
-      argument = {Kind::kNumber, arg.as_bool() ? 1 : 0, 0, 0};
-    } else if (arg.is(ArgKind::kReal)) {
-      argument = {Kind::kNumber, std::llround(arg.as_real()), 0, 0};
-    } else if (arg.is_list()) {
-      argument = read_list(arg, param);
-    } else if (!arg.is_none()) {
-      argument.kind = Kind::kOther;
-    }
-    return argument;
+  MappedCall::Argument read(Arg arg, const OpParam& param) {
+    if (arg.is_none()) return {};
+    if (arg.is_list())
+      return is_list_of_tensors(param) ? read_tensors(Kind::kTensors, arg) : read_numbers(arg);
+    if (tensor_of(context_, body_, arg) != nullptr) return read_tensors(Kind::kTensor, arg);
+    if (arg.is_int()) return {Kind::kNumber, arg.as_int(), 0, 0};
+    if (arg.is(ArgKind::kBool)) return {Kind::kNumber, arg.as_bool() ? 1 : 0, 0, 0};
+    if (arg.is(ArgKind::kReal)) return {Kind::kNumber, std::llround(arg.as_real()), 0, 0};
+    return {Kind::kOther, 0, 0, 0};
   }
-  MappedCall::Argument read_list(Arg list, std::size_t param) {
-    MappedCall::Argument argument;
-    MappedCall& call = mapped_.call;
-    const bool is_tensors = is_list_of_tensors(node_.op->params[param]);
-    argument.kind = is_tensors ? Kind::kTensors : Kind::kNumbers;
-    argument.begin = static_cast<std::uint32_t>(is_tensors ? call.tensors.size() : call.numbers.size());
-    for (std::uint32_t place = 0; const Arg item : context_.args.children(list)) {
-      if (is_tensors)
-        add_tensor(item, place);
-      else
-        call.numbers.push_back(number_of(item));
-      ++place;
-    }
-    argument.end = static_cast<std::uint32_t>(is_tensors ? call.tensors.size() : call.numbers.size());
-    return argument;
+  MappedCall::Argument read_tensors(Kind kind, Arg arg) {
+    const auto begin = static_cast<std::uint32_t>(mapped_.operands.size());
+    for_each_tensor(context_, body_, arg, [&](NodeId id, std::uint32_t place) { add_tensor(id, place); });
+    return {kind, 0, begin, static_cast<std::uint32_t>(mapped_.operands.size())};
+  }
+  MappedCall::Argument read_numbers(Arg list) {
+    std::vector<std::int64_t>& numbers = mapped_.call.numbers;
+    const auto begin = static_cast<std::uint32_t>(numbers.size());
+    for (const Arg item : context_.args.children(list)) numbers.push_back(number_of(item));
+    return {Kind::kNumbers, 0, begin, static_cast<std::uint32_t>(numbers.size())};
   }
   std::int64_t number_of(Arg item) {
     if (item.is_int()) return item.as_int();
@@ -106,7 +97,6 @@ class NodeMapper {
 
   const Context& context_;
   const Body& body_;
-  const Node& node_;
   Facts& facts_;
   MappedNode mapped_;
 };
@@ -121,15 +111,11 @@ std::optional<MappedNode> mapped_node(const Graph& graph, const Node& node, Fact
 std::vector<NodeId> mapped_operands(const Graph& graph, const Node& node) {
   const Context& context = *graph.context;
   std::vector<NodeId> operands;
-  const auto take = [&](Arg arg) {
-    if (tensor_of(context, graph.step(), arg) != nullptr) operands.push_back(arg.as_node());
-  };
   const BoundArgs bound = bind_args(context, node);
-  for (std::size_t p = 0; p < node.op->params.size(); ++p) {
-    take(bound.values[p]);
-    if (bound.values[p].is_list() && is_list_of_tensors(node.op->params[p]))
-      for (const Arg item : context.args.children(bound.values[p])) take(item);
-  }
+  for (std::size_t p = 0; p < node.op->params.size(); ++p)
+    if (!bound.values[p].is_list() || is_list_of_tensors(node.op->params[p]))
+      for_each_tensor(context, graph.step(), bound.values[p],
+                      [&](NodeId id, std::uint32_t) { operands.push_back(id); });
   return operands;
 }
 

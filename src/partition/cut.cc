@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "analysis/element_call.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/type_symbols.h"
 #include "analysis/world.h"
@@ -145,17 +146,6 @@ bool is_looked_up(const Context& context, const Node& node) {
   return node.type && context.types[node.type].kind == TypeKind::kValue && !is_number(context, node);
 }
 
-NodeId call_of(const Graph& graph, NodeId id) {
-  const Body& body = graph.step();
-  for (NodeId at = id;;) {
-    const Node& node = body.nodes[at];
-    if (!has_family(node, OpFamily::kElement)) return at;
-    const Arg tuple = arg_of(*graph.context, node, 0);
-    if (!tuple.is_node()) return at;
-    at = tuple.as_node();
-  }
-}
-
 void refuse_random(const Graph& graph, NodeId id) {
   throw PassError("partition.random",
                   "it draws random numbers and is tagged to be computed again: backward would draw others",
@@ -276,7 +266,7 @@ IdSet<NodeId> find_region_outputs(const Graph& graph, const Joint& joint) {
                               });
     const bool is_hooked = find_meta(context, body.nodes[id], hook) == Arg::boolean(true) &&
                            std::ranges::none_of(joint.users[id], is_recomputed);
-    if (is_handed_on || is_hooked || outputs.contains(call_of(graph, id))) outputs.insert(id);
+    if (is_handed_on || is_hooked || outputs.contains(call_of(*graph.context, body, id))) outputs.insert(id);
   }
   return outputs;
 }
@@ -294,7 +284,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const IdSet<NodeId> region_outputs = find_region_outputs(graph, joint);
   const auto is_tagged = [&](NodeId id) {
     return tags.is_recomputed(body.nodes[id]) && !region_outputs.contains(id) &&
-           body.nodes[call_of(graph, id)].recompute != tags.must_save;
+           body.nodes[call_of(*graph.context, body, id)].recompute != tags.must_save;
   };
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
@@ -302,11 +292,12 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     // wait. Where backward launches, `try_cut` has the size there, too.
     const bool is_of_backward = node.is_backward() && !joint.forward(id) &&
                                 !find_described_launch(*graph.context, body, node).valid();
-    return ValueChoice{.is_recomputed = is_tagged(id) || is_of_backward,
-                       .can_save = can_save(*graph.context, node),
-                       .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id) &&
-                                        !of_freed.contains(id) && !early.contains(call_of(graph, id)) &&
-                                        can_run_twice(*graph.context, body.nodes[call_of(graph, id)])};
+    return ValueChoice{
+        .is_recomputed = is_tagged(id) || is_of_backward,
+        .can_save = can_save(*graph.context, node),
+        .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id) &&
+                         !of_freed.contains(id) && !early.contains(call_of(*graph.context, body, id)) &&
+                         can_run_twice(*graph.context, body.nodes[call_of(*graph.context, body, id)])};
   });
 }
 

@@ -41,9 +41,6 @@ bool can_save(const Context& context, const Node& node);
 bool is_number(const Context& context, const Node& node);
 // A group, mesh, device or the like: what backward needs of them it looks up again.
 bool is_looked_up(const Context& context, const Node& node);
-// What computes the tuple, or the list in a tuple, that the value is taken from; else the value
-// itself.
-NodeId call_of(const Graph& graph, NodeId id);
 // Throws PassError partition.random: the node draws and is tagged to be computed again.
 [[noreturn]] void refuse_random(const Graph& graph, NodeId id);
 // Whether the call may run twice: it is known, draws and writes nothing, has no effect but to wait,

@@ -10,6 +10,7 @@
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/element_call.h"
 #include "analysis/recompute_tags.h"
 #include "cost/cost.h"
 #include "cost/extents.h"
@@ -167,10 +168,10 @@ class TorchCut {
   // Elements of a tuple stay where its call does.
   bool is_tagged(NodeId id) const {
     return tags_.is_recomputed(node(id)) && !region_outputs_.contains(id) &&
-           !is_tagged_saved(call_of(graph_, id));
+           !is_tagged_saved(call_of(context_, body_, id));
   }
   bool must_recompute(NodeId id) const {
-    const NodeId call = call_of(graph_, id);
+    const NodeId call = call_of(context_, body_, id);
     return is_tagged(id) && !must_save_.contains(id) && !done_once_.contains(id) &&
            !done_once_.contains(call) && !reads_early_.contains(call) && !has_effect(call) &&
            !binds_symbol(node(id));
@@ -313,7 +314,7 @@ class TorchCut {
   void find_calls_done_once() {
     for (NodeId id : body_.order) {
       if (!is_call(id)) continue;
-      const NodeId call = call_of(graph_, id);
+      const NodeId call = call_of(context_, body_, id);
       const bool is_of_once = is_wait(node(id)) && runs_once_.contains(joint_.inputs[id].front());
       if (!can_run_twice(context_, node(call)) || is_of_once || done_once_.contains(id) ||
           reads_early_.contains(call) || reads_overwritten_.contains(call))

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "analysis/element_call.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
 #include "base/counted.h"
@@ -329,7 +330,7 @@ class Partition {
     const bool is_tagged = RecomputeTags(graph_).is_recomputed(node);
     if (options_.policy == "tags" && !is_tagged)
       return node.recompute ? graph_.text(node.recompute) : "not tagged to be computed again";
-    const Node& call = graph_.step().nodes[call_of(graph_, id)];
+    const Node& call = graph_.step().nodes[call_of(*graph_.context, graph_.step(), id)];
     if (options_.policy == "tags" || !can_run_twice(*graph_.context, call)) return "may not run twice";
     return options_.policy == "exact" ? "cheaper than to compute it again" : "in the minimum cut";
   }

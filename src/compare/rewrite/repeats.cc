@@ -9,6 +9,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/element_call.h"
 #include "analysis/users.h"
 #include "compare/lineage.h"
 #include "compare/rewrite/rewrite_claims.h"
@@ -96,8 +97,7 @@ class RepeatableCalls {
       const Node& node = body_.nodes[at];
       if (node.kind != NodeKind::kCall || !is_done_as_often(at, storage)) return false;
       if (!has_family(node, OpFamily::kElement)) return true;
-      const auto args = context_.args[node.args];
-      at = !args.empty() && args.front().is_node() ? args.front().as_node() : NodeId();
+      at = tuple_of(context_, node);
     }
     return false;
   }

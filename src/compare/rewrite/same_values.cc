@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "analysis/element_call.h"
 #include "analysis/repeated_waits.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
@@ -74,11 +75,10 @@ NodeId SameValues::find_aliased(NodeId id) {
 // Of what a call computes, an element is written.
 void SameValues::find_written_tuples() {
   for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
-    const Node& node = body_.nodes[*id];
-    if (!has_family(node, OpFamily::kElement)) continue;
-    const auto args = graph_.context->args[node.args];
-    const bool is_written = written_.contains(effects_.storage_of(*id)) || written_tuples_.contains(*id);
-    if (is_written && !args.empty() && args[0].is_node()) written_tuples_.insert(args[0].as_node());
+    const NodeId tuple = tuple_of(*graph_.context, body_.nodes[*id]);
+    if (!tuple) continue;
+    if (written_.contains(effects_.storage_of(*id)) || written_tuples_.contains(*id))
+      written_tuples_.insert(tuple);
   }
 }
 

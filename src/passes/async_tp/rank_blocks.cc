@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analysis/effects.h"
+#include "analysis/element_call.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 
@@ -77,9 +78,7 @@ std::optional<std::size_t> RankBlocks::dimension(NodeId id, std::string_view par
 
 std::vector<NodeId> RankBlocks::list_nodes(NodeId join) const {
   const auto items = context_.args.children(arg_of(context_, node(join), 0));
-  const NodeId first = items[0].as_node();
-  std::vector<NodeId> nodes{is_of(first, OpFamily::kElement) ? arg_of(context_, node(first), 0).as_node()
-                                                             : NodeId()};
+  std::vector<NodeId> nodes{tuple_of(context_, node(items[0].as_node()))};
   for (const Arg item : items) nodes.push_back(item.as_node());
   nodes.push_back(join);
   return nodes;

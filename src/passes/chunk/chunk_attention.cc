@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/element_call.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/rebind.h"
@@ -332,19 +333,12 @@ void PartAttention::adapt_lengths(const Use& use, ExprId rows, std::vector<Arg>&
 }
 
 bool PartAttention::has_summands(NodeId original) const {
-  const NodeId call = call_of(original);
+  const NodeId call = tuple_of(*in_.context, in_.step().nodes[original]);
   const auto cut = call ? plan_.placements.attention.find(call) : plan_.placements.attention.end();
   if (cut == plan_.placements.attention.end() || !cut->second.prefix) return false;
   const auto flex = FlexCall::read(in_, in_.step().nodes[call]);
   const Arg element = arg_of(*in_.context, in_.step().nodes[original], 1);
   return flex && flex->is_backward && is_flex_key_gradient(element);
-}
-
-NodeId PartAttention::call_of(NodeId element) const {
-  const Node& node = in_.step().nodes[element];
-  if (!has_family(node, OpFamily::kElement)) return {};
-  const Arg tuple = arg_of(*in_.context, node, 0);
-  return tuple.is_node() ? tuple.as_node() : NodeId();
 }
 
 NodeId PartAttention::append(const GradientStep& step) {
@@ -364,7 +358,9 @@ NodeId PartAttention::cut_summands(NodeId original, std::size_t part, Arg call) 
   const NodeId all =
       append({original, part, name, in_.text(element.target), {call, arg_of(*in_.context, element, 1)}});
   if (part == 0) return all;
-  const ExprId rows = argument_type(in_, in_.step().nodes[call_of(original)], "query")->sizes[kQueryDim];
+  const ExprId rows =
+      argument_type(in_, in_.step().nodes[call_of(*in_.context, in_.step(), original)], "query")
+          ->sizes[kQueryDim];
   PartSizes::Shares shares = sizes_.of_extent(rows, plan_.placements.region[original]).value();
   shares.resize(part + 1);
   return append({original,

@@ -49,8 +49,6 @@ class PartAttention {
   // Whether a value is a gradient of keys or values of which each part of its call gives summands
   // for all parts before it, too.
   bool has_summands(NodeId original) const;
-  // The call of which a value is an element.
-  NodeId call_of(NodeId element) const;
   // The parts of such a gradient. Summands are added from those of the last part on, as backward
   // comes by them.
   std::vector<NodeId> write_sums(NodeId original, const std::vector<Arg>& calls);

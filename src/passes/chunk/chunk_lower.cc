@@ -2,22 +2,22 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 
-#include "analysis/effects.h"
+#include "analysis/element_call.h"
 #include "ir/walk.h"
-#include "ops/bind.h"
-#include "ops/op.h"
-#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 #include "passes/chunk/chunk_attention.h"
 #include "passes/chunk/chunk_joins.h"
 #include "passes/chunk/chunk_plan.h"
 #include "passes/chunk/chunk_sizes.h"
+#include "passes/chunk/chunk_storage.h"
 #include "passes/chunk/chunk_strides.h"
 #include "passes/chunk/chunk_symbols.h"
 #include "passes/chunk/chunk_views.h"
+#include "passes/chunk/chunk_whole_values.h"
 #include "passes/chunk/chunk_writer.h"
 
 namespace epweave {
@@ -36,12 +36,11 @@ namespace {
 // appended to it.
 class Lowering {
  public:
-  // `strided`: values whose joins must have the strides that they have.
+  // `strided`: values whose joins must have the strides that they have (JoinStrides).
   Lowering(const Graph& graph, const ChunkPlan& plan, const IdSet<NodeId>& strided)
       : in_(graph),
         plan_(plan),
         placements_(plan.placements),
-        effects_(*plan.placements.effects),
         symbols_(graph, plan),
         out_(symbols_.declare()),
         writer_(graph, plan, symbols_, out_),
@@ -49,15 +48,16 @@ class Lowering {
         joins_(graph, plan, writer_, sizes_),
         attention_(graph, plan, out_, writer_, sizes_),
         views_(graph, placements_, writer_.facts()),
-        stride_readers_(graph, out_, effects_, writer_.facts()),
-        strided_(strided) {}
+        strides_(graph, out_, placements_, writer_, strided),
+        storage_(graph, placements_),
+        made_of_sizes_(find_made_of_sizes(graph, placements_)) {}
 
   // What else must have been in `strided`, once it has run: then the graph is none.
-  const std::vector<NodeId>& missed_strides() const { return missed_strides_; }
+  const std::vector<NodeId>& missed_strides() const { return strides_.missed(); }
 
   Graph run() {
     for (const auto [id, node] : walk_all(*in_.context, in_.step())) {
-      if (is_divided_here(id)) {
+      if (is_in_parts(placements_, id)) {
         write_parts(id);
       } else {
         write_whole(id);
@@ -90,28 +90,6 @@ class Lowering {
     std::uint32_t begin = kNoParts;
     std::uint32_t time = 0;
   };
-  // In-place write.
-  struct Write {
-    std::size_t time = 0;
-    NodeId writer, value;
-  };
-  // The last write to each storage class. Few are written.
-  class LastWrites {
-   public:
-    const Write& operator[](NodeId storage) const { return writes_[numbers_[storage]]; }
-    void set(NodeId storage, const Write& write) {
-      std::uint32_t& number = numbers_.at(storage);
-      if (number == 0) {
-        number = static_cast<std::uint32_t>(writes_.size());
-        writes_.emplace_back();
-      }
-      writes_[number] = write;
-    }
-
-   private:
-    SideTable<NodeId, std::uint32_t> numbers_{0};
-    std::vector<Write> writes_ = std::vector<Write>(1);  // the first: none
-  };
   // The parts of a whole value: nodes, or numbers for sizes.
   struct Pieces {
     std::size_t time = 0;
@@ -124,7 +102,7 @@ class Lowering {
 
   void write_whole(NodeId id) {
     const Node& original = in_.step().nodes[id];
-    const bool has_accesses = placements_.region[id] && has_divided_input(id);
+    const bool has_accesses = placements_.region[id] && takes_divided(in_, placements_, id);
     std::size_t leaf = 0;
     bool needs_type = false;
     auto take = [&](Arg arg) {
@@ -135,143 +113,37 @@ class Lowering {
       if (access.kind == Access::Kind::kAny && needs_join(input, id) && !is_wanted_whole(input))
         return part(input, 0, id);
       const NodeId taken = whole(input, id);
-      needs_type |= retyped_.contains(input);
+      needs_type |= strides_.is_retyped(input);
       return Arg::node(taken);
     };
     const ArgRange args = context().args.map(original.args, take);
     const ArgRange kwargs = context().args.map(original.kwargs, take);
     if (args != original.args) out_.step().nodes[id].args = args;
     if (kwargs != original.kwargs) out_.step().nodes[id].kwargs = kwargs;
-    const TypeId type = needs_type ? retype(id) : original.type;
+    const TypeId type = needs_type ? strides_.retype(id) : original.type;
     writer_.keep(id, type);
-    if (needs_type) note_strides(id, id);
-    if (addresses_joined(id)) fail_strides(id, id);
+    if (needs_type) strides_.check_reader(id, id);
+    if (const NodeId addressed = strides_.find_addressed(id))
+      strides_.require_shows(id, whole_[addressed].node);
     const auto count_use = [&](NodeId taken) { writer_.count_use(taken); };
     context().args.for_each_node(args, count_use);
     context().args.for_each_node(kwargs, count_use);
     set_whole(id, id, type);
-    for_each_written(id, [&](NodeId value) {
-      const NodeId storage = effects_.storage_of(value);
-      const Write write{writer_.time(), id, value};
-      // The join of a view is a copy: what it is a view of would not be written.
-      if (is_copied_by_join(value) && !is_divided_here(storage)) fail_stale(storage, write, id);
-      whole_write_.set(storage, write);
-    });
-  }
-  // Joins that the node, whole as `made`, sees to be dense get strides in another run.
-  void note_strides(NodeId id, NodeId made) {
-    for (NodeId seen : stride_readers_.list_seen(id, made))
-      for (NodeId joined : list_joins_behind(seen)) {
-        if (!can_have_strides(joined)) fail_strides(joined, id);
-        missed_strides_.push_back(joined);
-      }
-  }
-  // The type of a whole node whose operands' types changed. What is no view of a dense join is one
-  // in another run.
-  TypeId retype(NodeId id) {
-    try {
-      return writer_.retype(id);
-    } catch (const PassError&) {
-      std::vector<NodeId> joins;
-      for_each_input(*in_.context, in_.step().nodes[id], [&](NodeId input) {
-        for (NodeId joined : list_joins_behind(input))
-          if (can_have_strides(joined)) joins.push_back(joined);
-      });
-      if (joins.empty()) throw;
-      missed_strides_.insert(missed_strides_.end(), joins.begin(), joins.end());
-      return in_.step().nodes[id].type;
-    }
-  }
-  // The joins because of which a whole value has another type than it had.
-  std::vector<NodeId> list_joins_behind(NodeId id) const {
-    std::vector<NodeId> open{id}, joins;
-    IdSet<NodeId> done;
-    while (!open.empty()) {
-      const NodeId value = open.back();
-      open.pop_back();
-      if (!retyped_.contains(value) || !done.insert(value)) continue;
-      if (joined_.contains(value)) {
-        joins.push_back(value);
-      } else {
-        for_each_input(*in_.context, in_.step().nodes[value], [&](NodeId input) { open.push_back(input); });
-      }
-    }
-    return joins;
-  }
-  // Whether the join can have the strides of what it rejoins, and had none in this run.
-  bool can_have_strides(NodeId joined) {
-    const Placement& placement = placements_.of(joined);
-    const TensorType* type = tensor_of(*in_.context, in_.step().nodes[joined].type);
-    return placement.is(PlacementKind::kSplit) && (!placement.blocks || placement.any_order) &&
-           type != nullptr && find_memory_order(writer_.facts(), *type) && !strided_.contains(joined);
-  }
-  // A call that addresses storage must find that of the value that it addressed.
-  bool addresses_joined(NodeId id) {
-    const NodeId addressed = stride_readers_.find_addressed(id);
-    if (!addressed) return false;
-    NodeId shown = id;
-    while (const NodeId next = shown_operand(context(), out_.step(), shown)) {
-      if (whole_[addressed].node == shown) return false;
-      shown = next;
-    }
-    return whole_[addressed].node != shown;
-  }
-  [[noreturn]] void fail_strides(NodeId joined, NodeId reader) const {
-    const std::string_view value = out_.text(in_.step().nodes[joined].name);
-    fail_layout(
-        reader,
-        fmt::format("depends on how '{}' lies in memory, and put together from parts it lies otherwise",
-                    value));
-  }
-  [[noreturn]] void fail_layout(NodeId reader, const std::string& why) const {
-    const Node& node = in_.step().nodes[reader];
-    throw PassError("chunk.strides",
-                    fmt::format("'{}' ({}) {}", out_.text(node.name), out_.text(node.target), why),
-                    site_of(in_, node),
-                    "make its operand contiguous inside the selected module (clone), or select other roots");
+    storage_.write_whole(id, writer_.time());
   }
 
   // That `made`, of the given type, stands for the whole value from now on.
   void set_whole(NodeId id, NodeId made, TypeId type) {
     whole_.at(id) = {made, static_cast<std::uint32_t>(writer_.time())};
-    if (type != in_.step().nodes[id].type) {
-      retyped_.insert(id);
-    } else {
-      retyped_.erase(id);
-    }
+    strides_.note_whole(id, type);
   }
 
-  bool has_divided_input(NodeId id) const {
-    bool any = false;
-    for_each_input(*in_.context, in_.step().nodes[id],
-                   [&](NodeId input) { any |= seen_by(id, input).is_divided(); });
-    return any;
-  }
   bool needs_join(NodeId id, NodeId user) const {
     return placements_.has_parts_for(id, placements_.region[user]) && !whole_[id].node;
   }
-  // Whether some node takes the whole of a region's divided value: then nothing is saved by reading
-  // the type of a part, which may be dropped behind the join.
   bool is_wanted_whole(NodeId id) {
-    if (!has_wanted_) {
-      for (const auto [user, node] : walk(in_.step())) note_wanted(user, node);
-      has_wanted_ = true;
-    }
-    return wanted_whole_.contains(id);
-  }
-  void note_wanted(NodeId user, const Node& node) {
-    const RegionId region = placements_.region[user];
-    const bool has_accesses = region && has_divided_input(user);
-    std::size_t leaf = 0;
-    for_each_input(*in_.context, node, [&](NodeId input) {
-      const Access::Kind access = has_accesses ? placements_.access(user, leaf).kind : Access::Kind::kPart;
-      ++leaf;
-      if (!is_divided_here(input) || access == Access::Kind::kAny) return;
-      const bool takes_part = is_divided_here(user) &&
-                              (access == Access::Kind::kPart || access == Access::Kind::kPrefix) &&
-                              placements_.has_parts_for(input, region);
-      if (!takes_part) wanted_whole_.insert(input);
-    });
+    if (!wanted_whole_) wanted_whole_ = find_wanted_whole(in_, placements_);
+    return wanted_whole_->contains(id);
   }
   // What a node of a region takes a value for.
   const Placement& seen_by(NodeId user, NodeId input) const {
@@ -296,62 +168,20 @@ class Lowering {
       node.kwargs = kwargs;
       attention_.adapt(id, k, node);
       const NodeId made = writer_.append(std::move(node));
-      if (stride_readers_.shows_otherwise(id, made))
-        fail_layout(
-            id,
-            "is a view for all tokens and a copy for a part of them, or the other way around, and what it "
-            "shows is written in place behind it");
+      strides_.require_shows_alike(id, made);
       parts_of(id)[k] = Arg::node(made);
     }
-    if (is_made_of_sizes(id)) made_of_sizes_.insert(id);
     parts_at_.at(id).time = static_cast<std::uint32_t>(writer_.time());
-    for_each_written(id, [&](NodeId value) {
-      part_write_.set(effects_.storage_of(value), {writer_.time(), id, value});
-    });
+    storage_.write_parts(id, writer_.time());
   }
 
   // The gradient of keys or values, of which each part of the call gives summands for all parts
   // before it, too.
   void write_sums(NodeId id) {
-    const std::span<Arg> calls = parts_of(attention_.call_of(id));
+    const std::span<Arg> calls = parts_of(tuple_of(*in_.context, in_.step().nodes[id]));
     const std::vector<NodeId> sums = attention_.write_sums(id, std::vector<Arg>(calls.begin(), calls.end()));
     for (std::size_t k = 0; k < sums.size(); ++k) parts_of(id)[k] = Arg::node(sums[k]);
     parts_at_.at(id).time = static_cast<std::uint32_t>(writer_.time());
-  }
-
-  // ------------------------------------------------------------------------- in-place writes
-  //
-  // Joins, and contiguous copies of slices, are storage of their own: they show what was written
-  // before they were made only.
-
-  template <class Visit>
-  void for_each_written(NodeId id, Visit&& visit) {
-    const Node& node = in_.step().nodes[id];
-    if (node.op == nullptr || !node.op->writes) return;
-    for (std::size_t i = 0; i < node.op->params.size(); ++i)
-      if (node.op->params[i].is_written)
-        in_.context->args.for_each_node(arg_of(*in_.context, node, i), visit);
-  }
-  bool is_divided_here(NodeId id) const { return placements_.region[id] && placements_.is_divided(id); }
-  bool is_copied_by_join(NodeId id) const {
-    return is_divided_here(id) && !placements_.of(id).is(PlacementKind::kCarried);
-  }
-
-  // The parts of a region's value miss what was written to the whole of it.
-  void require_fresh_parts(NodeId id, NodeId user) {
-    if (placements_.of(id).is(PlacementKind::kCarried)) return;
-    const Write& write = whole_write_[effects_.storage_of(id)];
-    if (write.time > parts_at_[id].time) fail_stale(id, write, user);
-  }
-  [[noreturn]] void fail_stale(NodeId id, const Write& write, NodeId user) {
-    auto name = [&](NodeId node) { return out_.text(in_.step().nodes[node].name); };
-    throw PassError(
-        "chunk.written-apart",
-        fmt::format(
-            "'{}' and its parts are stored apart, '{}' writes one of them in place, and '{}' needs the other",
-            name(id), name(write.writer), name(user)),
-        site_of(in_, in_.step().nodes[write.writer]),
-        "use the form of the operation that makes a new value, or select roots that contain it");
   }
 
   Arg argument(NodeId user, NodeId input, std::size_t leaf, std::size_t k) {
@@ -388,7 +218,7 @@ class Lowering {
   // Part k of a divided value. `user` is the node that wants it, in a region.
   Arg part(NodeId id, std::size_t k, NodeId user) {
     if (placements_.has_parts_for(id, placements_.region[user])) {
-      require_fresh_parts(id, user);
+      storage_.require_fresh_parts(id, parts_at_[id].time, user);
       return parts_of(id)[k];
     }
     const Placement& placement = seen_by(user, id);
@@ -442,14 +272,10 @@ class Lowering {
   template <class Cut>
   Arg piece(const PiecesKey& key, NodeId id, std::size_t k, Cut&& cut) {
     const auto found = pieces_.find(key);
-    if (found != pieces_.end() && found->second.time >= last_write(id)) return found->second.args[k];
+    if (found != pieces_.end() && found->second.time >= storage_.last_write(id)) return found->second.args[k];
     // Demanding the whole may make other pieces: fill in through a fresh look-up.
     std::vector<Arg> made = cut();
     return (pieces_[key] = {writer_.time(), std::move(made)}).args[k];
-  }
-  std::size_t last_write(NodeId id) const {
-    const NodeId storage = effects_.storage_of(id);
-    return std::max(whole_write_[storage].time, part_write_[storage].time);
   }
 
   // What a call is made from, if it is made again, comes first; that may be a long chain.
@@ -467,13 +293,14 @@ class Lowering {
       } else if (!top.reason.empty()) {
         const NodeId made = write_again(top.id, top.reason);
         set_made(top.id, made);
-        note_strides(top.id, made);
+        strides_.check_reader(top.id, made);
       } else {
-        if (is_divided_here(top.id)) require_fresh_parts(top.id, user);
+        if (is_in_parts(placements_, top.id))
+          storage_.require_fresh_parts(top.id, parts_at_[top.id].time, user);
         const std::string_view reason = reason_to_write_again(top.id);
         if (reason.empty()) {
           set_made(top.id, join(top.id, user));
-          joined_.insert(top.id);
+          strides_.note_join(top.id);
           continue;
         }
         open.back().reason = reason;
@@ -490,63 +317,17 @@ class Lowering {
   // The whole value, if it is there and shows what was last written.
   NodeId find_whole(NodeId id, NodeId user) {
     const Whole known = whole_[id];
-    if (!known.node) return {};
-    const NodeId storage = effects_.storage_of(id);
-    if (!is_divided_here(id)) {
-      // A view of a join.
-      const Write& write = part_write_[storage];
-      if (write.time > known.time && is_copied_by_join(storage)) fail_stale(id, write, user);
-      return known.node;
-    }
-    const Write& write = whole_write_[storage];
-    if (write.time > known.time && write.value != id) fail_stale(id, write, user);
-    return part_write_[storage].time <= known.time ? known.node : NodeId();
+    return known.node && storage_.is_fresh_whole(id, known.time, user) ? known.node : NodeId();
   }
   // Why the whole of a divided value is not a join of its parts; empty if it is.
   std::string_view reason_to_write_again(NodeId id) {
-    if (last_write(id) != 0) return {};
-    if ((made_of_sizes_.contains(id) || is_size_arithmetic(id)) && !reads_written(id))
+    if (storage_.last_write(id) != 0) return {};
+    const bool is_of_sizes = made_of_sizes_.contains(id) || is_size_arithmetic(in_, placements_, id);
+    if (is_of_sizes && !storage_.reads_written(id))
       return "made of sizes only: wanted whole as well as in parts";
     return views_.is_joined_above(id) ? "a view: the value that it shows is joined" : std::string_view();
   }
 
-  // Whether a divided value depends on no divided tensor's content: a size, a factory, a view of
-  // such. Then it is cheaper to make again than to join.
-  bool is_made_of_sizes(NodeId id) const {
-    const Node& node = in_.step().nodes[id];
-    if (node.op == nullptr || node.op->writes || draws_random(*in_.context, node)) return false;
-    if ((node.extra && !node.extra->bindings.empty()) || node.op->cost == CostClass::kCollective ||
-        node.op->cost == CostClass::kWait)
-      return false;
-    const bool reads_type = node.op->family == OpFamily::kSize || node.op->reads_types_only;
-    bool only_sizes = true;
-    for_each_input(*in_.context, node, [&](NodeId input) {
-      const bool is_type_of_outside = !placements_.region[input] && reads_type;
-      only_sizes &= is_type_of_outside || is_made_of_sizes_input(input);
-    });
-    return only_sizes;
-  }
-  // Whether what it reads was written: its parts were made before or behind that, as it was.
-  bool reads_written(NodeId id) const {
-    bool found = false;
-    const Node& node = in_.step().nodes[id];
-    if (reads_elements(node))
-      for_each_input(*in_.context, node, [&](NodeId input) { found = found || last_write(input) != 0; });
-    return found;
-  }
-  // Of sizes or counts: what is made of their sums is none of its parts' (u//8).
-  bool is_size_arithmetic(NodeId id) const {
-    const Node& node = in_.step().nodes[id];
-    return placements_.of(id).is_local() && node.type &&
-           in_.context->types[node.type].kind == TypeKind::kScalar &&
-           out_.text(node.target).starts_with("operator.") && node.op != nullptr && !node.op->writes;
-  }
-  bool is_made_of_sizes_input(NodeId input) const {
-    if (!placements_.of(input).is_divided()) return true;
-    if (placements_.region[input]) return made_of_sizes_.contains(input);
-    const TypeId type = in_.step().nodes[input].type;
-    return type && in_.context->types[type].kind == TypeKind::kScalar;
-  }
   // The wholes of its inputs are there.
   NodeId write_again(NodeId id, std::string_view reason) {
     const Node& original = in_.step().nodes[id];
@@ -563,8 +344,8 @@ class Lowering {
     const Placement& placement = placements_.placement[id];
     switch (placement.kind) {
       case PlacementKind::kSplit:
-        return strided_.contains(id) ? concatenate_in_order(id)
-                                     : joins_.concatenate(id, parts_of(id), placement);
+        return strides_.keeps(id) ? concatenate_in_order(id)
+                                  : joins_.concatenate(id, parts_of(id), placement);
       case PlacementKind::kPartial:
         return joins_.add(id, parts_of(id));
       case PlacementKind::kCarried:
@@ -592,7 +373,6 @@ class Lowering {
   const Graph& in_;
   const ChunkPlan& plan_;
   const Placements& placements_;
-  const Effects& effects_;
   const PartSymbols symbols_;
   Graph out_;
   ChunkWriter writer_;
@@ -600,13 +380,9 @@ class Lowering {
   PartJoins joins_;
   PartAttention attention_;
   ViewJoins views_;
-  StrideReaders stride_readers_;
-  const IdSet<NodeId>& strided_;
-  std::vector<NodeId> missed_strides_;
-  IdSet<NodeId> joined_;  // values whose whole is a join
+  JoinStrides strides_;
+  PartedStorage storage_;
   SideTable<NodeId, Whole> whole_;
-  IdSet<NodeId> retyped_;                // values whose whole has another type than they had
-  LastWrites whole_write_, part_write_;  // to wholes and to parts
   SideTable<NodeId, Parts> parts_at_;
   std::vector<Arg> parts_;
   std::map<PiecesKey, Pieces> pieces_;
@@ -614,9 +390,8 @@ class Lowering {
   using PrefixKey = std::tuple<NodeId, std::size_t, std::uint32_t>;
   std::map<PrefixKey, Arg> prefixes_;
   std::vector<NodeId> numbers_in_parts_;  // from outside: the whole ones may have no user left
-  IdSet<NodeId> made_of_sizes_;           // divided nodes
-  IdSet<NodeId> wanted_whole_;            // divided nodes, once something asks
-  bool has_wanted_ = false;
+  const IdSet<NodeId> made_of_sizes_;
+  std::optional<IdSet<NodeId>> wanted_whole_;  // once something asks
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "passes/chunk/chunk_strides.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ir/types/layout.h"
@@ -48,6 +50,91 @@ bool StrideReaders::is_equal(ExprId before, ExprId after) {
   if (facts_.equal(before, after)) return true;
   const auto x = facts_before_.hint(before), y = facts_.hint(after);
   return x && x == y;
+}
+
+void JoinStrides::note_whole(NodeId id, TypeId type) {
+  if (type != graph_.step().nodes[id].type) {
+    retyped_.insert(id);
+  } else {
+    retyped_.erase(id);
+  }
+}
+
+TypeId JoinStrides::retype(NodeId id) {
+  try {
+    return writer_.retype(id);
+  } catch (const PassError&) {
+    std::vector<NodeId> joins;
+    for_each_input(*graph_.context, graph_.step().nodes[id], [&](NodeId input) {
+      for (NodeId joined : list_joins_behind(input))
+        if (can_have_strides(joined)) joins.push_back(joined);
+    });
+    if (joins.empty()) throw;
+    missed_.insert(missed_.end(), joins.begin(), joins.end());
+    return graph_.step().nodes[id].type;
+  }
+}
+
+void JoinStrides::check_reader(NodeId id, NodeId made) {
+  for (NodeId seen : readers_.list_seen(id, made))
+    for (NodeId joined : list_joins_behind(seen)) {
+      if (!can_have_strides(joined)) fail_strides(joined, id);
+      missed_.push_back(joined);
+    }
+}
+
+void JoinStrides::require_shows(NodeId id, NodeId whole) const {
+  for (NodeId shown = id; shown != whole;) {
+    shown = shown_operand(*chunked_.context, chunked_.step(), shown);
+    if (!shown) fail_strides(id, id);
+  }
+}
+
+void JoinStrides::require_shows_alike(NodeId id, NodeId part) {
+  if (readers_.shows_otherwise(id, part))
+    fail(id,
+         "is a view for all tokens and a copy for a part of them, or the other way around, and what it "
+         "shows is written in place behind it");
+}
+
+// The joins because of which a whole value has another type than it had.
+std::vector<NodeId> JoinStrides::list_joins_behind(NodeId id) const {
+  std::vector<NodeId> open{id}, joins;
+  IdSet<NodeId> done;
+  while (!open.empty()) {
+    const NodeId value = open.back();
+    open.pop_back();
+    if (!retyped_.contains(value) || !done.insert(value)) continue;
+    if (joined_.contains(value)) {
+      joins.push_back(value);
+    } else {
+      for_each_input(*graph_.context, graph_.step().nodes[value],
+                     [&](NodeId input) { open.push_back(input); });
+    }
+  }
+  return joins;
+}
+
+// Whether the join can have the strides of what it rejoins, and has none.
+bool JoinStrides::can_have_strides(NodeId joined) {
+  const Placement& placement = placements_.of(joined);
+  const TensorType* type = tensor_of(*graph_.context, graph_.step().nodes[joined].type);
+  return placement.is(PlacementKind::kSplit) && (!placement.blocks || placement.any_order) &&
+         type != nullptr && find_memory_order(writer_.facts(), *type) && !strided_.contains(joined);
+}
+
+void JoinStrides::fail_strides(NodeId joined, NodeId reader) const {
+  fail(reader,
+       fmt::format("depends on how '{}' lies in memory, and put together from parts it lies otherwise",
+                   graph_.text(graph_.step().nodes[joined].name)));
+}
+
+void JoinStrides::fail(NodeId reader, std::string_view why) const {
+  const Node& node = graph_.step().nodes[reader];
+  throw PassError("chunk.strides",
+                  fmt::format("'{}' ({}) {}", graph_.text(node.name), graph_.text(node.target), why),
+                  site_of(graph_, node),
+                  "make its operand contiguous inside the selected module (clone), or select other roots");
 }
 
 std::optional<std::vector<std::int64_t>> find_memory_order(Facts& facts, const TensorType& type) {
