@@ -432,14 +432,15 @@ bool PartFacts::reduces_by_sum(const Node& node) const {
   return how.is(ArgKind::kText) && is_linear_reduction(context_.text(how.as_name()));
 }
 
-// Operands that are shares, to the dtype of the result.
+// Operands that are shares, to the dtype of the result. What is read as a number has 64 bits.
 bool PartFacts::converts_shares(NodeId origin) const {
   const TensorType* result = claims_.tensor_a(origin);
-  if (result == nullptr) return true;
+  if (result == nullptr && op_->family != OpFamily::kHostRead) return true;
+  const DType made = result != nullptr ? result->dtype : DType::kInt64;
   return std::ranges::none_of(operands_, [&](const Operand& operand) {
     if (!operand.is_tensor || operand.fact != PartFact::kShare) return false;
     const TensorType* type = claims_.tensor_b(operand.taken->value.as_node());
-    return type != nullptr && !converts_sums(type->dtype, result->dtype);
+    return type != nullptr && !converts_sums(type->dtype, made);
   });
 }
 
