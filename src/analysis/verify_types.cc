@@ -128,7 +128,11 @@ class TypeCheck {
   void check_lookup(const Body& body, const Node& node, TypeMemo& types) {
     const StringId name = group_of(node.type);
     const ProcessGroup* group = name ? graph_.find_group(name) : nullptr;
-    const auto mesh = group != nullptr ? mesh_of(body, arg_of(context_, node, 0), types) : std::nullopt;
+    const Arg given = arg_of(context_, node, 0);
+    const auto mesh = group != nullptr ? mesh_of(body, given, types) : std::nullopt;
+    const bool is_written = given.is(ArgKind::kMesh) && group != nullptr;
+    if (is_written && !(mesh && has_each_rank_once(*mesh)))
+      return report(graph_, body, node, "mesh-group", "the mesh's ranks do not fill its shape, each once", out_);
     const auto axis = mesh ? axis_looked_up(context_, node, *mesh) : std::nullopt;
     if (!axis) return;
     const std::uint32_t own = own_rank(graph_);
@@ -141,6 +145,12 @@ class TypeCheck {
              fmt::format("recorded as group '{}' with ranks [{}], the mesh has ranks [{}] along this axis",
                          text(name), fmt::join(group->ranks, ", "), fmt::join(*ranks, ", ")),
              out_);
+  }
+
+  static bool has_each_rank_once(const MeshValue& mesh) {
+    std::vector<std::uint32_t> ranks = mesh.ranks;
+    std::ranges::sort(ranks);
+    return std::ranges::adjacent_find(ranks) == ranks.end();
   }
 
   StringId group_of(TypeId type) const {

@@ -105,7 +105,7 @@ constexpr auto kNames = std::to_array<Row>({
     {Condition::kZerosUnwritten, "zeros are not written"},
     {Condition::kCountsRows, "a number of a part counts rows of the whole"},
     {Condition::kExtentsAddUp, "rows that no operand has are as many in all parts as in the whole"},
-    {Condition::kLeavesOfRows, "data leave some of a part's rows, not of all rows"},
+    {Condition::kLeavesOfRows, "what takes some rows takes them of a part's, not of all rows"},
     {Condition::kMovesIntegers, "numbers stay integers"},
 });
 

@@ -50,6 +50,12 @@ bool reads_no_element(const OpInfo& op) {
   return op.reads_types_only || makes_rows_alike(op.family);
 }
 
+// As many rows as sizes say, all alike or of one row. Any other call that takes rows of what it has
+// all of takes those of one place, which are not those of each part.
+bool makes_rows_by_sizes(const OpInfo& op) {
+  return reads_no_element(op) || op.family == OpFamily::kExpand;
+}
+
 }  // namespace
 
 bool PartFacts::Operand::is_rows() const {
@@ -426,14 +432,15 @@ bool PartFacts::reduces_by_sum(const Node& node) const {
   return how.is(ArgKind::kText) && is_linear_reduction(context_.text(how.as_name()));
 }
 
-// Operands that are shares, to the dtype of the result.
+// Operands that are shares, to the dtype of the result. What is read as a number has 64 bits.
 bool PartFacts::converts_shares(NodeId origin) const {
   const TensorType* result = claims_.tensor_a(origin);
-  if (result == nullptr) return true;
+  if (result == nullptr && op_->family != OpFamily::kHostRead) return true;
+  const DType made = result != nullptr ? result->dtype : DType::kInt64;
   return std::ranges::none_of(operands_, [&](const Operand& operand) {
     if (!operand.is_tensor || operand.fact != PartFact::kShare) return false;
     const TensorType* type = claims_.tensor_b(operand.taken->value.as_node());
-    return type != nullptr && !converts_sums(type->dtype, result->dtype);
+    return type != nullptr && !converts_sums(type->dtype, made);
   });
 }
 
@@ -482,13 +489,11 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
     const bool counts = !operands_.empty() && operands_.front().fact == PartFact::kShare;
     return holds(Condition::kRepeatsCounted, counts) ? PartFact::kRows : PartFact::kOwn;
   }
+  const bool takes_rows = std::ranges::any_of(operands_, &Operand::is_rows);
+  if (!makes_rows_by_sizes(*op_) && !holds(Condition::kLeavesOfRows, takes_rows)) return PartFact::kOwn;
   if (!holds(Condition::kExtentsAddUp, has_rows_of_rows() || extents_add_up(origin, part)))
     return PartFact::kOwn;
   if (reads_no_element(*op_)) return PartFact::kRows;
-  // Rows that data leave of what each part has all of are all of them.
-  if (op_->family == OpFamily::kMaskedRows &&
-      !holds(Condition::kLeavesOfRows, std::ranges::any_of(operands_, &Operand::is_rows)))
-    return PartFact::kOwn;
   if (!picks_own_rows()) return PartFact::kOwn;
   if (picks_entries()) return PartFact::kEntries;
   const Arg reduction = named_arg(context_, node, "reduction");

@@ -6,6 +6,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/users.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -36,6 +37,13 @@ class OutputClassifier {
     return type != nullptr && (is_floating(type->dtype) || is_complex(type->dtype));
   }
 
+  // Part by part, to what all parts share: what is there is a sum over the parts.
+  bool adds_to_whole(NodeId id) const {
+    const Arg into = arg_of(context_, b_.nodes[id], 0);
+    return claims_[id].kind == ClaimKind::kPart && accumulates(context_, b_.nodes[id]) &&
+           (claims_.is_carried(claims_[id].origin) || (into.is_node() && claims_.is_whole(into.as_node())));
+  }
+
   void classify() {
     for (NodeId id : b_.order) {
       Numerics& numerics = numerics_[id];
@@ -46,7 +54,7 @@ class OutputClassifier {
       const Claim& claim = claims_[id];
       static const OpInfo* const add = find_op("aten.add.Tensor");
       const bool regroups = (claim.kind == ClaimKind::kJoin && b_.nodes[id].op == add) || claim.regrouped ||
-                            (claim.kind == ClaimKind::kPart && claims_.is_carried(claim.origin));
+                            adds_to_whole(id);
       if (regroups) {
         numerics = Numerics::kSumOrder;
       } else if (claim.kind == ClaimKind::kPart) {

@@ -166,7 +166,10 @@ std::optional<CountCheck::Grid> CountCheck::transposed(NodeId list) const {
   const Arg first = named_arg(context_, node(moved), "dim0"),
             second = named_arg(context_, node(moved), "dim1");
   const Sizes dims = CountCheck::list(node(moved), "dims");
-  const auto at = [](Arg dim) { return dim.is_int() ? (dim.as_int() + 2) % 2 : -1; };
+  const auto at = [](Arg dim) {
+    const bool is_dim = dim.is_int() && dim.as_int() >= -2 && dim.as_int() < 2;
+    return is_dim ? (dim.as_int() + 2) % 2 : -1;
+  };
   bool is_swapped = node(moved).op->params.size() == 1;  // t
   if (!first.is_none()) is_swapped = at(first) >= 0 && at(second) >= 0 && at(first) != at(second);
   if (!dims.empty()) is_swapped = dims.size() == 2 && at(dims[0]) == 1 && at(dims[1]) == 0;

@@ -258,6 +258,7 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       return put(origin, *positions);
     case RowOrder::kPaired:
       if (family == OpFamily::kGroupedMatmul) check_groups(origin);
+      if (traits_of(family).exchange != ExchangeKind::kNone) return reduced();
       break;
     case RowOrder::kHandedOn:
     case RowOrder::kCounted:
@@ -529,7 +530,7 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
 FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
-  if (!rows.is_known() || !is_along(source, 0)) return common();
+  if (!rows.is_known() || !is_along(source, 0)) return reduced();
   if (is_tokens(rows) && orders_.known_blocks(part_) > 0) return rows;
   bool are_counted = true;
   const auto words = [&](std::span<const Arg> items) {

@@ -24,7 +24,7 @@ FrameCheck::Order FrameCheck::gathered(NodeId origin) {
   const Operand& source = facts_->operands().front();
   const Order rows = order_of(source);
   if (!takes_one_tensor()) return unknown(origin);
-  if (!rows.is_known() || is_tokens(rows) || !is_along(source, 0)) return in_blocks(origin, common());
+  if (!rows.is_known() || is_tokens(rows) || !is_along(source, 0)) return in_blocks(origin, reduced());
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kScatter && term.values[0] == group_of_call()) return known(term.base);
   return known(terms_.intern({FrameTerms::kGather, rows.frame, {group_of_call()}}));
@@ -45,10 +45,11 @@ FrameCheck::Order FrameCheck::dealt(const Order& rows) {
   return known(terms_.intern({FrameTerms::kScatter, rows.frame, {group_of_call()}}));
 }
 
-// Rows meet those of other ranks that lie in the same places.
+// Rows meet those of other ranks that lie in the same places: they are added up, or lie side by side
+// where ranks exchange along another dimension.
 FrameCheck::Order FrameCheck::reduced() {
   for (const Operand& operand : facts_->operands())
-    if (operand.is_tensor && operand.taken->param == 0) assume_one_order_on_ranks(operand);
+    if (operand.is_tensor && !operand.taken->is_written) assume_one_order_on_ranks(operand);
   return common();
 }
 

@@ -390,6 +390,7 @@ constexpr RuleRow kRules[] = {
     {"aten.cumsum.default", bound_scan},
     {"aten.div.Scalar", bound_div},
     {named::kDiv, bound_div},
+    {"aten.dot.default", bound_product},
     {"aten.embedding_dense_backward.default", bound_embedding_backward},
     {named::kEqNumber, bound_comparison},
     {"aten.eq.Tensor", bound_comparison},
