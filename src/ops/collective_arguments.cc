@@ -126,8 +126,8 @@ bool is_reduction(std::string_view name) {
   return std::ranges::find(kReductions, name) != std::end(kReductions);
 }
 
-bool is_linear_reduction(std::string_view name) {
-  return name == "sum" || name == "avg";
+bool is_linear_reduction(std::string_view name, DType dtype) {
+  return name == "sum" || (name == "avg" && (is_floating(dtype) || is_complex(dtype)));
 }
 
 std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,

@@ -24,8 +24,9 @@ namespace epweave {
 
 // The reductions that collectives name.
 bool is_reduction(std::string_view name);
-// Whether that of a sum is the sum of those of its summands: a sum or a mean, no maximum.
-bool is_linear_reduction(std::string_view name);
+// Whether that of a sum is the sum of those of its summands: a sum or a mean, no maximum. A mean of
+// integers drops its fraction: (1 + 2) // 2 + (1 + 2) // 2 is not (2 + 4) // 2.
+bool is_linear_reduction(std::string_view name, DType dtype);
 
 // One sentence for each problem. `group` is the one that the call names. Arguments that are no
 // numbers are not judged. Reductions, sources, group sizes:

@@ -93,8 +93,10 @@ class ResultClasses {
     const Arg returned = context.args[output.args].front();
     std::size_t next = 0;
     for (const Arg& item : returned.is_list() ? context.args.children(returned) : context.args[output.args]) {
-      const bool is_listed = item.is_node() && next < report.outputs.size();
-      outputs_.push_back(is_listed ? report.outputs[next++].numerics : Numerics::kReorder);
+      Numerics& numerics = outputs_.emplace_back(Numerics::kReorder);
+      context.args.for_each_node(item, [&](NodeId) {
+        if (next < report.outputs.size()) numerics = std::max(numerics, report.outputs[next++].numerics);
+      });
     }
     std::map<std::string_view, Numerics> updates;
     for (; next < report.outputs.size(); ++next)

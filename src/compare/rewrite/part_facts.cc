@@ -429,7 +429,13 @@ bool PartFacts::scales_by_finite(const Node& node) const {
 
 bool PartFacts::reduces_by_sum(const Node& node) const {
   const Arg how = named_arg(context_, node, "reduce_op");
-  return how.is(ArgKind::kText) && is_linear_reduction(context_.text(how.as_name()));
+  bool is_linear = how.is(ArgKind::kText);
+  context_.args.for_each_node(arg_of(context_, node, 0), [&](NodeId reduced) {
+    const TensorType* type = claims_.tensor_a(reduced);
+    is_linear =
+        is_linear && type != nullptr && is_linear_reduction(context_.text(how.as_name()), type->dtype);
+  });
+  return is_linear;
 }
 
 // Operands that are shares, to the dtype of the result. What is read as a number has 64 bits.

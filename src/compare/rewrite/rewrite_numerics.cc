@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/collectives.h"
 #include "analysis/users.h"
@@ -31,17 +36,37 @@ class OutputClassifier {
   }
 
  private:
-  // Sums of others are exact.
-  bool is_rounded(NodeId id) const {
-    const TensorType* type = claims_.tensor_b(id);
-    return type != nullptr && (is_floating(type->dtype) || is_complex(type->dtype));
+  // Whether sums of such values are the same in whatever order, as those of integers are. What is
+  // not known may be rounded. A tuple's elements are computed together (the largest elements and
+  // where they lie), by a kernel that may depend on the number of rows.
+  bool is_exact(TypeId id) const {
+    if (!id) return false;
+    const Type& type = context_.types[id];
+    switch (type.kind) {
+      case TypeKind::kTensor:
+        return !is_floating(type.tensor.dtype) && !is_complex(type.tensor.dtype);
+      case TypeKind::kScalar:
+        return context_.text(type.py_type) != "SymFloat";
+      case TypeKind::kTuple:
+      case TypeKind::kList:
+        return std::ranges::all_of(type.elements, [&](TypeId element) { return is_exact(element); });
+      case TypeKind::kValue:
+        return !type.value.is(ArgKind::kReal);
+    }
+    return false;
   }
 
-  // Part by part, to what all parts share: what is there is a sum over the parts.
-  bool adds_to_whole(NodeId id) const {
-    const Arg into = arg_of(context_, b_.nodes[id], 0);
-    return claims_[id].kind == ClaimKind::kPart && accumulates(context_, b_.nodes[id]) &&
-           (claims_.is_carried(claims_[id].origin) || (into.is_node() && claims_.is_whole(into.as_node())));
+  // (x + p0) + p1, where A adds p0 + p1 to x, is a sum of other summands, too: what the first part
+  // adds to is all of a value. A later part adds to that, or to what the part before it left.
+  bool regroups(NodeId id) const {
+    static const OpInfo *const add = find_op("aten.add.Tensor"), *const add_numbers = find_op("operator.add");
+    const Node& node = b_.nodes[id];
+    const Claim& claim = claims_[id];
+    if (claim.regrouped) return true;
+    if (claim.kind == ClaimKind::kJoin) return node.op == add || node.op == add_numbers;
+    if (claim.kind != ClaimKind::kPart || !accumulates(context_, node)) return false;
+    const Arg written = arg_of(context_, node, 0);
+    return written.is_node() && claims_.is_whole(written.as_node());
   }
 
   void classify() {
@@ -50,14 +75,10 @@ class OutputClassifier {
       for (NodeId input : inputs_b_[id]) numerics = std::max(numerics, numerics_[input]);
       for (const SeenWrite& write : writers_b_.seen_by(id))
         numerics = std::max(numerics, numerics_[write.writer]);
-      if (!is_rounded(id)) continue;
-      const Claim& claim = claims_[id];
-      static const OpInfo* const add = find_op("aten.add.Tensor");
-      const bool regroups = (claim.kind == ClaimKind::kJoin && b_.nodes[id].op == add) || claim.regrouped ||
-                            adds_to_whole(id);
-      if (regroups) {
+      if (is_exact(b_.nodes[id].type)) continue;
+      if (regroups(id)) {
         numerics = Numerics::kSumOrder;
-      } else if (claim.kind == ClaimKind::kPart) {
+      } else if (claims_[id].kind == ClaimKind::kPart) {
         numerics = std::max(numerics, Numerics::kChunkEqual);
       }
     }
@@ -66,12 +87,9 @@ class OutputClassifier {
   void list_results() {
     if (b_.order.empty()) return;
     const Node& output = b_.nodes[b_.order.back()];
-    std::vector<NodeId> returned;
-    if (output.kind == NodeKind::kOutput && !output.args.empty()) {
-      const Arg result = context_.args[output.args].front();
-      const auto items = result.is_list() ? context_.args.children(result) : context_.args[output.args];
-      for (const Arg& item : items) returned.push_back(item.is_node() ? item.as_node() : NodeId());
-    }
+    if (output.kind != NodeKind::kOutput || output.args.empty()) return;
+    const Arg result = context_.args[output.args].front();
+    const auto returned = result.is_list() ? context_.args.children(result) : context_.args[output.args];
     for (std::size_t i = 0; i < returned.size(); ++i) {
       std::string what = fmt::format("output {}", i);
       if (i < graph_b_.outputs.size() && graph_b_.outputs[i].role) {
@@ -79,13 +97,34 @@ class OutputClassifier {
         what = role.fqn ? fmt::format("{} of {}", graph_b_.text(role.role), graph_b_.text(role.fqn))
                         : std::string(graph_b_.text(role.role));
       }
-      if (!returned[i]) continue;
-      // As the step leaves it, which may be later than the value was made.
-      Numerics numerics = numerics_[returned[i]];
-      for (const SeenWrite& write : writers_b_.left_in(returned[i]))
-        numerics = std::max(numerics, numerics_[write.writer]);
-      outputs_.push_back({what, std::string(graph_b_.text(b_.nodes[returned[i]].name)), numerics});
+      list_returned(returned[i], what);
     }
+  }
+
+  // Values in lists and dicts are results of their own.
+  void list_returned(Arg value, const std::string& what) {
+    if (value.is_node()) {
+      outputs_.push_back({what, std::string(graph_b_.text(b_.nodes[value.as_node()].name)),
+                          as_left_by_step(value.as_node())});
+    } else if (value.is_tree()) {
+      const auto items = context_.args.children(value);
+      const std::size_t step = value.is(ArgKind::kDict) ? 2 : 1;  // behind its key
+      for (std::size_t i = step - 1; i < items.size(); i += step)
+        list_returned(items[i], fmt::format("{}[{}]", what, name_item(items, i, step)));
+    }
+  }
+
+  std::string name_item(std::span<const Arg> items, std::size_t i, std::size_t step) const {
+    if (step == 1) return std::to_string(i);
+    return items[i - 1].is(ArgKind::kText) ? std::string(graph_b_.text(items[i - 1].as_name())) : "?";
+  }
+
+  // Which may be later than the value was made.
+  Numerics as_left_by_step(NodeId value) const {
+    Numerics numerics = numerics_[value];
+    for (const SeenWrite& write : writers_b_.left_in(value))
+      numerics = std::max(numerics, numerics_[write.writer]);
+    return numerics;
   }
 
   // The last write to each input.

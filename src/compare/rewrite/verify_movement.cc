@@ -548,7 +548,8 @@ bool MovementCheck::may_be_overwritten(NodeId b) const {
 // Whether a reduction adds up other elements at once than the one that the value comes from in A.
 bool MovementCheck::is_regrouped(NodeId origin, const MovedContent& value) const {
   const TensorType* type = claims_.tensor_a(origin);
-  if (value.packed == 0 || type == nullptr || !is_floating(type->dtype)) return false;
+  const bool is_rounded = type != nullptr && (is_floating(type->dtype) || is_complex(type->dtype));
+  if (value.packed == 0 || !is_rounded) return false;
   const bool is_waited = is_wait(a_.nodes[origin]);
   const NodeId before = is_waited ? find_waited_launch(context_, a_, origin) : NodeId();
   const Arg sent = before ? arg_of(context_, a_.nodes[before], 0) : Arg();

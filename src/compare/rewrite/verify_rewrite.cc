@@ -209,9 +209,14 @@ void name_as_in(const Graph& b, const Graph& viewed, std::vector<Violation>& vio
   }
 }
 
+// Names of calls that may sum in another order than written.
+struct RegroupedCalls {
+  IdSet<StringId> of_a, of_b;
+};
+
 // What was found of both graphs before they were written otherwise.
 struct Findings {
-  const IdSet<StringId>& regrouped;  // names of calls of B that may sum in another order than written
+  const RegroupedCalls& regrouped;
   LoadedResults loaded;
 };
 
@@ -227,8 +232,12 @@ RewriteReport verify_derived(const Graph& a, const Graph& b, const Findings& fou
   RewriteClaims claims(before, after, repeated ? repeated->original : IdVector<NodeId, NodeId>(),
                        report.violations);
   if (claims.read()) {
-    for (NodeId id : after.step().order)
-      if (found.regrouped.contains(after.step().nodes[id].name)) claims.set_regrouped(id);
+    const auto& [of_a, of_b] = found.regrouped;
+    for (NodeId id : after.step().order) {
+      const NodeId origin = claims[id].origin;
+      const bool in_a = origin && of_a.contains(before.step().nodes[origin].name);
+      if (in_a != of_b.contains(after.step().nodes[id].name)) claims.set_regrouped(id);
+    }
     RewriteVerifier(claims, prefix ? &*prefix : nullptr, found.loaded, report).run();
   }
   if (viewed) name_as_in(b, *viewed, report.violations);
@@ -284,7 +293,7 @@ void drop_origins(const Graph& a, const Graph& plain, Graph& b) {
 
 // Copies to the host are taken out of both first. What is wrong with those of A itself is not B's
 // fault.
-RewriteReport verify_without_host_copies(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
+RewriteReport verify_without_host_copies(const Graph& a, const Graph& b, const RegroupedCalls& regrouped) {
   std::vector<Violation> of_a, of_b;
   WithoutHostCopies plain_a = remove_host_copies(a, of_a);
   Graph plain_b = remove_host_copies(b, of_b).graph;
@@ -298,7 +307,7 @@ RewriteReport verify_without_host_copies(const Graph& a, const Graph& b, const I
                         {regrouped, {find_loaded_results(a), find_loaded_results(b)}});
 }
 
-RewriteReport verify_written_out(const Graph& a, const Graph& b, const IdSet<StringId>& regrouped) {
+RewriteReport verify_written_out(const Graph& a, const Graph& b, const RegroupedCalls& regrouped) {
   if (has_host_copies(a) || has_host_copies(b)) return verify_without_host_copies(a, b, regrouped);
   return verify_rebased(a, b, {regrouped, {}});
 }
@@ -326,11 +335,7 @@ RewriteReport verify_as_written(const Graph& a, const Graph& b) {
   if (std::vector<Violation> own = keep_faulty_calls(a, b, of_first, of_second); !own.empty())
     return {.violations = std::move(own)};
   const Graph plain_a = expand_fused_products(a, of_first), plain_b = expand_fused_products(b, of_second);
-  IdSet<StringId>& regrouped = of_second.regrouped;
-  for (NodeId id : plain_a.step().order)
-    if (const StringId name = plain_a.step().nodes[id].name; of_first.regrouped.contains(name))
-      regrouped.erase(name);
-  return verify_written_out(plain_a, plain_b, regrouped);
+  return verify_written_out(plain_a, plain_b, {of_first.regrouped, of_second.regrouped});
 }
 
 RewriteReport verify_typed(const Graph& a, const Graph& b) {

@@ -44,7 +44,9 @@ Placement all_to_all(PlacementCall& call) {
 // A maximum over the ranks, for one, is no sum of the parts' maxima.
 bool reduces_linearly(const PlacementCall& call) {
   const Operand kind = call.arg(1, "reduce_op");
-  return kind.arg.is(ArgKind::kText) && is_linear_reduction(call.graph().text(kind.arg.as_name()));
+  const TensorType* type = call.tensor(call.arg(0));
+  return type != nullptr && kind.arg.is(ArgKind::kText) &&
+         is_linear_reduction(call.graph().text(kind.arg.as_name()), type->dtype);
 }
 
 // One collective on the joined value.
