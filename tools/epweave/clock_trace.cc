@@ -13,8 +13,16 @@ namespace {
 constexpr double kInside = 1e-9;  // seconds
 constexpr int kProcess = 1, kHost = 0, kCompute = 1, kFirstGroup = 2;
 
+double nanoseconds(double seconds) {
+  return std::round(seconds * 1e9);
+}
 double us(double seconds) {
-  return std::round(seconds * 1e9) / 1e3;
+  return nanoseconds(seconds) / 1e3;
+}
+// Both ends are rounded, not the length: of slices of one track that overlap by a nanosecond,
+// Perfetto drops one.
+double us_between(double start, double end) {
+  return (nanoseconds(end) - nanoseconds(start)) / 1e3;
 }
 
 class ClockTracer {
@@ -57,7 +65,7 @@ class ClockTracer {
            {"cat", name_of(model_.kinds[place])},
            {"ph", "X"},
            {"ts", us(simulator_.start(place))},
-           {"dur", us(simulator_.end(place) - simulator_.start(place))},
+           {"dur", us_between(simulator_.start(place), simulator_.end(place))},
            {"pid", kProcess},
            {"tid", track_of(place)},
            {"args",
@@ -154,7 +162,7 @@ class ClockTracer {
              {"cat", "launch by the host"},
              {"ph", "X"},
              {"ts", us(launched_[place])},
-             {"dur", us(model_.cluster.host_us * 1e-6)},
+             {"dur", us_between(launched_[place], end_of({place, true}))},
              {"pid", kProcess},
              {"tid", kHost}});
     }

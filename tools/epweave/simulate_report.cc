@@ -129,8 +129,8 @@ std::string head_text(const Graph& graph, const Simulation& simulation) {
       fmt::format("{:.1f} % above the lower bound", percent_above(sums, bounds.lower_bound)));
   row("compute", sums.compute, "");
   row("comm", sums.comm,
-      fmt::format("{:.1f} % hidden; {} collectives hidden, {} partly, {} not", 100 * sums.hidden, sums.full,
-                  sums.part, sums.none));
+      fmt::format("{:.1f} % hidden; {} hidden, {} partly, {} not", 100 * sums.hidden,
+                  counted(sums.full, "collective"), sums.part, sums.none));
   row("exposed", sums.exposed, "compute waits while something communicates");
   row("idle", sums.idle, "nothing runs");
   text += fmt::format("  {:<12}{:>16}  {} of it inputs{}{}\n\n", "peak", memory_text(simulation.peak.bytes),
@@ -221,8 +221,8 @@ std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& 
     lines.emplace_back("the step was traced on the CPU: its tensors are taken to be the device's");
   if (model.assumed_symbols > 0)
     lines.push_back(
-        fmt::format("routing is balanced: {} symbols without a number have the same share of the rows",
-                    model.assumed_symbols));
+        fmt::format("routing is balanced: {} without a number {} the same share of the rows",
+                    counted(model.assumed_symbols, "symbol"), model.assumed_symbols == 1 ? "has" : "have"));
   if (!model.cluster.has_contention())
     lines.emplace_back("no contention: neither compute nor communication slows the other");
   if (model.cluster.attn_fraction < 0)
