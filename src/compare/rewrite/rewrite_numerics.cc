@@ -53,8 +53,8 @@ class OutputClassifier {
       if (!is_rounded(id)) continue;
       const Claim& claim = claims_[id];
       static const OpInfo* const add = find_op("aten.add.Tensor");
-      const bool regroups = (claim.kind == ClaimKind::kJoin && b_.nodes[id].op == add) || claim.regrouped ||
-                            adds_to_whole(id);
+      const bool regroups =
+          (claim.kind == ClaimKind::kJoin && b_.nodes[id].op == add) || claim.regrouped || adds_to_whole(id);
       if (regroups) {
         numerics = Numerics::kSumOrder;
       } else if (claim.kind == ClaimKind::kPart) {
