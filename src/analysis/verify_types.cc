@@ -132,7 +132,8 @@ class TypeCheck {
     const auto mesh = group != nullptr ? mesh_of(body, given, types) : std::nullopt;
     const bool is_written = given.is(ArgKind::kMesh) && group != nullptr;
     if (is_written && !(mesh && has_each_rank_once(*mesh)))
-      return report(graph_, body, node, "mesh-group", "the mesh's ranks do not fill its shape, each once", out_);
+      return report(graph_, body, node, "mesh-group", "the mesh's ranks do not fill its shape, each once",
+                    out_);
     const auto axis = mesh ? axis_looked_up(context_, node, *mesh) : std::nullopt;
     if (!axis) return;
     const std::uint32_t own = own_rank(graph_);

@@ -130,7 +130,9 @@ void Numbers::learn_division(ExprId whole, std::span<const ExprId> parts) {
     division.parts.push_back(pool.poly(part));
     sum = pool.add(sum, division.parts.back());
   }
-  if (!facts_.equal(sum, division.whole)) return;
+  // Nothing is divided in any way: it says of no number what its share is.
+  const bool is_nothing = facts_.equal(division.whole, pool.poly_number(0));
+  if (is_nothing || !facts_.equal(sum, division.whole)) return;
   for (StringId symbol : symbols_of(whole)) divisions_.try_emplace({symbol, parts.size()}, division);
 }
 
@@ -168,7 +170,7 @@ bool Numbers::is_share(ExprId a, ExprId b, Share share) {
   const PolyId x = in_numbers(a), y = pool.poly(b);
   if (share.parts <= 1) return facts_.equal(x, y);
   const Division* division = find_division(a, share.parts);
-  if (division == nullptr) return false;
+  if (division == nullptr) return facts_.equal(x, pool.poly_number(0)) && facts_.equal(x, y);
   return facts_.equal(pool.mul(y, division->whole), pool.mul(x, division->parts[share.part]));
 }
 

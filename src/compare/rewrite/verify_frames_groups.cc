@@ -45,8 +45,8 @@ FrameCheck::Order FrameCheck::dealt(const Order& rows) {
   return known(terms_.intern({FrameTerms::kScatter, rows.frame, {group_of_call()}}));
 }
 
-// Rows meet those of other ranks that lie in the same places: they are added up, or lie side by side
-// where ranks exchange along another dimension.
+// Rows meet those of other ranks that lie in the same places: they are added up, or lie side by
+// side where ranks exchange along another dimension.
 FrameCheck::Order FrameCheck::reduced() {
   for (const Operand& operand : facts_->operands())
     if (operand.is_tensor && !operand.taken->is_written) assume_one_order_on_ranks(operand);

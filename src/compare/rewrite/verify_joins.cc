@@ -144,6 +144,11 @@ void JoinCheck::check_split(NodeId id) {
   }
 }
 
+std::size_t JoinCheck::count_pieces(NodeId split) const {
+  const auto args = context_.args[b_.nodes[split].args];
+  return args.size() > 1 && args[1].is_list() ? context_.args.children(args[1]).size() : 0;
+}
+
 bool JoinCheck::is_in_blocks(NodeId b) const {
   return claims_[b].kind == ClaimKind::kBlocks && is_reshape(b_.nodes[b]);
 }
@@ -173,7 +178,9 @@ ExprId JoinCheck::blocks_of(NodeId view, NodeId rows, std::int64_t dim) {
 // Part k of `origin` as rows, from a piece of a split of its blocks.
 bool JoinCheck::is_piece_of_blocks(NodeId id, const Claim& claim) {
   NodeId piece = first_input(id);
-  if (!piece || claims_[piece].kind != ClaimKind::kPiece || claims_[piece].part != claim.part) return false;
+  if (!piece || claims_[piece].kind != ClaimKind::kPiece || claims_[piece].part != claim.part ||
+      claims_[piece].parts != claim.parts)
+    return false;
   NodeId element = piece;
   while (element && claims_[element].kind == ClaimKind::kPiece) element = first_input(element);
   if (!element || claims_[element].kind != ClaimKind::kSplit || claims_[element].origin != claim.origin)
@@ -264,10 +271,13 @@ void JoinCheck::check_piece(NodeId id) {
   if (args.empty() || !args[0].is_node())
     return claims_.fail(id, "rewrite-split", "is not a piece of a split");
   const Claim& from = claims_[args[0].as_node()];
-  const bool is_element = has_family(node, OpFamily::kElement) && from.kind == ClaimKind::kSplit &&
-                          args.size() == 2 && args[1].is_int() &&
-                          holds(Condition::kPieceIsItsElement, args[1].as_int() == claim.part);
-  const bool is_copy_of_piece = node.op == clone && from.kind == ClaimKind::kPiece && from.part == claim.part;
+  const bool is_element =
+      has_family(node, OpFamily::kElement) && from.kind == ClaimKind::kSplit && args.size() == 2 &&
+      args[1].is_int() &&
+      holds(Condition::kPieceIsItsElement,
+            args[1].as_int() == claim.part && count_pieces(args[0].as_node()) == claim.parts);
+  const bool is_copy_of_piece = node.op == clone && from.kind == ClaimKind::kPiece &&
+                                from.part == claim.part && from.parts == claim.parts;
   const bool is_view = is_reshape(node) && is_piece_of_blocks(id, claim);
   if ((!is_element && !is_copy_of_piece && !is_view) || from.origin != claim.origin)
     claims_.fail(id, "rewrite-split",

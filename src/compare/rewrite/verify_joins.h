@@ -43,6 +43,7 @@ class JoinCheck {
   void check_cat(NodeId id);
   void check_sum(NodeId id);
 
+  std::size_t count_pieces(NodeId split) const;
   bool is_in_blocks(NodeId b) const;
   NodeId first_input(NodeId b) const;
   ExprId blocks_of(NodeId view, NodeId rows, std::int64_t dim);

@@ -435,8 +435,8 @@ Placement scalar_read(PlacementCall& call) {
   const TensorType* read = call.tensor(call.arg(0));
   const bool is_count = read != nullptr && converts_sums(read->dtype, DType::kInt64);
   if (!p.is_divided() || is_count) return p;
-  // Only sizes are added up over the parts: any other number, and one that wraps at 8 or 16 bits, is
-  // read from the whole.
+  // Only sizes are added up over the parts: any other number, and one that wraps at 8 or 16 bits,
+  // is read from the whole.
   call.take_whole(call.arg(0));
   return Placement::whole();
 }
