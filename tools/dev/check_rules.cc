@@ -505,6 +505,7 @@ std::vector<GoldenCase> list_golden_cases() {
       {kPlacesBeginRuns, "wrong_places_begin"},
       {kOwnTablesCutOwnRows, "wrong_sizes_beside_columns"},
       {kOwnTablesCutOwnRows, "wrong_sizes_of_whole_rows"},
+      {kReducesRanksBySum, "wrong_mean_of_counts"},
   };
 }
 

@@ -26,7 +26,11 @@ class OutputClassifier {
         b_(graph_b_.step()),
         writers_b_(writers),
         inputs_b_(list_inputs(context_, b_)),
-        numerics_(b_.nodes.size()) {}
+        numerics_(b_.nodes.size()) {
+    // Of data, Effects has those between a number and the calls that name its symbol.
+    for (const OrderEdge& edge : writers.effects().order_edges())
+      if (edge.reason == OrderReason::kData) named_numbers_.at(edge.after).push_back(edge.before);
+  }
 
   std::vector<RewriteOutput> run() {
     classify();
@@ -73,6 +77,7 @@ class OutputClassifier {
     for (NodeId id : b_.order) {
       Numerics& numerics = numerics_[id];
       for (NodeId input : inputs_b_[id]) numerics = std::max(numerics, numerics_[input]);
+      for (NodeId number : named_numbers_[id]) numerics = std::max(numerics, numerics_[number]);
       for (const SeenWrite& write : writers_b_.seen_by(id))
         numerics = std::max(numerics, numerics_[write.writer]);
       if (is_exact(b_.nodes[id].type)) continue;
@@ -150,6 +155,7 @@ class OutputClassifier {
   const Body& b_;
   const StorageWriters& writers_b_;
   NodeLists inputs_b_;
+  SideTable<NodeId, std::vector<NodeId>> named_numbers_;  // of a call: those whose symbols it names
   IdVector<NodeId, Numerics> numerics_;
   std::vector<RewriteOutput> outputs_;
 };
