@@ -260,6 +260,8 @@ class Recomputer {
       why = "it waits for a copy to the host or from it";
     } else if (node.extra != nullptr && !node.extra->bindings.empty()) {
       why = "it binds a symbol";
+    } else if (required_half(context_, node) == RequiredHalf::kForward) {
+      why = "it must be in forward (partitioner_tag)";
     }
     if (!why.empty()) note_kept(id, why);
     return why.empty();
