@@ -153,6 +153,15 @@ void refuse_random(const Graph& graph, NodeId id) {
                   "tag it MUST_SAVE; memory-policy{policy=full} does so");
 }
 
+bool is_tagged_again(const Graph& graph, const RecomputeTags& tags, NodeId id) {
+  const Body& body = graph.step();
+  if (!tags.is_recomputed(body.nodes[id]) ||
+      body.nodes[call_of(*graph.context, body, id)].recompute == tags.must_save)
+    return false;
+  const NodeId launch = find_waited_launch(*graph.context, body, id);
+  return !launch || tags.is_recomputed(body.nodes[launch]);
+}
+
 bool can_run_twice(const Context& context, const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return true;
   if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(context, node) || node.op->writes)
@@ -283,8 +292,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const IdSet<NodeId> of_freed = find_uses_of_freed(effects, joint);
   const IdSet<NodeId> region_outputs = find_region_outputs(graph, joint);
   const auto is_tagged = [&](NodeId id) {
-    return tags.is_recomputed(body.nodes[id]) && !region_outputs.contains(id) &&
-           body.nodes[call_of(*graph.context, body, id)].recompute != tags.must_save;
+    return is_tagged_again(graph, tags, id) && !region_outputs.contains(id);
   };
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];

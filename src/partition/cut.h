@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/effects.h"
+#include "analysis/recompute_tags.h"
 #include "partition/joint.h"
 
 namespace epweave {
@@ -42,6 +43,10 @@ bool is_number(const Context& context, const Node& node);
 // A group, mesh, device or the like: what backward needs of them it looks up again.
 bool is_looked_up(const Context& context, const Node& node);
 // Throws PassError partition.random: the node draws and is tagged to be computed again.
+// Whether tags say that backward computes the value again. Elements of a tuple stay where its call
+// does, a wait where its launch does: what is launched once is waited for once.
+bool is_tagged_again(const Graph& graph, const RecomputeTags& tags, NodeId id);
+
 [[noreturn]] void refuse_random(const Graph& graph, NodeId id);
 // Whether the call may run twice: it is known, draws and writes nothing, has no effect but to wait,
 // and is not said to be forward's (`required_half`).

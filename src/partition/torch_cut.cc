@@ -165,10 +165,9 @@ class TorchCut {
   bool is_tagged_saved(NodeId id) const {
     return node(id).recompute == tags_.must_save || region_outputs_.contains(id);
   }
-  // Elements of a tuple stay where its call does.
   bool is_tagged(NodeId id) const {
-    return tags_.is_recomputed(node(id)) && !region_outputs_.contains(id) &&
-           !is_tagged_saved(call_of(context_, body_, id));
+    return is_tagged_again(graph_, tags_, id) && !region_outputs_.contains(id) &&
+           !region_outputs_.contains(call_of(context_, body_, id));
   }
   bool must_recompute(NodeId id) const {
     const NodeId call = call_of(context_, body_, id);

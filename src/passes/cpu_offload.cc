@@ -353,7 +353,7 @@ class Offloader {
                                type);
     const NodeId loaded = make("ao.wait_tensor.default", value, {Arg::node(reload), Arg::node(sent)}, type);
     reloads_.push_back(reload);
-    sent_.push_back({value, offload, sent, last, offloaded.last_touch, reload});
+    sent_.push_back({value, offload, sent, last, offloaded.last_touch});
     SideTable<NodeId, NodeId> again;
     again.at(value) = loaded;
     for (NodeId id : {reload, loaded}) {
@@ -425,18 +425,21 @@ class Offloader {
 
   // ------------------------------------------------------------------------- moves
 
-  // Forward's regions are runs of calls of one layer. A wait goes to the end of the region that is
-  // `defer` behind the value's; right behind the last touch where that is no later, or where 0 is
-  // asked for, or where backward loads the value before.
+  // Forward's regions are runs of calls of one layer, up to backward's first call. A wait goes to
+  // the end of the region that is `defer` behind the value's; right behind the last touch where
+  // that is no later, or where 0 is asked for, or where the value is made behind those regions.
   void place_waits(std::int64_t defer) {
     std::vector<NodeId> ends;
     SideTable<NodeId, std::int64_t> region_of(-1);
     SideTable<NodeId, std::uint32_t> place_of;
     std::uint32_t places = 0;
     std::optional<std::int64_t> layer;
+    bool is_before_backward = true;
     for (NodeId id = list_.first(); id; id = list_.next(id)) {
       place_of.at(id) = places++;
-      if (!is_forward_call(id)) continue;
+      if (!is_call(id)) continue;
+      is_before_backward = is_before_backward && !body_.nodes[id].is_backward();
+      if (!is_before_backward) continue;
       const std::int64_t own = layers_.of(body_.nodes[id]);
       if (layer != own) ends.emplace_back();
       layer = own;
@@ -446,11 +449,11 @@ class Offloader {
     for (const Sent& sent : sent_) {
       const NodeId earliest = sent.last_touch == sent.value ? sent.offload : sent.last_touch;
       const std::int64_t own = region_of[sent.value], used = sent.last ? region_of[sent.last] : own;
-      std::int64_t region = std::min(std::max(own + defer, used), static_cast<std::int64_t>(ends.size()) - 1);
-      const auto end = [&] { return ends[static_cast<std::size_t>(region)]; };
-      while (region > used && place_of[end()] > place_of[sent.reload]) --region;
-      const bool is_between = place_of[end()] > place_of[earliest] && place_of[end()] < place_of[sent.reload];
-      list_.put_behind(defer > 0 && is_between ? end() : earliest, sent.wait);
+      const std::int64_t region =
+          std::min(std::max(own + defer, used), static_cast<std::int64_t>(ends.size()) - 1);
+      const NodeId end = region < 0 ? NodeId() : ends[static_cast<std::size_t>(region)];
+      const bool is_later = end && place_of[end] > place_of[earliest];
+      list_.put_behind(defer > 0 && is_later ? end : earliest, sent.wait);
     }
   }
 
@@ -501,7 +504,7 @@ class Offloader {
   }
 
   struct Sent {
-    NodeId value, offload, wait, last, last_touch, reload;
+    NodeId value, offload, wait, last, last_touch;
   };
 
   Graph& graph_;

@@ -10,25 +10,27 @@ namespace epweave {
 namespace {
 
 // Whether the node stays even if nothing uses it.
-bool is_root(const Context& context, const Node& node) {
+bool is_root(const Context& context, const Node& node, Assertions assertions) {
   if (node.kind == NodeKind::kPlaceholder || node.kind == NodeKind::kOutput) return true;
   if (node.kind == NodeKind::kGetAttr) return false;
   const std::string_view target = context.text(node.target);
-  if (target == "aten._assert_async.msg" || target == "aten._assert_async.default") return false;
+  if (target == "aten._assert_async.msg" || target == "aten._assert_async.default")
+    return assertions == Assertions::kKept;
   return !node.op || node.op->writes || node.op->is_effectful || draws_random(context, node);
 }
 
 // Marks what the roots of one body need.
 class Marker {
  public:
-  Marker(const Graph& graph, const Body& body) : context_(*graph.context), body_(body) {}
+  Marker(const Graph& graph, const Body& body, Assertions assertions)
+      : context_(*graph.context), body_(body), assertions_(assertions) {}
 
   // One walk from the last node to the first: what a node needs lies before it.
   IdSet<NodeId> mark() {
     for (const auto [id, node] : walk_extras(context_, body_)) add_binders(id, node);
     for (const auto [id, node] : walk_back(context_, body_)) {
       passed_.insert(id);
-      if (is_root(context_, node)) needed_.insert(id);
+      if (is_root(context_, node, assertions_)) needed_.insert(id);
       if (needed_.contains(id)) need_operands(node);
     }
     while (!late_.empty()) {
@@ -81,6 +83,7 @@ class Marker {
 
   Context& context_;
   const Body& body_;
+  Assertions assertions_;
   SideTable<StringId, NodeId> binders_;  // of the symbols that the body binds
   IdSet<NodeId> needed_, passed_;
   IdSet<TypeId> seen_types_;
@@ -88,16 +91,16 @@ class Marker {
   std::vector<NodeId> late_;  // needed by what comes before them: the symbols that a type names
 };
 
-void drop_dead_nodes(const Graph& graph, Body& body) {
-  const IdSet<NodeId> needed = Marker(graph, body).mark();
+void drop_dead_nodes(const Graph& graph, Body& body, Assertions assertions) {
+  const IdSet<NodeId> needed = Marker(graph, body, assertions).mark();
   std::erase_if(body.order, [&](NodeId id) { return !needed.contains(id); });
 }
 
 }  // namespace
 
-Graph dce(const Graph& graph) {
+Graph dce(const Graph& graph, Assertions assertions) {
   Graph result = graph;
-  for (Body& body : result.bodies) drop_dead_nodes(result, body);
+  for (Body& body : result.bodies) drop_dead_nodes(result, body, assertions);
   drop_unnamed_bodies(result);
   return result;
 }

@@ -7,6 +7,24 @@
 
 namespace epweave {
 
+namespace {
+
+// torch.fx's: words that begin with a capital are parted by underscores, all is lower case.
+std::string snake_case(std::string_view target) {
+  constexpr auto kIsLower = [](char c) { return 'a' <= c && c <= 'z'; };
+  constexpr auto kIsUpper = [](char c) { return 'A' <= c && c <= 'Z'; };
+  std::string name;
+  char before = 0;
+  for (char c : target) {
+    if (kIsUpper(c) && kIsLower(before)) name += '_';
+    name += kIsUpper(c) ? static_cast<char>(c - 'A' + 'a') : c == '.' ? '_' : c;
+    before = c;
+  }
+  return name;
+}
+
+}  // namespace
+
 NodeNames::NodeNames(Graph& graph, const Body& body) : graph_(graph) {
   for (NodeId id : body.order) taken_.insert(body.nodes[id].name);
 }
@@ -18,8 +36,7 @@ StringId NodeNames::make(std::string_view wanted) {
 }
 
 StringId NodeNames::make_like(std::string_view target) {
-  std::string base(target);
-  std::ranges::replace(base, '.', '_');
+  std::string base = snake_case(target);
   std::uint32_t number = 0;
   const std::size_t at = base.rfind('_');
   if (at != std::string::npos && at != 0 && at + 1 < base.size()) {

@@ -14,7 +14,8 @@ class NodeNames {
 
   // `wanted`, or with the first free number behind it: mm, mm_1, mm_2.
   StringId make(std::string_view wanted);
-  // As torch.fx names what has this target: "a.mask0" is a_mask0, then a_mask0_1.
+  // As torch.fx names what has this target: "a.mask0" is a_mask0, then a_mask0_1; "sum.dim_IntList"
+  // is sum_dim_int_list.
   StringId make_like(std::string_view target);
 
  private:

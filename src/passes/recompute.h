@@ -17,7 +17,8 @@
 //   front of that reader. torchtitan puts the copy behind it.
 // - A call is left as it is, and its value kept, where the copy would compute something else: its
 //   op is not known, it binds a symbol, or storage that it reads or makes is written between it and
-//   the readers, unless that write is copied, too (zeros_like, then scatter_).
+//   the readers, unless that write is copied, too (zeros_like, then scatter_). So is one whose
+//   metadata say partitioner_tag="must_be_in_forward".
 //
 // A copy's record is role `body`, part 0 of 1: all of its origin, once more.
 #pragma once

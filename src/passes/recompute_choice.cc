@@ -15,6 +15,7 @@
 #include "ops/memory_traits.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
+#include "partition/joint.h"
 #include "passes/record.h"
 
 namespace epweave {
@@ -194,6 +195,8 @@ class RecomputeChooser {
       why = "it waits for a copy to the host or from it";
     } else if (node.extra != nullptr && !node.extra->bindings.empty()) {
       why = "it binds a symbol";
+    } else if (required_half(context_, node) == RequiredHalf::kForward) {
+      why = "it must be in forward (partitioner_tag)";
     }
     if (!why.empty()) note_kept(id, why);
     return why.empty();

@@ -20,6 +20,7 @@
 #include "partition/budget_steps.h"
 #include "partition/exact_cut.h"
 #include "partition/halves.h"
+#include "passes/dce.h"
 #include "rewrite_check.h"
 
 namespace epweave::cli {
@@ -127,7 +128,7 @@ class Partition {
           fmt::format("--budget: policy 'min-cut' takes a share from 0 to 1, as PyTorch does, not '{}'\n  "
                       "expected --policy exact beside an amount",
                       *options_.budget));
-    Graph graph = read_sound_input(options_.input);
+    Graph graph = dce(read_sound_input(options_.input), Assertions::kKept);
     mark_tangents(graph, options_.tangents);
     return options_.policy == "tags" ? graph : merge_equal_calls(graph);
   }
