@@ -220,9 +220,9 @@ std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& 
   if (runs_on_host(graph))
     lines.emplace_back("the step was traced on the CPU: its tensors are taken to be the device's");
   if (model.assumed_symbols > 0)
-    lines.push_back(
-        fmt::format("routing is balanced: {} without a number {} the same share of the rows",
-                    counted(model.assumed_symbols, "symbol"), model.assumed_symbols == 1 ? "has" : "have"));
+    lines.push_back(fmt::format("routing is balanced: {} without a number {} the same share of the rows",
+                                counted(model.assumed_symbols, "symbol"),
+                                model.assumed_symbols == 1 ? "has" : "have"));
   if (!model.cluster.has_contention())
     lines.emplace_back("no contention: neither compute nor communication slows the other");
   if (model.cluster.attn_fraction < 0)
