@@ -42,4 +42,15 @@ PeakMemory find_peak(const StepModel& model, std::span<const Place> order) {
   return {memory.peak(), memory.peak_at()};
 }
 
+std::int64_t bound_peak(const StepModel& model) {
+  std::int64_t most = 0;
+  for (Place place = 0; place < model.size(); ++place) {
+    std::int64_t bytes = 0;
+    for (const std::uint32_t storage : model.storages[place])
+      if (model.storage_lives[storage] != StorageLife::kInput) bytes += model.storage_bytes[storage];
+    most = std::max(most, bytes);
+  }
+  return model.input_bytes + most;
+}
+
 }  // namespace epweave

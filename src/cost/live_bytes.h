@@ -54,4 +54,7 @@ struct PeakMemory {
 };
 PeakMemory find_peak(const StepModel& model, std::span<const Place> order);
 
+// No order has a lower peak: while a node runs, the inputs live, and all that it makes and touches.
+std::int64_t bound_peak(const StepModel& model);
+
 }  // namespace epweave

@@ -323,7 +323,9 @@ void require_prices(const Graph& graph, const StepModel& model) {
   const std::size_t others = model.unpriced.size() - 1;
   throw PassError("simulate.unpriced",
                   "nothing says what the call costs: " + reason +
-                      (others == 0 ? "" : "; " + std::to_string(others) + " others have no price either"),
+                      (others == 0   ? ""
+                       : others == 1 ? "; 1 other has no price either"
+                                     : "; " + std::to_string(others) + " others have no price either"),
                   site_of(graph, graph.step().nodes[model.nodes[place]]),
                   (remedy.empty() ? "" : remedy + "; or ") +
                       "take such calls to be free: --unpriced free (unpriced=free of a pass or preset)");

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory_text.h"
+#include "cost/live_bytes.h"
 #include "cost/simulate.h"
 #include "passes/coordinates.h"
 #include "passes/schedule/apply_order.h"
@@ -86,17 +87,18 @@ struct LeastMemory {
 };
 
 // A search whose budget is far too small keeps close to the input's order and says little of what
-// can be reached; so the budgets between its own and the input's peak are tried, by halving. Each
-// is tried as the search of a step of any size begins.
+// can be reached; so budgets between its own, or what any order needs, and the input's peak are
+// tried, by halving. Each is tried as the search of a step of any size begins.
 LeastMemory find_least_memory(const Step& step, std::int64_t given, std::int64_t peak) {
   constexpr int kHalvings = 8;
   constexpr std::size_t kBegin = 5;
   const ScheduleProblem problem = make_schedule_problem(step.graph, step.decision, step.rules);
   LeastMemory least{.peak = peak, .budget = given};
-  std::int64_t below = step.budget;
+  std::int64_t below = std::max(step.budget, bound_peak(step.decision.step) - 1);
   for (int i = 0; i < kHalvings && least.budget - below > 1; ++i) {
     const std::int64_t middle = below + (least.budget - below) / 2;
-    const FoundOrder found = search_order(problem, {.budget = middle, .settings = kBegin, .steps = 0});
+    const FoundOrder found =
+        search_order(problem, {.budget = middle, .settings = kBegin, .steps = 0, .any = true});
     least.peak = std::min(least.peak, found.least_peak);
     (found.fits ? least.budget : below) = middle;
   }
@@ -197,6 +199,8 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   const std::int64_t budget = options.memory.above(given.peak);
   const ScheduleRules rules = rules_of(decision, options);
   const Step step{graph, decision, rules, options.effort, budget};
+  if (budget < bound_peak(model))
+    refuse_memory(budget, given, find_least_memory(step, given.peak, given.peak));
   const FoundOrder found = find_order(step);
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;

@@ -85,7 +85,7 @@ class OrderSearch {
   }
 
   FoundOrder run() {
-    for (std::size_t i = 0; i < options_.settings; ++i) try_setting(i);
+    for (std::size_t i = 0; i < options_.settings && !(options_.any && best_.fits); ++i) try_setting(i);
     if (has_schedule_) rebase();
     for (std::size_t i = 0; i < options_.steps; ++i) step(i);
     if (list_movable(p_).size() <= kMovable) search_exactly();
@@ -140,7 +140,7 @@ class OrderSearch {
       double limit = std::max(at_.seconds, std::min(before, kHopeless * best_.value.seconds));
       if (turn == 0) limit = std::max(limit, first_seconds_);
       ListSchedule found = schedule_list(p_, live_, priority, options_of(setting, limit));
-      const bool is_last = turn == kTurns || found.seconds >= before ||
+      const bool is_last = options_.any || turn == kTurns || found.seconds >= before ||
                            (best_.fits && found.seconds > kHopeless * best_.value.seconds);
       before = found.seconds;
       if (turn == 0 && found.peak <= options_.budget && found.seconds <= first_seconds_) {

@@ -73,15 +73,15 @@ class PadReader {
       else
         fail(shard, fmt::format("%{} takes it as it is", graph_.text(call.name)));
     });
-    if (is_pad && !takes_shard) pads_whole_pieces_ |= pads_piece_by_nothing(call);
+    if (is_pad && !takes_shard) pads_whole_pieces_ = pads_whole_pieces_ || pads_piece_by_nothing(call);
   }
 
   bool pads_piece_by_nothing(const Node& pad) const {
     const Arg piece = arg_of(context_, pad, 0), amounts = arg_of(context_, pad, 1);
-    return piece.is_node() && find_piece(context_, graph_.step(), graph_.step().nodes[piece.as_node()]) &&
-           amounts.is_list() && std::ranges::all_of(context_.args.children(amounts), [](Arg amount) {
-             return amount.is_int() && amount.as_int() == 0;
-           });
+    return amounts.is_list() &&
+           std::ranges::all_of(context_.args.children(amounts),
+                               [](Arg amount) { return amount.is_int() && amount.as_int() == 0; }) &&
+           piece.is_node() && find_piece(context_, graph_.step(), graph_.step().nodes[piece.as_node()]);
   }
 
   void take_pad(std::size_t shard, const Node& pad) {
