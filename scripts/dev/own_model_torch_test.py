@@ -242,6 +242,32 @@ class Checkpointed(unittest.TestCase):
         self.assertEqual(caught.exception.remedy, "give checkpoint use_reentrant=False")
 
 
+    def test_exchanges_of_equal_shares_that_backward_makes_again_are_labelled(self):
+        import torch
+        from torch.distributed._functional_collectives import all_to_all_single_autograd
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        from torch.utils.checkpoint import checkpoint
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        group = torch.distributed.group.WORLD
+
+        class Layer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up = torch.nn.Linear(4, 4)
+
+            def forward(self, x):
+                sent = all_to_all_single_autograd(x, None, None, group)
+                return all_to_all_single_autograd(self.up(sent).relu(), None, None, group).sin()
+
+        model = torch.nn.ModuleList([torch.nn.Linear(4, 4), Layer()])
+        traced = epweave.trace(lambda model, x: checkpoint(model[1], model[0](x), use_reentrant=False).sum(), model,
+                               {"x": torch.randn(6, 4)}, groups={"ep": group})
+        labels = [node.meta["custom"].get("EP_token_exchange") for node in traced.graph.graph.nodes
+                  if "all_to_all_single" in str(node.target)]
+        self.assertEqual(labels, ["dispatch", "combine", "dispatch", "combine", "combine", "dispatch"])
+
+
 class SumsOfGradients(unittest.TestCase):
     """Gradients that autograd adds up, where a module of the model computes the loss."""
 
