@@ -13,10 +13,31 @@ from .errors import UsageError
 from .labels import module_of
 from .operators import attribute_at, source_of
 
+ASYNC_REMEDY = "leave async_op out: a schedule lets collectives run beside compute"
 REMEDY = ("call it as dist.all_to_all_single, a name of the module torch.distributed, which `trace` makes functional; or"
           " call functional collectives: torch.distributed._functional_collectives.all_to_all_single_autograd(x,"
           " output_split_sizes, input_split_sizes, group), also in place of torch.distributed.nn.functional; likewise"
           " all_gather_tensor_autograd, reduce_scatter_tensor_autograd and all_reduce")
+
+
+def _all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=False) -> None:
+    """dist.all_to_all as one exchange of the tensors' rows, which torch's table lacks."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed import _functional_collectives as functional
+    if async_op:
+        raise UsageError("a collective with async_op=True cannot be traced", remedy=ASYNC_REMEDY)
+    tensors = [*input_tensor_list, *output_tensor_list]
+    if not all(x.dim() and x.shape[1:] == tensors[0].shape[1:] for x in tensors):
+        tensors = [x.reshape(-1) for x in tensors]
+    given, results = tensors[:len(input_tensor_list)], tensors[len(input_tensor_list):]
+    sent, received = ([x.shape[0] for x in each] for each in (given, results))
+    is_even = all(isinstance(size, int) and size == sent[0] for size in (*sent, *received))
+    sizes = (None, None) if is_even else (received, sent)
+    group = dist.group.WORLD if group is None else group
+    rows = functional.wait_tensor(functional.all_to_all_single(torch.cat(given), *sizes, group))
+    for result, piece in zip(output_tensor_list, rows.split(received)):
+        result.copy_(piece.view_as(result))
 
 
 @contextlib.contextmanager
@@ -36,13 +57,14 @@ def as_functional_collectives() -> Iterator[None]:
             given = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
             if "op" in given:
                 given["op"] = functional.REDUCE_OP_TO_STR[given["op"]]
-            return functional.traceable_collective_remaps[function](**given)
+            return table[function](**given)
         return call
 
+    table = {**functional.traceable_collective_remaps, dist.all_to_all: _all_to_all}
     # P2POp compares what it is given with these three.
     between_two = (dist.isend, dist.irecv, dist.batch_isend_irecv)
     names = {name: function for name, function in vars(dist).items()
-             if type(function) is types.FunctionType and function in functional.traceable_collective_remaps
+             if type(function) is types.FunctionType and function in table
              and function not in between_two}
     for name, function in names.items():
         setattr(dist, name, remapped(function))
@@ -54,6 +76,20 @@ def as_functional_collectives() -> Iterator[None]:
 
 
 _ALLOCATIONS = {"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default"}
+_SPLITS = {"aten.split.Tensor", "aten.split_with_sizes.default"}
+
+
+def _split_of(node):
+    """The split that a node is a piece of; None of any other."""
+    is_piece = str(node.target) == "<built-in function getitem>" and str(node.args[0].target) in _SPLITS
+    return node.args[0] if is_piece else None
+
+
+def _is_result(node) -> bool:
+    """Whether it is what a collective gives, or a piece of that."""
+    split = _split_of(node)
+    source = node if split is None else split.args[0]
+    return str(source.target) == "_c10d_functional.wait_tensor.default" and (split is None or list(source.users) == [split])
 
 
 def drop_copies_of_results(graph_module) -> None:
@@ -71,15 +107,44 @@ def drop_copies_of_results(graph_module) -> None:
         if str(copy.target) != "aten.copy_.default":
             continue
         target, result = copy.args[:2]
-        is_result = str(result.target) == "_c10d_functional.wait_tensor.default" and list(result.users) == [copy]
+        if str(result.target) == "aten.view.default" and layout(result) == layout(result.args[0]):
+            result = result.args[0]
+        is_result = _is_result(result) and len(result.users) == 1
         if not is_result or str(target.target) not in _ALLOCATIONS or layout(target) != layout(result):
             continue
         if min(place[user] for user in target.users) < place[copy]:
             continue
+        view = copy.args[1]
         copy.replace_all_uses_with(result)
         graph.erase_node(copy)
+        if view is not result:
+            graph.erase_node(view)
         target.replace_all_uses_with(result)
         graph.erase_node(target)
+    graph_module.recompile()
+
+
+def drop_splits_that_are_joined(graph_module) -> None:
+    """All pieces of a split, joined again in their order, are what was split: so all_to_all takes and gives lists.
+
+        %p = split(%x, 4); cat([%p[0], %p[1]])     ->     %x
+    """
+    graph = graph_module.graph
+    for cat in list(graph.nodes):
+        if str(cat.target) != "aten.cat.default" or not cat.args[0]:
+            continue
+        pieces = cat.args[0]
+        split = _split_of(pieces[0])
+        if split is None or [_split_of(x) for x in pieces] != [split] * len(pieces):
+            continue
+        whole = split.args[0]
+        dims = [(x.args[at] if len(x.args) > at else 0) % whole.meta["val"].dim() for x, at in ((split, 2), (cat, 1))]
+        if [x.args[1] for x in pieces] != list(range(len(split.meta["val"]))) or dims[0] != dims[1]:
+            continue
+        cat.replace_all_uses_with(whole)
+        for node in (cat, *pieces, split):
+            if not node.users:
+                graph.erase_node(node)
     graph_module.recompile()
 
 
@@ -114,7 +179,7 @@ def collective_error(error: Exception) -> UsageError | None:
     source = f"{os.path.basename(user.filename)}:{user.lineno} in {user.name}: {user.line}" if user else None
     if is_async:
         return UsageError(f"a collective with async_op=True cannot be traced{f', at {source}' if source else ''}",
-                          source=source, remedy="leave async_op out: a schedule lets collectives run beside compute")
+                          source=source, remedy=ASYNC_REMEDY)
     call = next((x.name for x in reversed(frames) if os.path.basename(x.filename) == "distributed_c10d.py"
                  and x.name != "wrapper"), "a collective")
     return UsageError(f"dist.{call} cannot be traced ({type(error).__name__}){f' at {source}' if source else ''}",

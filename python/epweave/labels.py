@@ -141,9 +141,12 @@ def _list_unlabelled(graph, *, backward: bool) -> list:
 
 
 def _list_recomputed(graph) -> list:
-    """Backward's exchanges that compute forward again: of modules with one of integers, which have no gradient."""
+    """Backward's exchanges that compute forward again. Those that compute gradients have the labels of forward's: in a module
+    where forward's all have one, or that exchanges integers, which have no gradient, the others compute forward again."""
     exchanges = _list_unlabelled(graph, backward=True)
-    modules = {module_of(n) for n in exchanges if not _is_floating(n)}
+    forward = [n for n in graph.nodes if _is_all_to_all(n) and not is_backward(n)]
+    modules = {module_of(n) for n in forward if _is_labelled(n)} - {module_of(n) for n in forward if not _is_labelled(n)}
+    modules |= {module_of(n) for n in exchanges if not _is_floating(n)}
     return [n for n in exchanges if module_of(n) in modules]
 
 

@@ -16,13 +16,15 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .bags import bags_taken_apart
 from .collectives import (as_functional_collectives, collective_error, drop_copies_of_results,
-                          require_functional_collectives)
+                          drop_splits_that_are_joined, require_functional_collectives)
 from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
 from .lists import list_decompositions
 from .norms import norm_decompositions
+from .of_torch import torch_decompositions
 from .pooling import pooling_decompositions
 from .operators import short_frame
 from .roles import expand_role
@@ -260,6 +262,50 @@ def _all_lines_of_the_step() -> Iterator[None]:
             PythonKeyTracer._filter_traceback_frames = own
 
 
+def _bags(decompositions: Mapping | None) -> contextlib.AbstractContextManager:
+    """Embedding bags are taken apart, unless `decompositions` keeps their calls."""
+    import torch
+    kept = decompositions is not None and decompositions.get(torch.ops.aten._embedding_bag.default, ...) is None
+    return contextlib.nullcontext() if kept else bags_taken_apart()
+
+
+def _symbols_kept(has_symbols: bool) -> contextlib.AbstractContextManager:
+    """Kernels in C++ that read an extent as a number would make a symbol that number: torch's kernels in Python run instead."""
+    from torch._dispatch.python import enable_python_dispatcher
+    return enable_python_dispatcher() if has_symbols else contextlib.nullcontext()
+
+
+def _second_backward_error(error: Exception) -> UsageError | None:
+    """What to say where the step function has freed what the gradients that a trace asks for need; None of any other error."""
+    if not (isinstance(error, RuntimeError) and "backward through the graph a second time" in str(error)):
+        return None
+    return UsageError("the step function runs backward itself, and `trace` cannot run it again",
+                      remedy="return the loss and leave backward to `trace`, or keep what it needs where the step function takes"
+                             " gradients, as for an optimizer: torch.autograd.grad(loss, parameters, retain_graph=True)")
+
+
+def _require_own_forward(model) -> None:
+    """Refuses modules whose parameters or gradients hooks of torch's wrappers replace while they run."""
+    import torch.distributed as dist
+    if not dist.is_available():
+        return
+    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+    from torch.nn.parallel import DistributedDataParallel
+    for path, module in model.named_modules():
+        what = f"the module {path!r}" if path else "the model"
+        if isinstance(module, DistributedDataParallel):
+            raise UsageError(f"{what} is a DistributedDataParallel, whose hooks reduce gradients where no graph sees it",
+                             module=path or None,
+                             remedy="trace what it wraps, model.module, and reduce the gradients that the step returns, or in"
+                                    " the step function with torch.distributed._functional_collectives.all_reduce")
+        if isinstance(module, (FSDPModule, FullyShardedDataParallel)):
+            name = "fully_shard" if isinstance(module, FSDPModule) else "FullyShardedDataParallel"
+            raise UsageError(f"{what} is sharded by {name}, whose hooks gather parameters where no graph sees it",
+                             module=path or None,
+                             remedy=f"trace the model before {name}; parameters that are DTensors, gathered in forward"
+                                    " (param.redistribute(..).to_local(), as torchtitan's simple_fsdp does), are in the graph")
+
+
 class _Tracer:
     """The values of a step by name, and the function of plain tensors that make_fx traces."""
 
@@ -268,6 +314,7 @@ class _Tracer:
         from torch.utils import _pytree
         if not isinstance(model, torch.nn.Module):
             raise UsageError(f"the model is a {type(model).__name__}", remedy="give a torch.nn.Module")
+        _require_own_forward(model)
         self.step, self.model, self.inputs = step, model, _as_kept(inputs)
         self.state = _state_of(model)
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -407,18 +454,19 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     with (mode, tracing(TracingContext(mode)), preserve_node_meta(), _named_modules(model), _no_nested_compile(),
           _no_sizes_compared_by_checkpoint(), _all_lines_of_the_step(), torch.autograd.set_multithreading_enabled(False),
           torch.compiler._non_strict_tracing_context(), torch.compiler._patch_engine_backward(),
-          as_functional_collectives()):
+          as_functional_collectives(), _bags(decompositions), _symbols_kept(bool(tokens))):
         try:
-            table = {**list_decompositions(), **norm_decompositions(), **pooling_decompositions(), **view_decompositions(),
-                     **(decompositions or {})}
+            table = {**torch_decompositions(), **list_decompositions(), **norm_decompositions(), **pooling_decompositions(),
+                     **view_decompositions(), **(decompositions or {})}
             table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
-            if said := collective_error(error) or _checkpoint_error(error):
+            if said := collective_error(error) or _checkpoint_error(error) or _second_backward_error(error):
                 raise said from error
             raise
     require_functional_collectives(graph)
     drop_copies_of_results(graph)
+    drop_splits_that_are_joined(graph)
     drop_restrides(graph)
     for node in graph.graph.nodes:
         node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor

@@ -7,6 +7,7 @@ pipeline has is refused, where torchtitan takes its default without a word.
 """
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 
@@ -24,7 +25,18 @@ def refuse_unknown_pipelines() -> None:
     trainer.construct_default_graph_passes = construct
 
 
+def lacks_model(arguments: list[str]) -> bool:
+    """Whether --module or --config is not among the arguments, without which torchtitan has nothing to train."""
+    given = {argument.partition("=")[0] for argument in arguments}
+    return not {"--module", "--config"} <= given
+
+
 def main() -> None:
+    if lacks_model(sys.argv[1:]):
+        asks = bool({"-h", "--help"} & set(sys.argv[1:]))
+        message = "" if asks else "\nepweave.train: error: --module and --config are required: `--module llama3 --config llama3_debugmodel`\n"
+        print(__doc__.strip() + message, file=sys.stdout if asks else sys.stderr)
+        sys.exit(0 if asks else 2)
     import epweave.torchtitan  # noqa: F401  registers the pipeline
     from torchtitan.train import main as train
     refuse_unknown_pipelines()

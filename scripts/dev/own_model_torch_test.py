@@ -242,6 +242,32 @@ class Checkpointed(unittest.TestCase):
         self.assertEqual(caught.exception.remedy, "give checkpoint use_reentrant=False")
 
 
+    def test_exchanges_of_equal_shares_that_backward_makes_again_are_labelled(self):
+        import torch
+        from torch.distributed._functional_collectives import all_to_all_single_autograd
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        from torch.utils.checkpoint import checkpoint
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        group = torch.distributed.group.WORLD
+
+        class Layer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up = torch.nn.Linear(4, 4)
+
+            def forward(self, x):
+                sent = all_to_all_single_autograd(x, None, None, group)
+                return all_to_all_single_autograd(self.up(sent).relu(), None, None, group).sin()
+
+        model = torch.nn.ModuleList([torch.nn.Linear(4, 4), Layer()])
+        traced = epweave.trace(lambda model, x: checkpoint(model[1], model[0](x), use_reentrant=False).sum(), model,
+                               {"x": torch.randn(6, 4)}, groups={"ep": group})
+        labels = [node.meta["custom"].get("EP_token_exchange") for node in traced.graph.graph.nodes
+                  if "all_to_all_single" in str(node.target)]
+        self.assertEqual(labels, ["dispatch", "combine", "dispatch", "combine", "combine", "dispatch"])
+
+
 class SumsOfGradients(unittest.TestCase):
     """Gradients that autograd adds up, where a module of the model computes the loss."""
 
@@ -369,6 +395,13 @@ class TracedTest(unittest.TestCase):
         for (name, _), gradient in zip(model.named_parameters(), wanted):
             torch.testing.assert_close(gradients[name], gradient)
 
+    def assert_knows_operators(self, traced):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/step.epw"
+            traced.export(path)
+            found = {x["topic"]: x["found"] for x in doctor(path)[1]["findings"]}
+        self.assertEqual(found["operators"], "all are in the op table")
+
     def assert_divided(self, traced, pipeline, folder):
         path = f"{folder}/step.epw"
         traced.export(path)
@@ -431,7 +464,7 @@ class GroupNorm(TracedTest):
 
 
 class Pooling(TracedTest):
-    """Average pooling and nearest interpolation, where each element belongs to one window; other calls are kept."""
+    """Pooling, interpolation, unfolding and padding of images."""
 
     @staticmethod
     def make(torch, resample):
@@ -480,19 +513,103 @@ class Pooling(TracedTest):
                 self.assert_computes(traced, model, step, inputs)
                 self.assert_divided(traced, "symbolize,chunk{roots=layers.*,dense}", folder)
 
-    def test_calls_of_other_windows_are_kept(self):
+    def test_other_windows_are_products_or_chosen_elements(self):
         import torch
         import torch.nn.functional as F
-        pool, adaptive, nearest = "aten.avg_pool2d", "aten._adaptive_avg_pool2d", "aten.upsample_nearest2d"
-        cases = {"padded": (pool, lambda x: F.avg_pool2d(x, 2, padding=1)), "overlapping": (pool, lambda x: F.avg_pool2d(x, 2, 1)),
-                 "a rest": (pool, lambda x: F.avg_pool2d(x, 3)), "divisor": (pool, lambda x: F.avg_pool2d(x, 2, divisor_override=3)),
-                 "uneven": (adaptive, lambda x: F.adaptive_avg_pool2d(x, 3)),
-                 "broken scale": (nearest, lambda x: F.interpolate(x, scale_factor=2.1))}
-        for name, (target, resample) in cases.items():
-            with self.subTest(name):
-                model, step, inputs = self.make(torch, resample)
-                traced = epweave.trace(step, model, inputs)
-                self.assertEqual([f"{target}.default"] * 2 + [f"{target}_backward.default"] * 2, self.resampling(traced))
+        pool, biggest, resize = F.avg_pool2d, F.max_pool2d, F.interpolate
+        innermost = torch.channels_last
+        cases = {
+            "padded": lambda x: pool(x, 2, padding=1), "overlapping": lambda x: pool(x, 2, 1), "a rest": lambda x: pool(x, 3),
+            "without padding": lambda x: pool(x, (3, 2), 2, (1, 0), ceil_mode=True, count_include_pad=False),
+            "rounded up": lambda x: pool(x, 3, 2, 1, ceil_mode=True), "divisor": lambda x: pool(x, 2, divisor_override=3),
+            "pool3d": lambda x: F.avg_pool3d(x, 3, 1, 1), "uneven": lambda x: F.adaptive_avg_pool2d(x, 3),
+            "broken scale": lambda x: resize(x, scale_factor=1.7), "exact": lambda x: resize(x, size=(3, 7), mode="nearest-exact"),
+            "bilinear": lambda x: resize(x, size=(3, 7), mode="bilinear"),
+            "corners": lambda x: resize(x, size=(3, 7), mode="bilinear", align_corners=True),
+            "scaled": lambda x: resize(x, scale_factor=1.7, mode="bilinear"), "bicubic": lambda x: resize(x, size=(3, 7), mode="bicubic"),
+            "linear": lambda x: resize(x.flatten(2), size=7, mode="linear"),
+            "trilinear": lambda x: resize(x.unsqueeze(1), size=(3, 5, 7), mode="trilinear"),
+            "max": lambda x: biggest(x, 2), "max of overlapping": lambda x: biggest(x, 3, 2, 1),
+            "max of channels innermost": lambda x: biggest(x.contiguous(memory_format=innermost), 3, 2, 1),
+            "max of gaps": lambda x: biggest(x, (2, 3), (2, 1), (1, 0), (2, 1), ceil_mode=True),
+            "max1d": lambda x: F.max_pool1d(x.flatten(2), 3, 2, 1), "max3d": lambda x: F.max_pool3d(x.unsqueeze(1), 3, 2, 1),
+            "adaptive max": lambda x: F.adaptive_max_pool2d(x, (2, 4)), "unfold": lambda x: F.unfold(x, 3, padding=1, stride=2).unflatten(1, (4, 9)),
+            "fold": lambda x: F.fold(F.unfold(x, 3, padding=1), (4, 4), 3, padding=1),
+            "reflect": lambda x: F.pad(x, (2, 1, 0, 3), mode="reflect"), "replicate": lambda x: F.pad(x, (2, 1, 0, 3), mode="replicate"),
+            "batch norm": lambda x: F.batch_norm(x, None, None, training=True)}
+        torch.manual_seed(7)
+        model, step, inputs = self.make(torch, self.all_of(cases))
+        traced = epweave.trace(step, model, inputs)
+        self.assertEqual([], self.resampling(traced))
+        self.assert_computes(traced, model, step, inputs)
+        self.assert_knows_operators(traced)
+
+    @staticmethod
+    def all_of(cases):
+        """One resampling of all: an element that one of them has wrong is in the loss."""
+        import torch
+        return lambda x: torch.cat([resample(x).flatten(1).unsqueeze(1) for resample in cases.values()], 2)
+
+    def test_a_symbol_of_the_batch_stays_one_and_is_divided(self):
+        import torch
+        import torch.nn.functional as F
+        cases = {"padded": lambda x: F.max_pool2d(x, 3, 2, 1), "nearest": lambda x: F.interpolate(x, size=(3, 7)),
+                 "bilinear": lambda x: F.interpolate(x, size=(3, 7), mode="bilinear"), "overlapping": lambda x: F.avg_pool2d(x, 3, 2, 1),
+                 "zeros": lambda x: F.pad(x, (1, 1)), "reflect": lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect")}
+        torch.manual_seed(7)
+        model, step, inputs = self.make(torch, self.all_of(cases))
+        traced = epweave.trace(step, model, inputs, tokens={"tokens": 0})
+        self.assertEqual([], self.resampling(traced))
+        tokens = [n for n in traced.graph.graph.nodes if n.op == "placeholder"][-1]
+        self.assertIsInstance(tokens.meta["val"].shape[0], torch.SymInt)
+        self.assert_computes(traced, model, step, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_divided(traced, "chunk{roots=layers.*,dense}", folder)
+
+    def test_are_kept_where_the_decomposition_is_none(self):
+        import torch
+        import torch.nn.functional as F
+        aten = torch.ops.aten
+        kept = [aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default]
+        model, step, inputs = self.make(torch, lambda x: F.max_pool2d(x, 2))
+        traced = epweave.trace(step, model, inputs, decompositions=dict.fromkeys(kept))
+        self.assertEqual([str(kept[0])] * 2 + [str(kept[1])] * 2, self.resampling(traced))
+
+
+class Bags(TracedTest):
+    """Embedding bags: lookups, and the reduction of each bag."""
+
+    def test_equal_and_other_bags(self):
+        import torch
+        x = torch.randint(20, (5, 4))
+        x[0], x[1, 2:] = 3, 3
+        begins = torch.tensor([0, 3, 3, 9])  # the second is empty
+        ends = torch.tensor([0, 3, 3, 9, 20])
+        cases = [("sum", None, None, True), ("sum", 3, None, True), ("sum", 3, begins, False), ("sum", None, ends, True),
+                 ("mean", None, None, False), ("mean", 3, None, False), ("mean", 3, begins, False), ("max", None, None, False),
+                 ("max", 3, None, False)]
+        model = torch.nn.ModuleList([
+            torch.nn.EmbeddingBag(20, 6, mode=mode, padding_idx=padding, include_last_offset=offsets is ends)
+            for mode, padding, offsets, _ in cases]).double()
+
+        def step(model, x, weights):
+            flat = x.flatten(), weights.flatten()
+            losses = []
+            for bag, (_, _, offsets, is_weighed) in zip(model, cases):
+                rows, weight = (x, weights) if offsets is None else flat
+                losses.append((bag(rows, offsets, weight if is_weighed else None) * torch.arange(6)).cos().sum())
+            return sum(losses)
+
+        inputs = {"x": x, "weights": torch.rand(5, 4, dtype=torch.float64)}
+        traced = epweave.trace(step, model, inputs)
+        self.assert_computes(traced, model, step, inputs)
+        self.assert_knows_operators(traced)
+
+    def test_are_kept_where_the_decomposition_is_none(self):
+        import torch
+        model, kept = torch.nn.EmbeddingBag(20, 6), torch.ops.aten._embedding_bag.default
+        traced = epweave.trace(lambda model, x: model(x).sum(), model, {"x": torch.randint(20, (5, 4))}, decompositions={kept: None})
+        self.assertIn(kept, [n.target for n in traced.graph.graph.nodes])
 
 
 class Views(TracedTest):
@@ -628,6 +745,40 @@ class Collectives(unittest.TestCase):
             divided = epweave.rewrite(path, preset="ep-overlap", roots="blocks.*.moe", symbolize="yes")
             self.assertTrue(epweave.verify(path, divided.path))
 
+    def test_lists_are_one_exchange(self):
+        import torch
+
+        class Exchange(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, group):
+                ctx.group = group
+                given = [t.contiguous() for t in x.chunk(RANKS)]
+                results = [torch.empty_like(t) for t in given]
+                torch.distributed.all_to_all(results, given, group=group)
+                return torch.cat(results)
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return Exchange.apply(gradient, ctx.group), None
+
+        traced = epweave.trace(lambda model, x: Exchange.apply(model(x), self.group).square().sum(), torch.nn.Linear(4, 4),
+                               {"x": torch.randn(6, 4)}, groups={"ep": self.group})
+        found = [str(n.target) for n in traced.graph.graph.nodes if n.op == "call_function"]
+        self.assertEqual([x for x in found if "split" in x or "cat" in x or "copy" in x or "empty" in x or "getitem" in x], [])
+        exchanges = [n for n in traced.graph.graph.nodes if "all_to_all_single" in str(n.target)]
+        self.assertEqual([(n.args[0].meta["val"].shape, n.args[1:3]) for n in exchanges], [((6, 4), ([3, 3], [3, 3]))] * 2)
+
+        def uneven(model, x):
+            y = model(x).detach()
+            results = [y.new_empty(2, 4), y.new_empty(5, 4)]
+            torch.distributed.all_to_all(results, [y[:4], y[4:]], group=self.group)
+            return (results[0].sum() * results[1].sum() * model(x)).sum()
+
+        traced = epweave.trace(uneven, torch.nn.Linear(4, 4), {"x": torch.randn(6, 4)}, groups={"ep": self.group})
+        exchanges = [n.args[1:3] for n in traced.graph.graph.nodes if "all_to_all_single" in str(n.target)]
+        self.assertEqual(exchanges, [([2, 5], [4, 2])])
+        self.assertFalse([n for n in traced.graph.graph.nodes if "copy" in str(n.target)])
+
     def test_reductions_keep_their_op(self):
         import torch
         from torch.distributed import ReduceOp
@@ -755,6 +906,29 @@ class Refusals(unittest.TestCase):
             epweave.export(model, "unused.epw")
         with self.assertRaisesRegex(epweave.UsageError, "a Linear is no graph"):
             epweave.annotate(model)
+
+    def test_what_hooks_do_is_refused(self):
+        import torch
+        from torch.distributed.fsdp import fully_shard
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=RANKS)
+        self.addCleanup(torch.distributed.destroy_process_group)
+
+        def step(model, x):
+            loss = model(x).sum()
+            loss.backward()
+            return loss
+
+        inner = torch.nn.Linear(4, 4)
+        sharded = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+        fully_shard(sharded[1], mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (RANKS,)))
+        for model, message, remedy in [
+                (torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4)), "the model is a DistributedDataParallel", "model.module"),
+                (sharded, "the module '1' is sharded by fully_shard", "trace the model before fully_shard"),
+                (inner, "the step function runs backward itself", "retain_graph=True")]:
+            with self.subTest(message), self.assertRaisesRegex(epweave.UsageError, message) as caught:
+                epweave.trace(step, model, {"x": torch.randn(2, 4)})
+            self.assertIn(remedy, caught.exception.remedy)
 
     def test_step_of_positional_inputs_runs_as_traced(self):
         import torch

@@ -294,6 +294,15 @@ class Package(unittest.TestCase):
             self.assertTrue(str(caught.exception).startswith(said), str(caught.exception))
             self.assertTrue(caught.exception.remedy)
 
+    def test_the_training_entry_without_a_model_says_how_it_is_called(self):
+        for arguments, code, stream in (([], 2, "stderr"), (["--module", "llama3"], 2, "stderr"), (["--help"], 0, "stdout")):
+            done = subprocess.run([sys.executable, "-m", "epweave.train", *arguments], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+            said = getattr(done, stream)
+            self.assertEqual((done.returncode, len(done.stdout + done.stderr)), (code, len(said)))
+            self.assertIn("-m epweave.train --module MODULE --config CONFIG", said)
+            self.assertEqual("error: --module and --config are required" in said, code == 2)
+
     def test_words_of_training_that_belong_to_others(self):
         for words, said in ((["--repair"], "--repair belongs to --precompile DIR"),
                             (["--ranks", "0,1"], "--ranks belongs to --precompile DIR"),

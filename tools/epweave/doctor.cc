@@ -219,9 +219,15 @@ std::size_t first_divisible_dimension(const Graph& graph, const TensorType& type
   return found == type.sizes.end() ? 0 : static_cast<std::size_t>(found - type.sizes.begin());
 }
 
-// Integers with a dimension, else any tensor with one.
+// Tables of integers, as of tokens, else numbers of another kind, as of images; and what has as many
+// along that dimension, as their labels do. Such numbers may be a parameter's where no role is known.
 std::vector<TokenInput> find_token_inputs(const Graph& graph) {
-  std::vector<TokenInput> integers, others;
+  struct Candidate {
+    StringId name;
+    const TensorType* type;
+    bool has_role;
+  };
+  std::vector<Candidate> candidates;
   std::size_t position = 0;
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
@@ -231,19 +237,32 @@ std::vector<TokenInput> find_token_inputs(const Graph& graph) {
     if (role != nullptr && role->role && graph.text(role->role) != "user") continue;
     const TensorType* type = tensor_of(*graph.context, node.type);
     if (type == nullptr || type->rank() == 0) continue;
-    const StringId name = role != nullptr && role->which ? role->which : node.name;
-    (is_floating(type->dtype) ? others : integers)
-        .push_back({std::string(graph.text(name)), first_divisible_dimension(graph, *type)});
+    candidates.push_back(
+        {role != nullptr && role->which ? role->which : node.name, type, role != nullptr && role->role});
   }
-  return integers.empty() ? others : integers;
+  const auto likelihood = [](const Candidate& x) {
+    if (is_floating(x.type->dtype)) return x.has_role ? 2 : 0;
+    return x.type->rank() > 1 ? 3 : 1;
+  };
+  const auto counting = std::ranges::max_element(candidates, {}, likelihood);
+  if (counting == candidates.end()) return {};
+  const std::size_t dim = first_divisible_dimension(graph, *counting->type);
+  const auto is_alike = [&](const Candidate& x) {
+    return counting->has_role ? x.has_role : is_floating(x.type->dtype) == is_floating(counting->type->dtype);
+  };
+  std::vector<TokenInput> inputs;
+  for (const Candidate& x : candidates)
+    if (is_alike(x) && x.type->rank() > dim && x.type->sizes[dim] == counting->type->sizes[dim])
+      inputs.push_back({std::string(graph.text(x.name)), dim});
+  return inputs;
 }
 
-// The lines that give the first two a symbol.
+// The lines that give them a symbol.
 std::vector<std::string> print_symbols_to_add(const std::vector<TokenInput>& inputs) {
   std::vector<std::string> for_pass, for_trace;
-  for (std::size_t i = 0; i < std::min(std::size_t{2}, inputs.size()); ++i) {
-    for_pass.push_back(print_value(fmt::format("{}:{}", inputs[i].name, inputs[i].dim)));
-    for_trace.push_back(fmt::format("\"{}\": {}", inputs[i].name, inputs[i].dim));
+  for (const TokenInput& input : inputs) {
+    for_pass.push_back(print_value(fmt::format("{}:{}", input.name, input.dim)));
+    for_trace.push_back(fmt::format("\"{}\": {}", input.name, input.dim));
   }
   if (inputs.empty()) for_pass = {"tokens:0"}, for_trace = {"\"tokens\": 0"};
   const std::size_t dim = inputs.empty() ? 0 : inputs[0].dim;
@@ -415,9 +434,11 @@ Finding check_operators(const Survey& seen) {
       "their types are not checked, chunk declines modules that have them, and the replay cannot execute "
       "them";
   if (!decomposed.empty())
-    finding.add = {fmt::format("epweave.trace(.., decompositions=torch._decomp.get_decompositions([{}]))",
-                               fmt::join(decomposed, ", ")),
-                   "epweave.export(program.run_decompositions(), ..)  # of a program of torch.export"};
+    finding.add = {
+        fmt::format("epweave.trace(.., decompositions=torch._decomp.get_decompositions([{}]))  # of "
+                    "those that torch takes apart; the others stay calls",
+                    fmt::join(decomposed, ", ")),
+        "epweave.export(program.run_decompositions(), ..)  # of a program of torch.export"};
   finding.add.push_back("a row in src/ops/op_table.cc (docs/adding.md)");
   return finding;
 }
