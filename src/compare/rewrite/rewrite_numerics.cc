@@ -12,7 +12,6 @@
 #include "analysis/collectives.h"
 #include "analysis/users.h"
 #include "ops/bind.h"
-#include "ops/op.h"
 
 namespace epweave {
 namespace {
