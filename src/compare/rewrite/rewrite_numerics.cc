@@ -12,7 +12,6 @@
 #include "analysis/collectives.h"
 #include "analysis/users.h"
 #include "ops/bind.h"
-#include "ops/op.h"
 
 namespace epweave {
 namespace {
@@ -63,13 +62,11 @@ class OutputClassifier {
   // (x + p0) + p1, where A adds p0 + p1 to x, is a sum of other summands, too: what the first part
   // adds to is all of a value. A later part adds to that, or to what the part before it left.
   bool regroups(NodeId id) const {
-    static const OpInfo *const add = find_op("aten.add.Tensor"), *const add_numbers = find_op("operator.add");
-    const Node& node = b_.nodes[id];
     const Claim& claim = claims_[id];
     if (claim.regrouped) return true;
-    if (claim.kind == ClaimKind::kJoin) return node.op == add || node.op == add_numbers;
-    if (claim.kind != ClaimKind::kPart || !accumulates(context_, node)) return false;
-    const Arg written = arg_of(context_, node, 0);
+    if (claim.kind == ClaimKind::kJoin) return claim.first_part != claim.part;  // by sums
+    if (claim.kind != ClaimKind::kPart || !accumulates(context_, b_.nodes[id])) return false;
+    const Arg written = arg_of(context_, b_.nodes[id], 0);
     return written.is_node() && claims_.is_whole(written.as_node());
   }
 
