@@ -431,8 +431,8 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     `label_exchanges=False` keeps the labels of token exchanges as the model wrote them (see `annotate`). `device` is
     where parameters on the device "meta" are to be. `decompositions` is make_fx's `decomposition_table`, beside what
     epweave takes apart itself: operators on lists (`_foreach_*`, of optimizers and clipping) become a call for each
-    tensor, group norms means and products, average pooling means, nearest interpolation repeats, pixel shuffles views;
-    None for an operator keeps its calls. `info` is plain data that the file is to hold, too.
+    tensor, norms, pooling, interpolation and embedding bags means, products and lookups, pixel shuffles views
+    (docs/own_model.md lists them); None for an operator keeps its calls. `info` is plain data that the file is to hold, too.
     """
     import torch
     from torch._guards import TracingContext, tracing
