@@ -172,6 +172,7 @@ constexpr Reason kRefusals[] = {
     {"partition.budget", ""},
     {"partition.cut", ""},
     {"partition.random", kTagged},
+    {"partition.region-budget", "no call is in a region with a budget; goldens region_budget_*"},
     {"partition.tag", "no call has a partitioner_tag; goldens required_*"},
     {"partition.tangent-read", "no tangent is an input; goldens j52_*"},
     {"partition.tangent-written", "no tangent is an input; goldens j52_*"},

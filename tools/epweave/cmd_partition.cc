@@ -20,6 +20,7 @@
 #include "partition/budget_steps.h"
 #include "partition/exact_cut.h"
 #include "partition/halves.h"
+#include "partition/region_budget.h"
 #include "passes/dce.h"
 #include "rewrite_check.h"
 
@@ -80,6 +81,7 @@ class Partition {
   Partition(const PartitionOptions& options, Console& console)
       : options_(options),
         console_(console),
+        budget_text_(options.budget),
         budget_(parse_budget(options.budget)),
         graph_(read_joint_input()),
         joint_(read_joint(graph_, options.policy == "min-cut" ? Waits::kAll : Waits::kOfForward)),
@@ -89,6 +91,7 @@ class Partition {
                .keeps_heavy = options.policy == "exact" && budget_.kind == Budget::Kind::kNone}) {}
 
   int run() {
+    take_region_budget();
     const BudgetCut chosen = choose();
     const Halves halves = split_joint(graph_, joint_, chosen.cut);
     require_proof(halves);
@@ -131,6 +134,15 @@ class Partition {
     Graph graph = dce(read_sound_input(options_.input), Assertions::kKept);
     mark_tangents(graph, options_.tangents);
     return options_.policy == "tags" ? graph : merge_equal_calls(graph);
+  }
+
+  // PyTorch's partitioner takes what the step's code asks for; --budget says otherwise.
+  void take_region_budget() {
+    if (options_.policy != "min-cut" || budget_.kind != Budget::Kind::kNone) return;
+    const std::optional<double> share = find_region_budget(graph_, joint_);
+    if (!share) return;
+    budget_ = {Budget::Kind::kShare, *share};
+    budget_text_ = fmt::format("{}", *share);
   }
 
   BudgetCut choose() {
@@ -272,7 +284,7 @@ class Partition {
   void warn_if_missed(std::int64_t held) {
     is_within_ = held <= *budget_bytes_;
     if (!*is_within_)
-      console_.warn(fmt::format("--budget {}, {}, is missed: {} are saved. Refused: {}", *options_.budget,
+      console_.warn(fmt::format("--budget {}, {}, is missed: {} are saved. Refused: {}", *budget_text_,
                                 memory_text(*budget_bytes_), memory_text(held), fmt::join(refused_, "; ")));
   }
 
@@ -310,7 +322,7 @@ class Partition {
             {"forward", file_report(options_.forward)},
             {"backward", file_report(options_.backward)},
             {"policy", options_.policy},
-            {"budget", options_.budget ? Json(*options_.budget) : Json()},
+            {"budget", budget_text_ ? Json(*budget_text_) : Json()},
             {"budget_bytes", budget_bytes_ ? Json(*budget_bytes_) : Json()},
             {"within_budget", is_within_ ? Json(*is_within_) : Json()},
             {"saved", std::move(saved)},
@@ -331,6 +343,8 @@ class Partition {
     const bool is_tagged = RecomputeTags(graph_).is_recomputed(node);
     if (options_.policy == "tags" && !is_tagged)
       return node.recompute ? graph_.text(node.recompute) : "not tagged to be computed again";
+    if (options_.policy == "tags" && !is_tagged_again(graph_, RecomputeTags(graph_), id))
+      return "tagged, but not what makes it";
     const Node& call = graph_.step().nodes[call_of(*graph_.context, graph_.step(), id)];
     if (options_.policy == "tags" || !can_run_twice(*graph_.context, call)) return "may not run twice";
     return options_.policy == "exact" ? "cheaper than to compute it again" : "in the minimum cut";
@@ -338,6 +352,7 @@ class Partition {
 
   const PartitionOptions& options_;
   Console& console_;
+  std::optional<std::string> budget_text_;  // as the report has it
   Budget budget_;
   Graph graph_;
   Joint joint_;
