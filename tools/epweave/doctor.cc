@@ -219,8 +219,9 @@ std::size_t first_divisible_dimension(const Graph& graph, const TensorType& type
   return found == type.sizes.end() ? 0 : static_cast<std::size_t>(found - type.sizes.begin());
 }
 
-// Tables of integers, as of tokens, else numbers of another kind, as of images; and what has as many
-// along that dimension, as their labels do. Such numbers may be a parameter's where no role is known.
+// Tables of integers, as of tokens, else numbers of another kind, as of images; and what has as
+// many along that dimension, as their labels do. Such numbers may be a parameter's where no role is
+// known.
 std::vector<TokenInput> find_token_inputs(const Graph& graph) {
   struct Candidate {
     StringId name;
