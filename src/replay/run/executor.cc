@@ -13,6 +13,7 @@
 #include "ops/op.h"
 #include "ops/type_rules.h"
 #include "replay/collectives/mesh_ops.h"
+#include "replay/run/call_bounds.h"
 #include "replay/run/call_values.h"
 #include "replay/run/host_exchange.h"
 #include "replay/run/rank_clock.h"
@@ -28,12 +29,6 @@ namespace {
 // The op reads an element of a tensor on the host.
 bool reads_element(const OpInfo& op) {
   return op.family == OpFamily::kHostRead;
-}
-
-// How large the result is, the elements of an operand say.
-bool finds_size(OpFamily family) {
-  return family == OpFamily::kMaskedRows || family == OpFamily::kRepeatRows || family == OpFamily::kCount ||
-         family == OpFamily::kOneHot || family == OpFamily::kIndex;
 }
 
 class RankRunner {
@@ -53,10 +48,9 @@ class RankRunner {
         turn_(setup.turn),
         options_(options),
         placed_(placed),
-        bounds_(options.bounded == nullptr ? nullptr
-                                           : std::make_unique<ErrorBounds>(program.kernels, setup.memory)),
+        bounds_(program, options, setup.memory, values_),
         clock_(options, setup.rank, setup.device),
-        collectives_(program.graph, setup, options, clock_, bounds_.get()),
+        collectives_(program.graph, setup, options, clock_, bounds_.bounds()),
         symbols_(program.graph),
         recorded_(context_, symbols_),
         values_(program.body.nodes.size()),
@@ -118,7 +112,7 @@ class RankRunner {
         throw CheckError(describe(node, error.what()));
       }
     }
-    if (bounds_ != nullptr) end_bounds();
+    if (bounds_.bounds() != nullptr) end_bounds(*bounds_.bounds());
     if (device_ != nullptr) device_->synchronize();
     if (options_.measuring != nullptr && !has_turns()) result_.step_seconds = {clock_.working_seconds()};
     if (device_ != nullptr) check_fault();
@@ -300,21 +294,9 @@ class RankRunner {
     if (clock_.takes_spans()) result_.measured[id].operands = describe_operands(bound.args);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
     kernel.set_results(evaluate_results(graph_, symbols_, node.type));
-    const bool bounded = is_bounded(options_, id);
-    const bool in_doubt = bounded && takes_number_in_doubt(node);
-    const bool follows = bounded && !in_doubt && needs_bounds(id, kernel);
-    if (follows && node.op->writes) bounds_->keep_written(*node.op, kernel.args());
-    hand_on_doubt(id, &kernel);
+    const CallBounds::How how = bounds_.begin(id, kernel);
     Value result = program_.kernels.find(*node.op)(kernel);
-    const BoundedCall made{kernel.op(), kernel.args(), result};
-    if (bounded && result.is_number())
-      follow_number(id, made);
-    else if (in_doubt)
-      follow_in_doubt(id, made);
-    else if (follows)
-      bounds_->follow(made);
-    else if (!bounded && bounds_ != nullptr && node.op->family == OpFamily::kElement)
-      bounds_->set_exact(result);  // the op is bounded for another element, which is a regrouped sum
+    bounds_.end(id, how, {kernel.op(), kernel.args(), result});
     return result;
   }
 
@@ -329,63 +311,9 @@ class RankRunner {
     }
   }
 
-  // Whether the call adds up what another graph regroups, or what it takes has bounds.
-  bool needs_bounds(NodeId id, const KernelCall& kernel) const {
-    const auto has_bound = [&](const Value& arg) { return bounds_->has_any(arg); };
-    return options_.bounded->sums.contains(id) || std::ranges::any_of(kernel.args(), has_bound);
-  }
-
-  // Numbers have no bounds: what is computed from one that the other graph may not have is not
-  // bounded. Of an op that reads the type alone that is the size of its operand.
-  void follow_number(NodeId id, const BoundedCall& call) {
-    if (options_.bounded->same.contains(id)) return;
-    const Node& node = body_.nodes[id];
-    bool is_read = false;  // where it lies: the kernel has a copy of the host's
-    for_each_input(context_, node, [&](NodeId input) {
-      is_read = is_read || (node.op->reads_types_only ? sizes_in_doubt_.contains(input)
-                                                      : bounds_->is_off(values_[input.index()]));
-    });
-    if (is_read) bounds_->leave_unbounded(call);
-    if (is_read || takes_number_in_doubt(node)) numbers_in_doubt_.insert(id);
-  }
-  bool takes_number_in_doubt(const Node& node) const { return takes_one_of(node, numbers_in_doubt_); }
-  bool takes_one_of(const Node& node, const IdSet<NodeId>& nodes) const {
-    bool takes = false;
-    for_each_input(context_, node, [&](NodeId input) { takes = takes || nodes.contains(input); });
-    return takes;
-  }
-
-  // Sizes follow from numbers and other sizes, but where both graphs were seen to have the same.
-  // Before the call, if there is one: bounds are those of what it reads.
-  void hand_on_doubt(NodeId id, const KernelCall* kernel = nullptr) {
-    if (!is_bounded(options_, id) || options_.bounded->same.contains(id)) return;
-    const Node& node = body_.nodes[id];
-    if (takes_number_in_doubt(node) || takes_one_of(node, sizes_in_doubt_) ||
-        (kernel != nullptr && finds_size_in_doubt(node, *kernel)))
-      sizes_in_doubt_.insert(id);
-  }
-  // All but `nonzero` find them in integers and masks.
-  bool finds_size_in_doubt(const Node& node, const KernelCall& kernel) const {
-    if (!finds_size(node.op->family)) return false;
-    return std::ranges::any_of(kernel.args(), [&](const Value& arg) {
-      return (node.op->family == OpFamily::kMaskedRows || !is_tensor_of_numbers(arg)) && bounds_->is_off(arg);
-    });
-  }
-  static bool is_tensor_of_numbers(const Value& value) {
-    return value.is_tensor() && (is_floating(value.tensor().dtype) || is_complex(value.tensor().dtype));
-  }
-
-  // Computed from a number that the other graph may not have. Where both were seen to have the same
-  // elements nothing is in doubt; a view of them keeps what is known of the memory.
-  void follow_in_doubt(NodeId id, const BoundedCall& call) {
-    if (!options_.bounded->same.contains(id)) return bounds_->set_call_unknown(call);
-    if (call.op.writes) bounds_->set_call_unknown(call);
-    if (!call.op.is_view && call.op.family != OpFamily::kElement) bounds_->set_exact(call.result);
-  }
-
-  void end_bounds() {
-    if (options_.bounded->at_end) options_.bounded->at_end(rank_, result_.outputs, kept_, *bounds_);
-    result_.without_bound = bounds_->without_bound();
+  void end_bounds(const ErrorBounds& bounds) {
+    if (options_.bounded->at_end) options_.bounded->at_end(rank_, result_.outputs, kept_, bounds);
+    result_.without_bound = bounds.without_bound();
   }
 
   // --- collectives ---
@@ -395,8 +323,8 @@ class RankRunner {
     for (const Value& arg : bound.args) collectives_.require_complete(arg);
     if (device_ != nullptr) forget_written(*node.op, bound.args);
     if (clock_.takes_spans()) result_.measured[step.node] = collectives_.describe(*node.op, bound);
-    const Known numbers = takes_number_in_doubt(node) ? Known::kNo : Known::kYes;
-    hand_on_doubt(step.node);
+    const Known numbers = bounds_.takes_number_in_doubt(node) ? Known::kNo : Known::kYes;
+    bounds_.hand_on_doubt(step.node);
     define(step.node, collectives_.launch(step, node, bound, numbers));
   }
 
@@ -404,7 +332,7 @@ class RankRunner {
     const Node& node = body_.nodes[id];
     const Value operand = evaluate(environment_, arg_of(context_, node, 0));
     collectives_.complete(operand.tensor().storage.get(), is_joined_ ? Joined::kYes : Joined::kNo);
-    hand_on_doubt(id);
+    bounds_.hand_on_doubt(id);
     return operand;
   }
 
@@ -426,7 +354,7 @@ class RankRunner {
     check_recorded(body_.nodes[id], value);
     if (options_.observer && !collectives_.is_pending(value)) options_.observer(rank_, id, value, device_);
     if (is_bounded(options_, id) && options_.bounded->observer && !collectives_.is_pending(value))
-      options_.bounded->observer(rank_, id, value, *bounds_);
+      options_.bounded->observer(rank_, id, value, *bounds_.bounds());
     values_[id.index()] = std::move(value);
   }
 
@@ -458,9 +386,7 @@ class RankRunner {
   Turn* turn_;
   const RunOptions& options_;
   std::vector<Value>* placed_;
-  const std::unique_ptr<ErrorBounds> bounds_;  // or null
-  IdSet<NodeId> numbers_in_doubt_;             // read where there is a bound, and computed from those
-  IdSet<NodeId> sizes_in_doubt_;               // values whose sizes may be others in the other graph
+  CallBounds bounds_;
   RankClock clock_;
   RankCollectives collectives_;
   std::vector<Value> kept_;  // inputs, where they are computed with
