@@ -297,7 +297,7 @@ class Package(unittest.TestCase):
     def test_the_training_entry_without_a_model_says_how_it_is_called(self):
         for arguments, code, stream in (([], 2, "stderr"), (["--module", "llama3"], 2, "stderr"), (["--help"], 0, "stdout")):
             done = subprocess.run([sys.executable, "-m", "epweave.train", *arguments], capture_output=True, text=True, check=False,
-                                  env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
             said = getattr(done, stream)
             self.assertEqual((done.returncode, len(done.stdout + done.stderr)), (code, len(said)))
             self.assertIn("-m epweave.train --module MODULE --config CONFIG", said)
