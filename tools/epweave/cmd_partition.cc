@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "analysis/done_again.h"
 #include "analysis/element_call.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
@@ -82,6 +83,7 @@ class Partition {
       : options_(options),
         console_(console),
         budget_text_(options.budget),
+        budget_from_(options.budget ? "--budget" : ""),
         budget_(parse_budget(options.budget)),
         graph_(read_joint_input()),
         joint_(read_joint(graph_, options.policy == "min-cut" ? Waits::kAll : Waits::kOfForward)),
@@ -143,6 +145,7 @@ class Partition {
     if (!share) return;
     budget_ = {Budget::Kind::kShare, *share};
     budget_text_ = fmt::format("{}", *share);
+    budget_from_ = "region_activation_memory_budget";
   }
 
   BudgetCut choose() {
@@ -284,7 +287,7 @@ class Partition {
   void warn_if_missed(std::int64_t held) {
     is_within_ = held <= *budget_bytes_;
     if (!*is_within_)
-      console_.warn(fmt::format("--budget {}, {}, is missed: {} are saved. Refused: {}", *budget_text_,
+      console_.warn(fmt::format("{} {}, {}, is missed: {} are saved. Refused: {}", budget_from_, *budget_text_,
                                 memory_text(*budget_bytes_), memory_text(held), fmt::join(refused_, "; ")));
   }
 
@@ -323,6 +326,7 @@ class Partition {
             {"backward", file_report(options_.backward)},
             {"policy", options_.policy},
             {"budget", budget_text_ ? Json(*budget_text_) : Json()},
+            {"budget_from", budget_from_.empty() ? Json() : Json(budget_from_)},
             {"budget_bytes", budget_bytes_ ? Json(*budget_bytes_) : Json()},
             {"within_budget", is_within_ ? Json(*is_within_) : Json()},
             {"saved", std::move(saved)},
@@ -343,7 +347,10 @@ class Partition {
     const bool is_tagged = RecomputeTags(graph_).is_recomputed(node);
     if (options_.policy == "tags" && !is_tagged)
       return node.recompute ? graph_.text(node.recompute) : "not tagged to be computed again";
-    if (options_.policy == "tags" && !is_tagged_again(graph_, RecomputeTags(graph_), id))
+    const auto is_again = [&](NodeId at) {
+      return RecomputeTags(graph_).is_recomputed(graph_.step().nodes[at]);
+    };
+    if (options_.policy == "tags" && !holds_with_call(*graph_.context, graph_.step(), id, is_again))
       return "tagged, but not what makes it";
     const Node& call = graph_.step().nodes[call_of(*graph_.context, graph_.step(), id)];
     if (options_.policy == "tags" || !can_run_twice(*graph_.context, call)) return "may not run twice";
@@ -353,6 +360,7 @@ class Partition {
   const PartitionOptions& options_;
   Console& console_;
   std::optional<std::string> budget_text_;  // as the report has it
+  std::string_view budget_from_;            // who asks for it; empty without one
   Budget budget_;
   Graph graph_;
   Joint joint_;
