@@ -63,7 +63,9 @@ class TypeCheck {
       }
       check_symbols(body, node);
       if (node.op != nullptr) check_call(body, node, types);
-      if (mesh_call_of(node) == MeshCall::kGroup) check_lookup(body, node, types);
+      const MeshCall mesh_call = mesh_call_of(node);
+      if (mesh_call != MeshCall::kNone && has_meshes(body, node, types) && mesh_call == MeshCall::kGroup)
+        check_lookup(body, node, types);
     }
   }
 
@@ -124,16 +126,24 @@ class TypeCheck {
     }
   }
 
+  // Reports meshes among the arguments whose ranks do not fill their shape, each once.
+  bool has_meshes(const Body& body, const Node& node, TypeMemo& types) {
+    const bool are_filled = std::ranges::all_of(context_.args[node.args], [&](Arg given) {
+      if (!given.is(ArgKind::kMesh)) return true;
+      const auto mesh = mesh_of(body, given, types);
+      return mesh && has_each_rank_once(*mesh);
+    });
+    if (!are_filled)
+      report(graph_, body, node, "mesh-group", "the mesh's ranks do not fill its shape, each once", out_);
+    return are_filled;
+  }
+
   // What is recorded of a lookup is the group's name; its ranks are in the table.
   void check_lookup(const Body& body, const Node& node, TypeMemo& types) {
     const StringId name = group_of(node.type);
     const ProcessGroup* group = name ? graph_.find_group(name) : nullptr;
     const Arg given = arg_of(context_, node, 0);
     const auto mesh = group != nullptr ? mesh_of(body, given, types) : std::nullopt;
-    const bool is_written = given.is(ArgKind::kMesh) && group != nullptr;
-    if (is_written && !(mesh && has_each_rank_once(*mesh)))
-      return report(graph_, body, node, "mesh-group", "the mesh's ranks do not fill its shape, each once",
-                    out_);
     const auto axis = mesh ? axis_looked_up(context_, node, *mesh) : std::nullopt;
     if (!axis) return;
     const std::uint32_t own = own_rank(graph_);

@@ -64,6 +64,10 @@ bool sorts_upwards(const Context& context, const Node& sort) {
   return descending.is_none() || (descending.is(ArgKind::kBool) && !descending.as_bool());
 }
 
+bool keeps_equal_in_order(const Context& context, const Node& sort) {
+  return named_arg(context, sort, "stable") == Arg::boolean(true);
+}
+
 int sorted_dimension(const Context& context, const Node& sort, std::size_t rank) {
   const Arg given = named_arg(context, sort, "dim");
   const std::int64_t dim = given.is_int() ? given.as_int() : -1;

@@ -13,6 +13,9 @@ namespace epweave {
 
 // `sort` is a call of the family kSort. Whether it is known to order upwards.
 bool sorts_upwards(const Context& context, const Node& sort);
+// Whether it says in which order equal keys lie (`stable=True`). Else a kernel chooses, and may do
+// so by the number of rows.
+bool keeps_equal_in_order(const Context& context, const Node& sort);
 // The dimension that a sort or topk of a tensor of `rank` dimensions sorts, from 0; below 0: none
 // (rank 0).
 int sorted_dimension(const Context& context, const Node& sort, std::size_t rank);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_set>
 
 #include "analysis/collectives.h"
 #include "analysis/element_call.h"
@@ -67,12 +68,13 @@ RegionId NodeRegions::find(NodeId id) {
 bool NodeRegions::counts_data(NodeId iota) {
   if (users_.total() == 0) users_ = invert(list_inputs(*graph_.context, step_), step_.order);
   std::vector<NodeId> counted = {iota};
+  std::unordered_set<NodeId> seen = {iota};
   for (std::size_t i = 0; i < counted.size(); ++i) {
     if (is_answer(counted[i])) continue;
     for (const NodeId user : users_[counted[i]]) {
       if (step_.nodes[user].kind == NodeKind::kOutput) continue;
       if (!keeps_numbers(step_.nodes[user])) return false;
-      if (std::ranges::find(counted, user) == counted.end()) counted.push_back(user);
+      if (seen.insert(user).second) counted.push_back(user);
     }
   }
   return true;

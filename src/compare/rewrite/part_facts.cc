@@ -438,15 +438,17 @@ bool PartFacts::reduces_by_sum(const Node& node) const {
   return is_linear;
 }
 
-// Operands that are shares, to the dtype of the result. What is read as a number has 64 bits.
+// Operands that are shares, to the dtype of the result. An integer that is read as a number has 64
+// bits.
 bool PartFacts::converts_shares(NodeId origin) const {
   const TensorType* result = claims_.tensor_a(origin);
   if (result == nullptr && op_->family != OpFamily::kHostRead) return true;
-  const DType made = result != nullptr ? result->dtype : DType::kInt64;
   return std::ranges::none_of(operands_, [&](const Operand& operand) {
     if (!operand.is_tensor || operand.fact != PartFact::kShare) return false;
     const TensorType* type = claims_.tensor_b(operand.taken->value.as_node());
-    return type != nullptr && !converts_sums(type->dtype, made);
+    if (type == nullptr) return false;
+    const DType number = is_floating(type->dtype) ? DType::kFloat64 : DType::kInt64;
+    return !converts_sums(type->dtype, result != nullptr ? result->dtype : number);
   });
 }
 

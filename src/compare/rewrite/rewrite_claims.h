@@ -22,6 +22,11 @@ namespace epweave {
 
 enum class ClaimKind : std::uint8_t { kNone, kWhole, kPart, kSplit, kPiece, kJoin, kSize, kBlocks, kMoved };
 
+// Whether such a node makes its value anew, and does not cut or join others'.
+inline bool computes(ClaimKind kind) {
+  return kind == ClaimKind::kWhole || kind == ClaimKind::kPart || kind == ClaimKind::kMoved;
+}
+
 // What a node of B says that it is.
 struct Claim {
   ClaimKind kind = ClaimKind::kNone;
@@ -29,7 +34,7 @@ struct Claim {
   std::uint32_t part = 0, parts = 0;  // kPart, kPiece; kJoin by sums: the last part added
   std::uint32_t first_part = 0;       // kJoin by sums: the part that the others are added to
   bool complete = true;               // kJoin: all parts are in it
-  bool regrouped = false;             // kMoved, kPart: what it sums is added in another order
+  bool regrouped = false;             // what it sums is added in another order
 };
 
 class RewriteClaims {

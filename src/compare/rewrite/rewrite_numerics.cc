@@ -12,6 +12,8 @@
 #include "analysis/collectives.h"
 #include "analysis/users.h"
 #include "ops/bind.h"
+#include "ops/op.h"
+#include "ops/sorting.h"
 
 namespace epweave {
 namespace {
@@ -40,8 +42,7 @@ class OutputClassifier {
 
  private:
   // Whether sums of such values are the same in whatever order, as those of integers are. What is
-  // not known may be rounded. A tuple's elements are computed together (the largest elements and
-  // where they lie), by a kernel that may depend on the number of rows.
+  // not known may be rounded. A tuple's elements are computed together.
   bool is_exact(TypeId id) const {
     if (!id) return false;
     const Type& type = context_.types[id];
@@ -57,6 +58,22 @@ class OutputClassifier {
         return !type.value.is(ArgKind::kReal);
     }
     return false;
+  }
+
+  // A part in which a kernel orders equal keys as it likes.
+  bool orders_freely(NodeId id) const {
+    const Node& node = b_.nodes[id];
+    if (claims_[id].kind != ClaimKind::kPart) return false;
+    return has_family(node, OpFamily::kTopK) ||
+           (has_family(node, OpFamily::kSort) && !keeps_equal_in_order(context_, node));
+  }
+
+  // Of the whole, what names a number's symbol names it as the sum of its parts' symbols.
+  bool adds_named_numbers(NodeId id) const {
+    return claims_[id].kind != ClaimKind::kPart &&
+           std::ranges::any_of(named_numbers_[id], [this](NodeId number) {
+             return claims_[number].kind == ClaimKind::kPart && !is_exact(b_.nodes[number].type);
+           });
   }
 
   // (x + p0) + p1, where A adds p0 + p1 to x, is a sum of other summands, too: what the first part
@@ -77,8 +94,9 @@ class OutputClassifier {
       for (NodeId number : named_numbers_[id]) numerics = std::max(numerics, numerics_[number]);
       for (const SeenWrite& write : writers_b_.seen_by(id))
         numerics = std::max(numerics, numerics_[write.writer]);
+      if (orders_freely(id)) numerics = std::max(numerics, Numerics::kChunkEqual);
       if (is_exact(b_.nodes[id].type)) continue;
-      if (regroups(id)) {
+      if (regroups(id) || adds_named_numbers(id)) {
         numerics = Numerics::kSumOrder;
       } else if (claims_[id].kind == ClaimKind::kPart) {
         numerics = std::max(numerics, Numerics::kChunkEqual);
@@ -118,7 +136,10 @@ class OutputClassifier {
 
   std::string name_item(std::span<const Arg> items, std::size_t i, std::size_t step) const {
     if (step == 1) return std::to_string(i);
-    return items[i - 1].is(ArgKind::kText) ? std::string(graph_b_.text(items[i - 1].as_name())) : "?";
+    const Arg key = items[i - 1];
+    if (key.is_int()) return std::to_string(key.as_int());
+    if (key.is(ArgKind::kBool)) return key.as_bool() ? "True" : "False";
+    return key.is(ArgKind::kText) ? std::string(graph_b_.text(key.as_name())) : "?";
   }
 
   // Which may be later than the value was made.

@@ -46,10 +46,11 @@ FrameCheck::Order FrameCheck::dealt(const Order& rows) {
 }
 
 // Rows meet those of other ranks that lie in the same places: they are added up, or lie side by
-// side where ranks exchange along another dimension.
+// side where ranks exchange along another dimension. What is written is taken, too, but for `out`.
 FrameCheck::Order FrameCheck::reduced() {
   for (const Operand& operand : facts_->operands())
-    if (operand.is_tensor && !operand.taken->is_written) assume_one_order_on_ranks(operand);
+    if (operand.is_tensor && (operand.taken->param == 0 || !operand.taken->is_written))
+      assume_one_order_on_ranks(operand);
   return common();
 }
 

@@ -234,8 +234,9 @@ RewriteReport verify_derived(const Graph& a, const Graph& b, const Findings& fou
   if (claims.read()) {
     const auto& [of_a, of_b] = found.regrouped;
     for (NodeId id : after.step().order) {
-      const NodeId origin = claims[id].origin;
-      const bool in_a = origin && of_a.contains(before.step().nodes[origin].name);
+      const Claim& claim = claims[id];
+      if (!computes(claim.kind)) continue;
+      const bool in_a = claim.origin && of_a.contains(before.step().nodes[claim.origin].name);
       if (in_a != of_b.contains(after.step().nodes[id].name)) claims.set_regrouped(id);
     }
     RewriteVerifier(claims, prefix ? &*prefix : nullptr, found.loaded, report).run();

@@ -48,12 +48,12 @@ class RankRunner {
         turn_(setup.turn),
         options_(options),
         placed_(placed),
+        values_(program.body.nodes.size()),
         bounds_(program, options, setup.memory, values_),
         clock_(options, setup.rank, setup.device),
         collectives_(program.graph, setup, options, clock_, bounds_.bounds()),
         symbols_(program.graph),
         recorded_(context_, symbols_),
-        values_(program.body.nodes.size()),
         environment_{program.graph, symbols_,
                      [this](NodeId id) -> const Value& { return values_[id.index()]; }} {}
 
@@ -386,13 +386,13 @@ class RankRunner {
   Turn* turn_;
   const RunOptions& options_;
   std::vector<Value>* placed_;
+  std::vector<Value> values_;
   CallBounds bounds_;
   RankClock clock_;
   RankCollectives collectives_;
   std::vector<Value> kept_;  // inputs, where they are computed with
   Symbols symbols_;
   RecordedValues recorded_;
-  std::vector<Value> values_;
   Environment environment_;
   std::unordered_map<StringId, OpTime> times_;
   std::uint32_t next_stretch_ = 0;
