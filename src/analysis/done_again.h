@@ -10,8 +10,8 @@
 
 namespace epweave {
 
-// Whether it holds of the value, of the call that it is an element of, and, where that is a wait, of
-// its launch and of all between.
+// Whether it holds of the value, of the call that it is an element of, and, where that is a wait,
+// of its launch and of all between.
 template <class Holds>  // bool(NodeId)
 bool holds_with_call(const Context& context, const Body& body, NodeId id, const Holds& holds) {
   const NodeId call = call_of(context, body, id);

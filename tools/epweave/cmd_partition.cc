@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "analysis/done_again.h"
-#include "analysis/element_call.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
 #include "base/counted.h"
@@ -287,8 +286,9 @@ class Partition {
   void warn_if_missed(std::int64_t held) {
     is_within_ = held <= *budget_bytes_;
     if (!*is_within_)
-      console_.warn(fmt::format("{} {}, {}, is missed: {} are saved. Refused: {}", budget_from_, *budget_text_,
-                                memory_text(*budget_bytes_), memory_text(held), fmt::join(refused_, "; ")));
+      console_.warn(fmt::format("{} {}, {}, is missed: {} are saved. Refused: {}", budget_from_,
+                                *budget_text_, memory_text(*budget_bytes_), memory_text(held),
+                                fmt::join(refused_, "; ")));
   }
 
   // Nothing is written that is not proved to compute what the joint graph does.
@@ -344,16 +344,18 @@ class Partition {
   std::string_view why(NodeId id) const {
     const Node& node = graph_.step().nodes[id];
     if (node.kind == NodeKind::kPlaceholder) return "an input of the step";
-    const bool is_tagged = RecomputeTags(graph_).is_recomputed(node);
-    if (options_.policy == "tags" && !is_tagged)
+    const RecomputeTags tags(graph_);
+    if (options_.policy == "tags" && !tags.is_recomputed(node))
       return node.recompute ? graph_.text(node.recompute) : "not tagged to be computed again";
-    const auto is_again = [&](NodeId at) {
-      return RecomputeTags(graph_).is_recomputed(graph_.step().nodes[at]);
+    const auto holds = [&](const auto& of) {
+      return holds_with_call(*graph_.context, graph_.step(), id,
+                             [&](NodeId at) { return of(graph_.step().nodes[at]); });
     };
-    if (options_.policy == "tags" && !holds_with_call(*graph_.context, graph_.step(), id, is_again))
+    if (options_.policy == "tags" && !holds([&](const Node& at) { return tags.is_recomputed(at); }))
       return "tagged, but not what makes it";
-    const Node& call = graph_.step().nodes[call_of(*graph_.context, graph_.step(), id)];
-    if (options_.policy == "tags" || !can_run_twice(*graph_.context, call)) return "may not run twice";
+    if (options_.policy == "tags" ||
+        !holds([&](const Node& at) { return can_run_twice(*graph_.context, at); }))
+      return "may not run twice";
     return options_.policy == "exact" ? "cheaper than to compute it again" : "in the minimum cut";
   }
 
