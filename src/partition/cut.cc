@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "analysis/done_again.h"
 #include "analysis/element_call.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/type_symbols.h"
@@ -153,15 +154,6 @@ void refuse_random(const Graph& graph, NodeId id) {
                   "tag it MUST_SAVE; memory-policy{policy=full} does so");
 }
 
-bool is_tagged_again(const Graph& graph, const RecomputeTags& tags, NodeId id) {
-  const Body& body = graph.step();
-  if (!tags.is_recomputed(body.nodes[id]) ||
-      body.nodes[call_of(*graph.context, body, id)].recompute == tags.must_save)
-    return false;
-  const NodeId launch = find_waited_launch(*graph.context, body, id);
-  return !launch || tags.is_recomputed(body.nodes[launch]);
-}
-
 bool can_run_twice(const Context& context, const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return true;
   if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(context, node) || node.op->writes)
@@ -292,7 +284,11 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const IdSet<NodeId> of_freed = find_uses_of_freed(effects, joint);
   const IdSet<NodeId> region_outputs = find_region_outputs(graph, joint);
   const auto is_tagged = [&](NodeId id) {
-    return is_tagged_again(graph, tags, id) && !region_outputs.contains(id);
+    return tags.is_recomputed(body.nodes[id]) && !region_outputs.contains(id);
+  };
+  const auto can_recompute = [&](NodeId id) {
+    return can_run_twice(*graph.context, body.nodes[id]) && !written.contains(id) && !of_freed.contains(id) &&
+           !early.contains(id);
   };
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
@@ -301,11 +297,9 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     const bool is_of_backward = node.is_backward() && !joint.forward(id) &&
                                 !find_described_launch(*graph.context, body, node).valid();
     return ValueChoice{
-        .is_recomputed = is_tagged(id) || is_of_backward,
+        .is_recomputed = is_of_backward || holds_with_call(*graph.context, body, id, is_tagged),
         .can_save = can_save(*graph.context, node),
-        .can_recompute = can_run_twice(*graph.context, node) && !written.contains(id) &&
-                         !of_freed.contains(id) && !early.contains(call_of(*graph.context, body, id)) &&
-                         can_run_twice(*graph.context, body.nodes[call_of(*graph.context, body, id)])};
+        .can_recompute = holds_with_call(*graph.context, body, id, can_recompute)};
   });
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "analysis/effects.h"
-#include "analysis/recompute_tags.h"
 #include "partition/joint.h"
 
 namespace epweave {
@@ -43,10 +42,6 @@ bool is_number(const Context& context, const Node& node);
 // A group, mesh, device or the like: what backward needs of them it looks up again.
 bool is_looked_up(const Context& context, const Node& node);
 // Throws PassError partition.random: the node draws and is tagged to be computed again.
-// Whether tags say that backward computes the value again. Elements of a tuple stay where its call
-// does, a wait where its launch does: what is launched once is waited for once.
-bool is_tagged_again(const Graph& graph, const RecomputeTags& tags, NodeId id);
-
 [[noreturn]] void refuse_random(const Graph& graph, NodeId id);
 // Whether the call may run twice: it is known, draws and writes nothing, has no effect but to wait,
 // and is not said to be forward's (`required_half`).
@@ -68,7 +63,8 @@ IdSet<NodeId> find_region_outputs(const Graph& graph, const Joint& joint);
 
 // By the `recompute` fields: what is tagged is computed again where that gives the same, all else
 // that forward computes is saved. What is marked as backward's is, though it follows from no seed,
-// unless forward needs it. Elements of a tuple that is tagged to be saved are.
+// unless forward needs it. Elements of a tuple stay with its call, a wait with its launch
+// (analysis/done_again.h).
 Cut cut_by_tags(const Graph& graph, const Joint& joint);
 
 // PyTorch's min_cut_rematerialization_partition at an activation memory budget from 0 to 1: its

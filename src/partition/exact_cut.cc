@@ -97,11 +97,14 @@ void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced)
   const bool is_kept = can_keep(id) || (is_fixed && can_save(*graph_.context, node));
   const bool is_free = node.kind == NodeKind::kPlaceholder || costs_.is_state[id.index()] != 0;
   const NodeId base = costs_.base[id.index()];
+  // A base that may run twice has a price of its own.
+  const bool is_shown = is_fixed && base != id && is_fixed_[base.index()] == 0;
   const auto after_sink = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size() + 2);
   const FlowNetwork::Vertex in = 2 * id.index(), out = in + 1, storage = after_sink + base.index();
   is_kept_[id.index()] = is_kept;
   is_fixed_[id.index()] = is_fixed;
-  const std::int64_t bytes = is_free ? 0 : static_cast<std::int64_t>(kScale) * costs_.bytes[base.index()];
+  const std::int64_t bytes =
+      is_free || is_shown ? 0 : static_cast<std::int64_t>(kScale) * costs_.bytes[base.index()];
   if (is_fixed && is_kept) {
     if (is_priced.insert(base)) network_.add_edge(after_sink - 2, storage, bytes);
     network_.add_edge(storage, out, FlowNetwork::kInfinite);

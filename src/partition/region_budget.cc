@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/world.h"
 #include "ir/walk.h"
 
@@ -14,6 +16,13 @@ std::optional<double> noted_budget(const Context& context, const Node& node) {
   const Arg* entry = node.extra != nullptr ? find_entry(context, node.extra->custom, kKey) : nullptr;
   if (entry == nullptr || !(entry->is(ArgKind::kReal) || entry->is_int())) return std::nullopt;
   return entry->is_int() ? static_cast<double>(entry->as_int()) : entry->as_real();
+}
+
+// A node that a pass made of none that the code calls: it notes nothing.
+bool is_added(const Node& node) {
+  return std::ranges::any_of(node.provenance, [](const Provenance& record) {
+    return makes_nodes(record.role) && record.role != ProvenanceRole::kBody;
+  });
 }
 
 [[noreturn]] void refuse(const Graph& graph, const Node& node, std::string_view problem) {
@@ -31,7 +40,7 @@ std::optional<double> find_region_budget(const Graph& graph, const Joint& joint)
     for (const auto [id, node] : walk(body)) {
       if (node.kind != NodeKind::kCall) continue;
       const std::optional<double> own = noted_budget(context, node);
-      const bool is_covered = own || (&body == &graph.step() && !joint.forward(id));
+      const bool is_covered = own || is_added(node) || (&body == &graph.step() && !joint.forward(id));
       if (!is_covered && without == nullptr) without = &node;
       if (own && budget && *own != *budget)
         refuse(graph, node,

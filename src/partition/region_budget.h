@@ -13,7 +13,7 @@ namespace epweave {
 
 // A share from 0 to 1; none: no call notes one. As in PyTorch, a graph has one: throws PassError
 // partition.region-budget where two calls differ, or where a call of forward, or of a function in a
-// nested graph, notes none.
+// nested graph, notes none. Those that a pass added do not count.
 std::optional<double> find_region_budget(const Graph& graph, const Joint& joint);
 
 }  // namespace epweave

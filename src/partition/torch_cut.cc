@@ -9,8 +9,8 @@
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
+#include "analysis/done_again.h"
 #include "analysis/effects.h"
-#include "analysis/element_call.h"
 #include "analysis/recompute_tags.h"
 #include "cost/cost.h"
 #include "cost/extents.h"
@@ -165,15 +165,19 @@ class TorchCut {
   bool is_tagged_saved(NodeId id) const {
     return node(id).recompute == tags_.must_save || region_outputs_.contains(id);
   }
+  template <class Holds>
+  bool holds_with_call(NodeId id, const Holds& holds) const {
+    return epweave::holds_with_call(context_, body_, id, holds);
+  }
   bool is_tagged(NodeId id) const {
-    return is_tagged_again(graph_, tags_, id) && !region_outputs_.contains(id) &&
-           !region_outputs_.contains(call_of(context_, body_, id));
+    return holds_with_call(
+        id, [&](NodeId at) { return tags_.is_recomputed(node(at)) && !region_outputs_.contains(at); });
   }
   bool must_recompute(NodeId id) const {
-    const NodeId call = call_of(context_, body_, id);
-    return is_tagged(id) && !must_save_.contains(id) && !done_once_.contains(id) &&
-           !done_once_.contains(call) && !reads_early_.contains(call) && !has_effect(call) &&
-           !binds_symbol(node(id));
+    return is_tagged(id) && holds_with_call(id, [&](NodeId at) {
+             return !must_save_.contains(at) && !done_once_.contains(at) && !reads_early_.contains(at) &&
+                    !has_effect(at) && !binds_symbol(node(at));
+           });
   }
   // A symbol has one number: what computes it runs once.
   static bool binds_symbol(const Node& node) {
@@ -242,6 +246,7 @@ class TorchCut {
     const Effects effects(context_, body_);
     done_once_ = find_uses_of_freed(effects, joint_);
     find_done_once(effects);
+    find_required();
     reads_early_ = find_reads_before_writes(effects, joint_);
     IdSet<NodeId> written(body_.nodes.size());  // storage
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
@@ -308,16 +313,25 @@ class TorchCut {
     });
   }
 
+  // What is said to be forward's (`required_half`), with elements and waits of it.
+  void find_required() {
+    const auto is_free = [&](NodeId id) {
+      return required_half(context_, node(id)) != RequiredHalf::kForward;
+    };
+    for (NodeId id : body_.order)
+      if (!holds_with_call(id, is_free)) done_once_.insert(id);
+  }
+
   // What backward must not do again, whatever is allowed: it would draw other numbers, write once
   // more, or read something else.
   void find_calls_done_once() {
     for (NodeId id : body_.order) {
       if (!is_call(id)) continue;
-      const NodeId call = call_of(context_, body_, id);
-      const bool is_of_once = is_wait(node(id)) && runs_once_.contains(joint_.inputs[id].front());
-      if (!can_run_twice(context_, node(call)) || is_of_once || done_once_.contains(id) ||
-          reads_early_.contains(call) || reads_overwritten_.contains(call))
-        runs_once_.insert(id);
+      const bool runs_twice = holds_with_call(id, [&](NodeId at) {
+        return can_run_twice(context_, node(at)) && !done_once_.contains(at) && !reads_early_.contains(at) &&
+               !reads_overwritten_.contains(at);
+      });
+      if (!runs_twice) runs_once_.insert(id);
     }
   }
 
@@ -369,7 +383,8 @@ class TorchCut {
   }
 
   void ban(NodeId id) {
-    if (has(id, kIsTorchView) || is_device(id) || must_recompute(id)) return;
+    if (is_device(id) || must_recompute(id)) return;
+    if (has(id, kIsTorchView) && !done_once_.contains(id)) return;
     if (freed_ != nullptr && freed_->contains(id)) return;
     if (node(id).type && kind_of(id) == TypeKind::kScalar &&
         context_.text(context_.types[node(id).type].py_type) == "SymFloat")
@@ -534,9 +549,10 @@ class TorchCut {
   CostModel flops_;
   IdSet<NodeId> state_, region_outputs_, must_save_, reads_overwritten_;
   IdSet<NodeId> reads_early_;  // of these, those in front of a write of forward
-  // What makes storage that forward writes, what writes it, and what uses what forward frees.
+  // What makes storage that forward writes, what writes it, what uses what forward frees, and what
+  // is said to be forward's.
   IdSet<NodeId> done_once_;
-  IdSet<NodeId> runs_once_;  // calls, and elements of their tuples
+  IdSet<NodeId> runs_once_;  // calls, elements of their tuples, and waits
   IdVector<NodeId, std::int64_t> sizes_;
   IdVector<NodeId, std::uint32_t> distance_;          // edges to the nearest user that forward does not need
   IdVector<NodeId, std::uint32_t> order_;             // of what forward needs

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "analysis/collectives.h"
-#include "analysis/element_call.h"
+#include "analysis/done_again.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
 #include "analysis/write_places.h"
@@ -168,9 +168,14 @@ class RecomputeChooser {
       }
       if (is_sound && !keep_unwaited(kept)) break;
     }
-    for (NodeId id : body_.order)
-      if (kept.contains(id) && !seeds.contains(id) && is_any_wanted(id))
+    for (NodeId id : body_.order) {
+      if (seeds.contains(id) || !is_any_wanted(id)) continue;
+      if (kept.contains(id)) {
         made_.kept.push_back({id, why_kept_[id]});
+      } else if (is_wait(body_.nodes[id]) && tagged_.contains(id) && !made_.is_copied(id)) {
+        made_.kept.push_back({id, "what makes it is kept"});
+      }
+    }
     return std::move(made_);
   }
 
@@ -279,16 +284,18 @@ class RecomputeChooser {
            reads_.positions[id] < region_.end;
   }
 
+  bool is_done_again(NodeId id, const IdSet<NodeId>& kept) const {
+    return holds_with_call(context_, body_, id,
+                           [&](NodeId at) { return tagged_.contains(at) && !kept.contains(at); });
+  }
+
   // The target of a copy is its first reader in backward, or that of a copy that reads it: one walk
-  // from the last node to the first. Elements of a tuple that is not copied are not.
+  // from the last node to the first.
   void find_copied(const IdSet<NodeId>& kept) {
     made_.target = IdVector<NodeId, std::uint32_t>(body_.nodes.size(), kNotExecuted);
     made_.copied.clear();
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
-      const NodeId call = call_of(context_, body_, *id);
-      if (!tagged_.contains(*id) || !tagged_.contains(call) || kept.contains(call) || kept.contains(*id) ||
-          !is_wanted(*id))
-        continue;
+      if (!is_done_again(*id, kept) || !is_wanted(*id)) continue;
       std::uint32_t& target = made_.target[*id];
       for (NodeId user : reads_.users[*id]) {
         const std::uint32_t reader =

@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "analysis/element_call.h"
+#include "analysis/done_again.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
 #include "base/counted.h"
@@ -82,6 +82,7 @@ class Partition {
       : options_(options),
         console_(console),
         budget_text_(options.budget),
+        budget_from_(options.budget ? "--budget" : ""),
         budget_(parse_budget(options.budget)),
         graph_(read_joint_input()),
         joint_(read_joint(graph_, options.policy == "min-cut" ? Waits::kAll : Waits::kOfForward)),
@@ -143,6 +144,7 @@ class Partition {
     if (!share) return;
     budget_ = {Budget::Kind::kShare, *share};
     budget_text_ = fmt::format("{}", *share);
+    budget_from_ = "region_activation_memory_budget";
   }
 
   BudgetCut choose() {
@@ -284,8 +286,9 @@ class Partition {
   void warn_if_missed(std::int64_t held) {
     is_within_ = held <= *budget_bytes_;
     if (!*is_within_)
-      console_.warn(fmt::format("--budget {}, {}, is missed: {} are saved. Refused: {}", *budget_text_,
-                                memory_text(*budget_bytes_), memory_text(held), fmt::join(refused_, "; ")));
+      console_.warn(fmt::format("{} {}, {}, is missed: {} are saved. Refused: {}", budget_from_,
+                                *budget_text_, memory_text(*budget_bytes_), memory_text(held),
+                                fmt::join(refused_, "; ")));
   }
 
   // Nothing is written that is not proved to compute what the joint graph does.
@@ -323,6 +326,7 @@ class Partition {
             {"backward", file_report(options_.backward)},
             {"policy", options_.policy},
             {"budget", budget_text_ ? Json(*budget_text_) : Json()},
+            {"budget_from", budget_from_.empty() ? Json() : Json(budget_from_)},
             {"budget_bytes", budget_bytes_ ? Json(*budget_bytes_) : Json()},
             {"within_budget", is_within_ ? Json(*is_within_) : Json()},
             {"saved", std::move(saved)},
@@ -340,19 +344,25 @@ class Partition {
   std::string_view why(NodeId id) const {
     const Node& node = graph_.step().nodes[id];
     if (node.kind == NodeKind::kPlaceholder) return "an input of the step";
-    const bool is_tagged = RecomputeTags(graph_).is_recomputed(node);
-    if (options_.policy == "tags" && !is_tagged)
+    const RecomputeTags tags(graph_);
+    if (options_.policy == "tags" && !tags.is_recomputed(node))
       return node.recompute ? graph_.text(node.recompute) : "not tagged to be computed again";
-    if (options_.policy == "tags" && !is_tagged_again(graph_, RecomputeTags(graph_), id))
+    const auto holds = [&](const auto& of) {
+      return holds_with_call(*graph_.context, graph_.step(), id,
+                             [&](NodeId at) { return of(graph_.step().nodes[at]); });
+    };
+    if (options_.policy == "tags" && !holds([&](const Node& at) { return tags.is_recomputed(at); }))
       return "tagged, but not what makes it";
-    const Node& call = graph_.step().nodes[call_of(*graph_.context, graph_.step(), id)];
-    if (options_.policy == "tags" || !can_run_twice(*graph_.context, call)) return "may not run twice";
+    if (options_.policy == "tags" ||
+        !holds([&](const Node& at) { return can_run_twice(*graph_.context, at); }))
+      return "may not run twice";
     return options_.policy == "exact" ? "cheaper than to compute it again" : "in the minimum cut";
   }
 
   const PartitionOptions& options_;
   Console& console_;
   std::optional<std::string> budget_text_;  // as the report has it
+  std::string_view budget_from_;            // who asks for it; empty without one
   Budget budget_;
   Graph graph_;
   Joint joint_;

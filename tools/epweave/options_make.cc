@@ -153,7 +153,7 @@ void add_partition_options(CLI::App& command, Choices& choices) {
           "steps "
           "of 0.05, not where that would raise the peak) or in bytes (26000MiB), or the most to spend on "
           "recomputation (23.5ms). With min-cut: a share of what it saves else, PyTorch's activation memory "
-          "budget")
+          "budget; without this option, what the step's region_activation_memory_budget says")
       ->type_name("B");
   add_tangents(command, options.tangents);
   choose(command

@@ -21,7 +21,7 @@ struct SearchOptions {
   std::int64_t budget = 0;   // bytes
   std::size_t settings = 0;  // of list schedules; each makes up to three
   std::size_t steps = 0;     // list schedules near the best
-  bool any = false;          // the first order within the budget is enough, however long it takes
+  bool any = false;          // the first order within the budget is enough, however slow the step is in it
 };
 
 struct FoundOrder {
