@@ -765,6 +765,7 @@ class Collectives(unittest.TestCase):
                                {"x": torch.randn(6, 4)}, groups={"ep": self.group})
         found = [str(n.target) for n in traced.graph.graph.nodes if n.op == "call_function"]
         self.assertEqual([x for x in found if "split" in x or "cat" in x or "copy" in x or "empty" in x or "getitem" in x], [])
+        self.assertEqual(len([x for x in found if "wait_tensor" in x]), 2)
         exchanges = [n for n in traced.graph.graph.nodes if "all_to_all_single" in str(n.target)]
         self.assertEqual([(n.args[0].meta["val"].shape, n.args[1:3]) for n in exchanges], [((6, 4), ([3, 3], [3, 3]))] * 2)
 
@@ -778,6 +779,41 @@ class Collectives(unittest.TestCase):
         exchanges = [n.args[1:3] for n in traced.graph.graph.nodes if "all_to_all_single" in str(n.target)]
         self.assertEqual(exchanges, [([2, 5], [4, 2])])
         self.assertFalse([n for n in traced.graph.graph.nodes if "copy" in str(n.target)])
+
+    def test_a_copy_that_is_not_what_it_copies_stays(self):
+        import torch
+        from torch.distributed import _functional_collectives as functional
+
+        def written(model, x):
+            h = model(x)
+            y = torch.cat(h.detach().chunk(2))
+            y.mul_(0)
+            return h.sum() + y.sum()
+
+        def source_written(model, x):
+            h = model(x).detach().clone()
+            y = torch.cat(h.chunk(2))
+            h.mul_(0)
+            sent = functional.wait_tensor(functional.all_to_all_single(y, None, None, self.group))
+            return (model(x) * sent.sum()).sum() + y.sum()
+
+        def transposed(model, x):
+            return (torch.cat(model(x).t().chunk(2)).view(-1) * torch.arange(x.numel())).sum()
+
+        def read_twice(model, x):
+            y = torch.empty_like(x)
+            result = functional.wait_tensor(functional.all_reduce(model(x).detach(), "sum", self.group))
+            view = result.view_as(y)
+            y.copy_(view)
+            return (model(x) * (y + view)).sum()
+
+        model, x = torch.nn.Linear(4, 4), torch.randn(6, 4)
+        for step in (written, source_written, transposed, read_twice):
+            with self.subTest(step.__name__):
+                loss, gradients = epweave.trace(step, model, {"x": x}, groups={"ep": self.group})(model, {"x": x})
+                eager = step(model, x)
+                torch.testing.assert_close(loss, eager)
+                torch.testing.assert_close(gradients["weight"], torch.autograd.grad(eager, model.weight)[0])
 
     def test_reductions_keep_their_op(self):
         import torch
