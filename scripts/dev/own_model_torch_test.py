@@ -261,12 +261,32 @@ class Checkpointed(unittest.TestCase):
                 sent = all_to_all_single_autograd(x, None, None, group)
                 return all_to_all_single_autograd(self.up(sent).relu(), None, None, group).sin()
 
-        model = torch.nn.ModuleList([torch.nn.Linear(4, 4), Layer()])
-        traced = epweave.trace(lambda model, x: checkpoint(model[1], model[0](x), use_reentrant=False).sum(), model,
-                               {"x": torch.randn(6, 4)}, groups={"ep": group})
-        labels = [node.meta["custom"].get("EP_token_exchange") for node in traced.graph.graph.nodes
-                  if "all_to_all_single" in str(node.target)]
-        self.assertEqual(labels, ["dispatch", "combine", "dispatch", "combine", "combine", "dispatch"])
+        class AtEnd(Layer):
+            def forward(self, x):
+                sent = self.send(x)
+                return self.send(Gathered.apply(self.up(sent).relu()))
+
+            def send(self, x):
+                return all_to_all_single_autograd(x, None, None, group)
+
+        class Gathered(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return all_to_all_single_autograd(gradient, None, None, group)
+
+        # Of AtEnd the combine is not computed again, as no gradient needs it; Gathered's exchange is of backward alone.
+        for layer, wanted in ((Layer, ["dispatch", "combine", "combine", "dispatch"]),
+                              (AtEnd, ["combine", None, "dispatch", "dispatch"])):
+            model = torch.nn.ModuleList([torch.nn.Linear(4, 4), layer()])
+            traced = epweave.trace(lambda model, x: checkpoint(model[1], model[0](x), use_reentrant=False).sum(), model,
+                                   {"x": torch.randn(6, 4)}, groups={"ep": group})
+            labels = [node.meta["custom"].get("EP_token_exchange") for node in traced.graph.graph.nodes
+                      if "all_to_all_single" in str(node.target)]
+            self.assertEqual(labels, ["dispatch", "combine", *wanted])
 
 
 class SumsOfGradients(unittest.TestCase):
