@@ -180,7 +180,8 @@ def _label_recomputed(graph) -> set:
     found = set()
     for (facts, trace), nodes in again.items():
         partners = [x for x in forward.get(facts, ()) if (x.meta.get("stack_trace") or "").endswith(trace)]
-        labels = [{key: x.meta["custom"][key] for key in (TOKENS, COUNTS) if key in (x.meta.get("custom") or {})} for x in partners]
+        labels = [{key: value for key, value in (x.meta.get("custom") or {}).items() if key in (TOKENS, COUNTS)}
+                  for x in partners]
         # One line may make several, as in a loop: they are told apart by their order where all are computed again.
         if any(x != labels[0] for x in labels) and len(labels) != len(nodes):
             continue

@@ -232,7 +232,8 @@ def _windows_of(x, rank: int, kernel, stride, padding, dilation, ceil_mode) -> _
     """None where an extent is a symbol, and of what torch refuses."""
     sizes = x.shape[-rank:]
     each = [_each(kernel, rank), _each(stride or kernel, rank), _each(padding, rank), _each(dilation, rank)]
-    if not _is_image(x, rank) or any(len(numbers) != rank for numbers in each) or not _are_numbers(*each[0], *each[1], *each[3]):
+    has_all = all(len(numbers) == rank for numbers in each) and _are_numbers(*each[0], *each[1], *each[3])
+    if not has_all or not _is_image(x, rank):
         return None
     counts = _window_counts(sizes, *each, ceil_mode)
     is_padded = all(0 <= 2 * p <= d * (k - 1) + 1 for k, _, p, d in zip(*each))
