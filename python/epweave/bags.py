@@ -44,13 +44,18 @@ def _taken_apart(whole: Callable) -> Callable:
                       sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None):
         import torch.nn.functional as F
         has_equal_bags = input.dim() == 2
-        is_other = max_norm is not None or sparse or (mode == "max" and not has_equal_bags) or has_equal_bags == (
-            offsets is not None) or mode not in ("sum", "mean", "max") or (per_sample_weights is not None and mode != "sum")
+        is_weighed = per_sample_weights is not None
+        is_legal = (input.dim() in (1, 2) and 0 not in input.shape[1:] and weight.dim() == 2
+                    and (padding_idx is None or -weight.shape[0] <= padding_idx < weight.shape[0])
+                    and (not is_weighed or (per_sample_weights.shape, per_sample_weights.dtype) == (input.shape, weight.dtype))
+                    and not (mode == "max" and scale_grad_by_freq))
+        is_other = not is_legal or max_norm is not None or sparse or (mode == "max" and not has_equal_bags) or has_equal_bags == (
+            offsets is not None) or mode not in ("sum", "mean", "max") or (is_weighed and mode != "sum")
         if is_other:  # or an error that torch has words for
             return whole(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
                          per_sample_weights, include_last_offset, padding_idx)
         rows = F.embedding(input, weight, scale_grad_by_freq=scale_grad_by_freq)
-        if per_sample_weights is not None:
+        if is_weighed:
             rows = rows * per_sample_weights.unsqueeze(-1)
         is_padding = None if padding_idx is None else input == padding_idx % weight.shape[0]
         if has_equal_bags:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import operator
 import os
 import traceback
 import types
@@ -35,7 +36,7 @@ def _all_to_all(output_tensor_list, input_tensor_list, group=None, async_op=Fals
     is_even = all(isinstance(size, int) and size == sent[0] for size in (*sent, *received))
     sizes = (None, None) if is_even else (received, sent)
     group = dist.group.WORLD if group is None else group
-    rows = functional.wait_tensor(functional.all_to_all_single(torch.cat(given), *sizes, group))
+    rows = functional.all_to_all_single(torch.cat(given), *sizes, group)  # and waits for it, in a trace
     for result, piece in zip(output_tensor_list, rows.split(received)):
         result.copy_(piece.view_as(result))
 
@@ -81,15 +82,55 @@ _SPLITS = {"aten.split.Tensor", "aten.split_with_sizes.default"}
 
 def _split_of(node):
     """The split that a node is a piece of; None of any other."""
-    is_piece = str(node.target) == "<built-in function getitem>" and str(node.args[0].target) in _SPLITS
+    is_piece = node.target is operator.getitem and str(node.args[0].target) in _SPLITS
     return node.args[0] if is_piece else None
 
 
 def _is_result(node) -> bool:
-    """Whether it is what a collective gives, or a piece of that."""
+    """Whether it is what a functional collective gives, or a piece of that, and nothing else shows its memory."""
     split = _split_of(node)
     source = node if split is None else split.args[0]
-    return str(source.target) == "_c10d_functional.wait_tensor.default" and (split is None or list(source.users) == [split])
+    if str(source.target) != "_c10d_functional.wait_tensor.default" or (split is not None and list(source.users) != [split]):
+        return False
+    collective = source.args[0]
+    return _shown_by(collective) is None and collective.op == "call_function" and list(collective.users) == [source]
+
+
+def _layout(node) -> str:
+    val = node.meta["val"]
+    return f"{list(val.shape)} {list(val.stride())} {val.dtype} {val.device}"
+
+
+def _shown_by(node):
+    """The value whose memory a call's result shows: of a view, of what it writes in place; None of a new one."""
+    schema = getattr(node.target, "_schema", None)
+    shows = node.target is operator.getitem or str(node.target) == "_c10d_functional.wait_tensor.default" or (
+        schema is not None and any(x.alias_info for x in schema.returns))
+    return node.args[0] if shows and node.args and hasattr(node.args[0], "users") else None
+
+
+def _may_write(node, value) -> bool:
+    """Whether a call writes into one of its arguments: of a call without a schema that is not known."""
+    if node.op != "call_function" or node.target is operator.getitem:
+        return False
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return True
+    written = {x.name for x in schema.arguments if x.alias_info and x.alias_info.is_write}
+    given = {**dict(zip((x.name for x in schema.arguments), node.args)), **node.kwargs}
+    return any(value in (x if isinstance(x, (list, tuple)) else [x]) for name, x in given.items() if name in written)
+
+
+def _is_written(node) -> bool:
+    """Whether a call writes into the memory of a value, also into all that shows it."""
+    while (shown := _shown_by(node)) is not None:
+        node = shown
+    sharing = [node]
+    for value in sharing:
+        if any(_may_write(user, value) for user in value.users):
+            return True
+        sharing += [user for user in value.users if _shown_by(user) is value]
+    return False
 
 
 def drop_copies_of_results(graph_module) -> None:
@@ -97,24 +138,21 @@ def drop_copies_of_results(graph_module) -> None:
 
         %y = new_empty(%x, [8, 4]); %w = wait_tensor(..); copy_(%y, %w); relu(%y)     ->     %w = wait_tensor(..); relu(%w)
     """
-    def layout(node) -> str:
-        val = node.meta["val"]
-        return f"{list(val.shape)} {list(val.stride())} {val.dtype} {val.device}"
-
     graph = graph_module.graph
     place = {node: i for i, node in enumerate(graph.nodes)}
     for copy in list(graph.nodes):
         if str(copy.target) != "aten.copy_.default":
             continue
-        target, result = copy.args[:2]
-        if str(result.target) == "aten.view.default" and layout(result) == layout(result.args[0]):
-            result = result.args[0]
-        is_result = _is_result(result) and len(result.users) == 1
-        if not is_result or str(target.target) not in _ALLOCATIONS or layout(target) != layout(result):
+        target, view = copy.args[:2]
+        is_view = str(view.target) == "aten.view.default" and _layout(view) == _layout(view.args[0])
+        result = view.args[0] if is_view else view
+        is_used_once = len(result.users) == 1 and len(view.users) == 1
+        if not is_used_once or not _is_result(result):
+            continue
+        if str(target.target) not in _ALLOCATIONS or _layout(target) != _layout(result):
             continue
         if min(place[user] for user in target.users) < place[copy]:
             continue
-        view = copy.args[1]
         copy.replace_all_uses_with(result)
         graph.erase_node(copy)
         if view is not result:
@@ -128,6 +166,9 @@ def drop_splits_that_are_joined(graph_module) -> None:
     """All pieces of a split, joined again in their order, are what was split: so all_to_all takes and gives lists.
 
         %p = split(%x, 4); cat([%p[0], %p[1]])     ->     %x
+
+    The joined tensor is a copy. It may go where only exchanges read it, or where what was split is a collective's result
+    that nothing else reads; and where neither is written.
     """
     graph = graph_module.graph
     for cat in list(graph.nodes):
@@ -140,6 +181,10 @@ def drop_splits_that_are_joined(graph_module) -> None:
         whole = split.args[0]
         dims = [(x.args[at] if len(x.args) > at else 0) % whole.meta["val"].dim() for x, at in ((split, 2), (cat, 1))]
         if [x.args[1] for x in pieces] != list(range(len(split.meta["val"]))) or dims[0] != dims[1]:
+            continue
+        is_sent = all("all_to_all_single" in str(user.target) for user in cat.users)
+        is_received = _is_result(pieces[0]) and all(list(x.users) == [cat] for x in pieces)
+        if not (is_sent or is_received) or _layout(cat) != _layout(whole) or _is_written(whole) or _is_written(cat):
             continue
         cat.replace_all_uses_with(whole)
         for node in (cat, *pieces, split):

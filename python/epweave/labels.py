@@ -1,11 +1,13 @@
 """What passes read of a traced graph beyond its calls: modules, direction, labels of token exchanges."""
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .errors import UsageError
+from .operators import short_frame
 
 if TYPE_CHECKING:
     from .kinds import GraphModule
@@ -136,29 +138,61 @@ def _pair_exchanges(nodes: list) -> dict:
     return found
 
 
-def _list_unlabelled(graph, *, backward: bool) -> list:
-    return [n for n in graph.nodes if _is_all_to_all(n) and is_backward(n) == backward and not _is_labelled(n)]
+def _label(exchange, key: str, value: str) -> None:
+    for x in (exchange, *(u for u in exchange.users if _is_wait(u))):
+        _set(x, key, value)
 
 
-def _list_recomputed(graph) -> list:
-    """Backward's exchanges that compute forward again. Those that compute gradients have the labels of forward's: in a module
-    where forward's all have one, or that exchanges integers, which have no gradient, the others compute forward again."""
-    exchanges = _list_unlabelled(graph, backward=True)
-    forward = [n for n in graph.nodes if _is_all_to_all(n) and not is_backward(n)]
-    modules = {module_of(n) for n in forward if _is_labelled(n)} - {module_of(n) for n in forward if not _is_labelled(n)}
-    modules |= {module_of(n) for n in exchanges if not _is_floating(n)}
-    return [n for n in exchanges if module_of(n) in modules]
-
-
-def _label_exchanges(exchanges: list) -> None:
+def _label_forward(graph) -> None:
     """Labels exchanges of tokens and counts, and their waits."""
+    exchanges = [n for n in graph.nodes if _is_all_to_all(n) and not is_backward(n) and not _is_labelled(n)]
     tokens = _pair_exchanges([n for n in exchanges if _is_floating(n)])
     for node in exchanges:
         key, value = (TOKENS, tokens.get(node)) if _is_floating(node) else (COUNTS, "dispatch")
-        if value is None:
+        if value is not None:
+            _label(node, key, value)
+
+
+def _facts(exchange) -> tuple:
+    """What is the same of an exchange and of the one that computes it again; sizes that come from data are other symbols."""
+    sizes = [tuple(x if isinstance(x, int) else None for x in sizes or ()) for sizes in exchange.args[1:3]]
+    return module_of(exchange), _is_floating(exchange), *sizes
+
+
+def _is_made_by_own_lines(node) -> bool:
+    line = short_frame(node.meta.get("stack_trace") or "")
+    return line != "" and not line.startswith(os.path.join("torch", ""))
+
+
+def _label_recomputed(graph) -> set:
+    """Labels backward's exchanges that compute forward again as those that they compute; returns them and their waits.
+
+    An exchange that is computed again is made by the same lines of its module: its stack begins at the checkpoint and ends
+    as the other's does. That of a gradient is made by autograd, or by the lines of a `backward`.
+    """
+    forward: dict[tuple, list] = {}
+    again: dict[tuple, list] = {}
+    for node in graph.nodes:
+        if _is_all_to_all(node) and not is_backward(node):
+            forward.setdefault(_facts(node), []).append(node)
+        elif _is_all_to_all(node) and not _is_labelled(node) and _is_made_by_own_lines(node):
+            again.setdefault((_facts(node), node.meta["stack_trace"]), []).append(node)
+    found = set()
+    for (facts, trace), nodes in again.items():
+        partners = [x for x in forward.get(facts, ()) if (x.meta.get("stack_trace") or "").endswith(trace)]
+        labels = [{key: value for key, value in (x.meta.get("custom") or {}).items() if key in (TOKENS, COUNTS)}
+                  for x in partners]
+        # One line may make several, as in a loop: they are told apart by their order where all are computed again.
+        if any(x != labels[0] for x in labels) and len(labels) != len(nodes):
             continue
-        for x in (node, *(u for u in node.users if _is_wait(u))):
-            _set(x, key, value)
+        for i, node in enumerate(nodes if labels else ()):
+            partner = i % len(labels)
+            if partners[partner].meta.get("seq_nr", -1) == node.meta.get("seq_nr"):
+                continue  # its gradient, or its own node asks for it again: that has its label in either case
+            for key, value in labels[partner].items():
+                _label(node, key, value)
+            found.update((node, *(u for u in node.users if _is_wait(u))))
+    return found
 
 
 def _forget_context(node) -> None:
@@ -173,8 +207,8 @@ def annotate(graph_module: GraphModule, *, label_exchanges: bool = True) -> Grap
     Module paths come from `nn_module_stack`, the direction of AOTAutograd's joint graphs from `partitioner_tag`, and
     a backward node gets module, labels and source line of its forward node: the one with its `seq_nr`; a sum of gradients
     has none. All-to-alls of forward are labelled: one of integers exchanges counts; one of floating-point numbers
-    dispatches tokens, or combines them where its split sizes are those of an earlier one, the other way round. So are
-    those that backward computes again (torch.utils.checkpoint).
+    dispatches tokens, or combines them where its split sizes are those of an earlier one, the other way round. Those that
+    backward computes again (torch.utils.checkpoint) have the labels of the ones that they compute.
     """
     require_graph(graph_module)
     for graph in _graphs(graph_module):
@@ -187,10 +221,13 @@ def annotate(graph_module: GraphModule, *, label_exchanges: bool = True) -> Grap
             if is_backward(node) and not node.meta.get("autograd_backward"):
                 node.meta["autograd_backward"] = True
         if label_exchanges:
-            _label_exchanges(_list_unlabelled(graph, backward=False))
+            _label_forward(graph)
     forward, exchanges = _find_forward(graph_module), _find_exchanges(graph_module)
     for graph in _graphs(graph_module):
+        recomputed = _label_recomputed(graph) if label_exchanges else set()
         for node in graph.nodes:
+            if node in recomputed:
+                continue
             origin = forward.get(node.meta.get("seq_nr")) if is_backward(node) else None
             if origin is not None and (_is_all_to_all(node) or _is_wait(node)):
                 origin = exchanges.get(node.meta["seq_nr"], origin)
@@ -202,6 +239,4 @@ def annotate(graph_module: GraphModule, *, label_exchanges: bool = True) -> Grap
             for key in ("nn_module_stack", "stack_trace"):
                 if key in origin.meta:
                     node.meta[key] = origin.meta[key]
-        if label_exchanges:
-            _label_exchanges(_list_recomputed(graph))
     return graph_module

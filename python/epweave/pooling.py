@@ -1,16 +1,16 @@
 """Pooling, resampling and padding of images as calls that the op table has.
 
 Where windows meet without padding, gap or overlap and divide the image, a window is a dimension of a reshaped image: average
-pooling is its mean, nearest interpolation repeats along it. Any other average pooling or interpolation is a product with a
-matrix for each dimension. Largest elements are found among the elements of each window, side by side. Padding by what the
-image holds takes its elements by number.
+pooling is its mean, nearest interpolation repeats along it. Any other average pooling is a product with a matrix for each
+dimension. Any other interpolation and padding by what the image holds take its elements by number. Largest elements are
+found among the elements of each window, side by side. Calls that torch refuses are left to it.
 """
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def _in_windows(x, windows: Sequence[int]):
@@ -28,6 +28,11 @@ def _laid_out_as(result, x):
     return result.contiguous(memory_format=suggest_memory_format(x))
 
 
+def _averaged_as(result, x, rank: int):
+    """Average pooling of volumes and its gradients are contiguous."""
+    return result.contiguous() if rank == 3 else _laid_out_as(result, x)
+
+
 def _repeated(x, windows: Sequence[int]):
     """Each element of the last dimensions, `windows` times along each."""
     lead = x.dim() - len(windows)
@@ -43,6 +48,11 @@ def _are_numbers(*sizes) -> bool:
     return all(isinstance(size, int) and size > 0 for size in sizes)
 
 
+def _is_image(x, rank: int) -> bool:
+    """Whether its last dimensions have extents that are numbers, behind channels and perhaps a batch."""
+    return x.dim() in (rank + 1, rank + 2) and _are_numbers(*x.shape[-rank:])
+
+
 def _windows(large: Sequence[Any], small: Sequence[Any]) -> list[int] | None:
     """How many elements of `large` go with one of `small`, for each dimension; None where they do not divide."""
     return [a // b for a, b in zip(large, small)] if all(a % b == 0 for a, b in zip(large, small)) else None
@@ -56,11 +66,11 @@ def _each(x, rank: int) -> list[int]:
 # ---------------------------------------------------------------------- means and repeats
 def _mean(x, windows):
     parts, dims = _in_windows(x, windows)
-    return _laid_out_as(parts.mean(dims), x)
+    return _averaged_as(parts.mean(dims), x, len(windows))
 
 
 def _mean_backward(grad, x, windows):
-    return _laid_out_as(_repeated(grad / math.prod(windows), windows), x)
+    return _averaged_as(_repeated(grad / math.prod(windows), windows), x, len(windows))
 
 
 # ------------------------------------------------------------------------------- matrices
@@ -70,7 +80,7 @@ def _weigh(x, matrices: Sequence[Any], like):
     result, lead = x.to(_wide(x)), x.dim() - len(matrices)
     for i, matrix in enumerate(matrices):
         result = torch.matmul(result.transpose(lead + i, -1), matrix).transpose(lead + i, -1)
-    return _laid_out_as(result.to(x.dtype), like)
+    return _averaged_as(result.to(x.dtype), like, len(matrices))
 
 
 def _wide(x):
@@ -78,12 +88,14 @@ def _wide(x):
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def _both_ways(count: int, extent: int, like, dtype=None):
+def _both_ways(count: int, extent: int, like):
     """Numbers of the result's elements as a row, of the image's as a column."""
+    return _numbers(count, like).unsqueeze(0), _numbers(extent, like).unsqueeze(1)
+
+
+def _numbers(count: int, like, dtype=None):
     import torch
-    dtype = dtype or _wide(like)
-    return (torch.arange(count, device=like.device, dtype=dtype).unsqueeze(0),
-            torch.arange(extent, device=like.device, dtype=dtype).unsqueeze(1))
+    return torch.arange(count, device=like.device, dtype=dtype or _wide(like))
 
 
 def _between(first, last, column):
@@ -110,12 +122,56 @@ def _adaptive_matrix(extent: int, count: int, like):
     return _between(first, last, column) / (last - first)
 
 
-def _nearest_matrix(extent: int, count: int, scale: float | None, is_exact: bool, like):
+# ------------------------------------------------------------------------ elements by number
+# Along a dimension each element of a result is a sum of elements of the image: of some places, [(places, weights)] or one
+# place without a weight; without taps a dimension stays as it is.
+def _take(x, taps: Sequence[list]):
+    """A new tensor: `x` with each of its last dimensions made of the elements that the dimension's taps take."""
+    if not any(taps):
+        return x.clone()
+    lead = x.dim() - len(taps)
+    for dim, along in enumerate(taps, lead):
+        if not along:
+            continue
+        taken = [_weighed(x.index_select(dim, places), weights, dim) for places, weights in along]
+        x = sum(taken[1:], taken[0])
+    return x
+
+
+def _give_back(grad, taps: Sequence[list], sizes: Sequence[int]):
+    """The gradient of the image: each element's added to those that it was taken from."""
+    if not any(taps):
+        return grad.clone()
+    lead = grad.dim() - len(taps)
+    for dim, (along, extent) in enumerate(zip(taps, sizes), lead):
+        if not along:
+            continue
+        zeros = grad.new_zeros([*grad.shape[:dim], extent, *grad.shape[dim + 1:]])
+        for places, weights in along:
+            zeros = zeros.index_add(dim, places, _weighed(grad, weights, dim))
+        grad = zeros
+    return grad
+
+
+def _weighed(x, weights, dim: int):
+    return x if weights is None else x * weights.reshape([-1] + [1] * (x.dim() - 1 - dim))
+
+
+def _is_copied(extent: int, count: int, like) -> bool:
+    """torch's kernels for the CPU copy where the extent stays the same, whatever the scale."""
+    return extent == count and like.device.type == "cpu"
+
+
+def _nearest_taps(extent: int, count: int, scale: float | None, is_exact: bool, like) -> list:
     import torch
-    row, column = _both_ways(count, extent, like, torch.float32)  # as torch's kernels do for any image
+    if not is_exact and _is_copied(extent, count, like):
+        return []
+    if not is_exact and count == 2 * extent and like.device.type == "cpu":  # whatever the scale
+        return [(torch.div(_numbers(count, like, torch.int64), 2, rounding_mode="floor"), None)]
+    row = _numbers(count, like, torch.float32)  # as torch's kernels do for any image
     step = 1 / scale if scale else extent / count
-    source = ((row + 0.5) * step if is_exact else row * step).floor().clamp(max=extent - 1)
-    return (column == source).to(_wide(like))
+    source = (row + 0.5) * step if is_exact else row * step
+    return [(source.floor().clamp(max=extent - 1).to(torch.int64), None)]
 
 
 def _source(row, extent: int, count: int, scale: float | None, align_corners: bool):
@@ -125,17 +181,21 @@ def _source(row, extent: int, count: int, scale: float | None, align_corners: bo
     return (row + 0.5) * (1 / scale if scale else extent / count) - 0.5
 
 
-def _linear_matrix(extent: int, count: int, scale: float | None, align_corners: bool, like):
-    row, column = _both_ways(count, extent, like)
-    source = _source(row, extent, count, scale, align_corners).clamp(0, extent - 1)
-    return (1 - (source - column).abs()).clamp(min=0)
-
-
-def _cubic_matrix(extent: int, count: int, scale: float | None, align_corners: bool, like):
-    row, column = _both_ways(count, extent, like)
-    source = _source(row, extent, count, scale, align_corners)
+def _linear_taps(extent: int, count: int, scale: float | None, align_corners: bool, like) -> list:
+    if _is_copied(extent, count, like):
+        return []
+    import torch
+    source = _source(_numbers(count, like), extent, count, scale, align_corners).clamp(0, extent - 1)
     first = source.floor()
-    t, a = source - first, -0.75
+    after = source - first
+    return [(first.to(torch.int64), 1 - after), ((first + 1).clamp(max=extent - 1).to(torch.int64), after)]
+
+
+def _cubic_taps(extent: int, count: int, scale: float | None, align_corners: bool, like) -> list:
+    import torch
+    source = _source(_numbers(count, like), extent, count, scale, align_corners)
+    first = source.floor().clamp(max=extent - 1)
+    t, a = (source - first).clamp(0, 1), -0.75
 
     def near(x):  # a cubic up to 1 away, and another up to 2
         return ((a + 2) * x - (a + 3)) * x * x + 1
@@ -145,8 +205,7 @@ def _cubic_matrix(extent: int, count: int, scale: float | None, align_corners: b
 
     weights = (far(t + 1), near(t), near(1 - t), far(2 - t))
     # An element beyond the border is the border's.
-    taps = [(column == (first + i - 1).clamp(0, extent - 1)).to(row.dtype) * weight for i, weight in enumerate(weights)]
-    return taps[0] + taps[1] + taps[2] + taps[3]
+    return [((first + i - 1).clamp(0, extent - 1).to(torch.int64), weight) for i, weight in enumerate(weights)]
 
 
 # ------------------------------------------------------------------------ average pooling
@@ -160,36 +219,56 @@ def _window_counts(sizes, kernel, stride, padding, dilation, ceil_mode) -> list[
     return counts
 
 
-def _average_pool(rank: int) -> tuple[Callable, Callable]:
-    def weights(x, kernel, stride, padding, ceil_mode, has_padding, divisor):
-        sizes = x.shape[-rank:]
-        kernel, padding = _each(kernel, rank), _each(padding, rank)
-        stride = _each(stride, rank) if stride else kernel
-        counts = _window_counts(sizes, kernel, stride, padding, [1] * rank, ceil_mode)
-        return [_window_matrix(*facts, has_padding, divisor is not None, x)
-                for facts in zip(sizes, counts, kernel, stride, padding)]
+class _Windows(NamedTuple):
+    """Of each dimension how many windows there are, and which elements they have."""
+    counts: list[int]
+    kernel: list[int]
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
 
-    def windows_of(sizes, kernel, stride, padding, divisor) -> list[int] | None:
-        kernel = _each(kernel, rank)
-        meets = (not stride or _each(stride, rank) == kernel) and not any(_each(padding, rank)) and divisor is None
-        return kernel if meets and all(size % k == 0 for size, k in zip(sizes, kernel)) else None
+
+def _windows_of(x, rank: int, kernel, stride, padding, dilation, ceil_mode) -> _Windows | None:
+    """None where an extent is a symbol, and of what torch refuses."""
+    sizes = x.shape[-rank:]
+    each = [_each(kernel, rank), _each(stride or kernel, rank), _each(padding, rank), _each(dilation, rank)]
+    has_all = all(len(numbers) == rank for numbers in each) and _are_numbers(*each[0], *each[1], *each[3])
+    if not has_all or not _is_image(x, rank):
+        return None
+    counts = _window_counts(sizes, *each, ceil_mode)
+    is_padded = all(0 <= 2 * p <= d * (k - 1) + 1 for k, _, p, d in zip(*each))
+    return _Windows(counts, *each) if is_padded and min(counts) > 0 else None
+
+
+def _average_pool(rank: int) -> tuple[Callable, Callable]:
+    def windows_of(x, kernel, stride, padding, ceil_mode, divisor) -> _Windows | None:
+        return None if divisor == 0 else _windows_of(x, rank, kernel, stride, padding, 1, ceil_mode)
+
+    def are_apart(x, found: _Windows, divisor) -> bool:
+        """Whether the windows meet and divide the image."""
+        meet = found.stride == found.kernel and not any(found.padding) and divisor is None
+        return meet and all(size % k == 0 for size, k in zip(x.shape[-rank:], found.kernel))
+
+    def weights(x, found: _Windows, has_padding, divisor):
+        return [_window_matrix(*facts, has_padding, divisor is not None, x)
+                for facts in zip(x.shape[-rank:], found.counts, found.kernel, found.stride, found.padding)]
 
     def forward(x, kernel_size, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-        sizes = x.shape[-rank:]
-        if not _are_numbers(*sizes):
+        found = windows_of(x, kernel_size, stride, padding, ceil_mode, divisor_override)
+        if found is None:
             return NotImplemented
-        if windows := windows_of(sizes, kernel_size, stride, padding, divisor_override):
-            return _mean(x, windows)
-        matrices = weights(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        if are_apart(x, found, divisor_override):
+            return _mean(x, found.kernel)
+        matrices = weights(x, found, count_include_pad, divisor_override)
         return _weigh(x / divisor_override if divisor_override else x, matrices, x)
 
     def backward(grad, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
-        sizes = x.shape[-rank:]
-        if not _are_numbers(*sizes):
+        found = windows_of(x, kernel_size, stride, padding, ceil_mode, divisor_override)
+        if found is None:
             return NotImplemented
-        if windows := windows_of(sizes, kernel_size, stride, padding, divisor_override):
-            return _mean_backward(grad, x, windows)
-        matrices = weights(x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        if are_apart(x, found, divisor_override):
+            return _mean_backward(grad, x, found.kernel)
+        matrices = weights(x, found, count_include_pad, divisor_override)
         return _weigh(grad / divisor_override if divisor_override else grad, [m.t() for m in matrices], x)
 
     return forward, backward
@@ -198,7 +277,7 @@ def _average_pool(rank: int) -> tuple[Callable, Callable]:
 def _adaptive_pool(rank: int) -> tuple[Callable, Callable]:
     def forward(x, output_size):
         sizes = x.shape[-rank:]
-        if not _are_numbers(*sizes, *output_size):
+        if not _is_image(x, rank) or len(output_size) != rank or not _are_numbers(*output_size):
             return NotImplemented
         if windows := _windows(sizes, output_size):
             return _mean(x, windows)
@@ -218,14 +297,14 @@ def _adaptive_pool(rank: int) -> tuple[Callable, Callable]:
 # -------------------------------------------------------------------------- interpolation
 def _nearest(rank: int, is_exact: bool) -> tuple[Callable, Callable]:
     def windows_of(large, small, scales):
-        windows = _windows(large, small)
+        windows = None if list(large) == list(small) else _windows(large, small)
         # A given scale picks the elements, even where it gives the same extent as another: 2.1 and 2 of 4 elements.
         if windows and all(scale is None or scale == window for scale, window in zip(scales, windows)):
             return windows
         return None
 
-    def scales_of(scales):
-        return [*scales, *[None] * (rank - len(scales))]
+    def taps(sizes, output_size, scales, like):
+        return [_nearest_taps(*facts, is_exact, like) for facts in zip(sizes, output_size, _of_each(scales, rank))]
 
     def forward(x, output_size, *scales):
         sizes = x.shape[-rank:]
@@ -233,8 +312,7 @@ def _nearest(rank: int, is_exact: bool) -> tuple[Callable, Callable]:
             return NotImplemented
         if windows := windows_of(output_size, sizes, scales):
             return _laid_out_as(_repeated(x, windows), x)
-        return _weigh(x, [_nearest_matrix(*facts, is_exact, x)
-                          for facts in zip(sizes, output_size, scales_of(scales))], x)
+        return _laid_out_as(_take(x, taps(sizes, output_size, scales, x)), x)
 
     def backward(grad, output_size, input_size, *scales):
         sizes = input_size[-rank:]
@@ -243,29 +321,38 @@ def _nearest(rank: int, is_exact: bool) -> tuple[Callable, Callable]:
         if windows := windows_of(output_size, sizes, scales):
             parts, dims = _in_windows(grad, windows)
             return _laid_out_as(parts.sum(dims), grad)
-        return _weigh(grad, [_nearest_matrix(*facts, is_exact, grad).t()
-                             for facts in zip(sizes, output_size, scales_of(scales))], grad)
+        summed = _give_back(grad.to(_wide(grad)), taps(sizes, output_size, scales, grad), sizes)
+        return _laid_out_as(summed.to(grad.dtype), grad)
 
     return forward, backward
 
 
-def _smooth(rank: int, matrix: Callable) -> tuple[Callable, Callable]:
-    def weights(sizes, output_size, align_corners, scales, like):
-        scales = [*scales, *[None] * (rank - len(scales))]
-        return [matrix(extent, count, scale, align_corners, like)
-                for extent, count, scale in zip(sizes, output_size, scales)]
+def _of_each(scales: Sequence, rank: int) -> list:
+    return [*scales, *[None] * (rank - len(scales))]
+
+
+def _smooth(rank: int, taps_of: Callable) -> tuple[Callable, Callable]:
+    def taps(sizes, output_size, align_corners, scales, like):
+        """None where an extent is a symbol, and where torch's kernels for the CPU disagree: backward of bicubic copies
+        where no extent changes, forward does not."""
+        if not _are_numbers(*sizes, *output_size):
+            return None
+        is_same = all(_is_copied(*extents, like) for extents in zip(sizes, output_size))
+        if taps_of is _cubic_taps and is_same and any(scale not in (None, 1) for scale in scales):
+            return None
+        return [taps_of(extent, count, scale, align_corners, like)
+                for extent, count, scale in zip(sizes, output_size, _of_each(scales, rank))]
 
     def forward(x, output_size, align_corners, *scales):
-        sizes = x.shape[-rank:]
-        if not _are_numbers(*sizes, *output_size):
-            return NotImplemented
-        return _weigh(x, weights(sizes, output_size, align_corners, scales, x), x)
+        found = taps(x.shape[-rank:], output_size, align_corners, scales, x)
+        return NotImplemented if found is None else _laid_out_as(_take(x.to(_wide(x)), found).to(x.dtype), x)
 
     def backward(grad, output_size, input_size, align_corners, *scales):
         sizes = input_size[-rank:]
-        if not _are_numbers(*sizes, *output_size):
+        found = taps(sizes, output_size, align_corners, scales, grad)
+        if found is None:
             return NotImplemented
-        return _weigh(grad, [m.t() for m in weights(sizes, output_size, align_corners, scales, grad)], grad)
+        return _laid_out_as(_give_back(grad.to(_wide(grad)), found, sizes).to(grad.dtype), grad)
 
     return forward, backward
 
@@ -276,11 +363,10 @@ def _max_pool(rank: int) -> tuple[Callable, Callable]:
         import torch
         import torch.nn.functional as F
         sizes = x.shape[-rank:]
-        if not _are_numbers(*sizes) or not x.is_floating_point():
+        found = _windows_of(x, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        if found is None or not x.is_floating_point():
             return NotImplemented
-        kernel, padding, dilation = (_each(each, rank) for each in (kernel_size, padding, dilation))
-        stride = _each(stride, rank) if stride else kernel
-        counts = _window_counts(sizes, kernel, stride, padding, dilation, ceil_mode)
+        counts, kernel, stride, padding, dilation = found
         reach = [(count - 1) * s + 1 for count, s in zip(counts, stride)]
         beyond = [r + d * (k - 1) - n - p for r, d, k, n, p in zip(reach, dilation, kernel, sizes, padding)]
         pads = [pad for p, more in zip(reversed(padding), reversed(beyond)) for pad in (p, max(more, 0))]
@@ -297,6 +383,8 @@ def _max_pool(rank: int) -> tuple[Callable, Callable]:
         for dim in reversed(range(rank)):
             first = torch.arange(counts[dim], device=x.device) * stride[dim] - padding[dim]
             place = chosen % kernel[dim] * dilation[dim] + first.reshape([-1] + [1] * (rank - 1 - dim))
+            if padding[dim]:  # chosen where a window has -inf alone: its first element that is in the image is
+                place = torch.where(place < 0, place.remainder(dilation[dim]), place)
             index, step, chosen = index + place * step, step * sizes[dim], chosen // kernel[dim]
         return _laid_out_as(largest, x), _laid_out_as(index, x)
 
@@ -321,11 +409,13 @@ def _adaptive_max_pool(rank: int) -> tuple[Callable, Callable]:
 
     def forward(x, output_size):
         sizes = x.shape[-rank:]
-        windows = _windows(sizes, output_size) if _are_numbers(*sizes, *output_size) else None
-        return of_windows(x, windows) if windows else NotImplemented
+        is_legal = _is_image(x, rank) and len(output_size) == rank and _are_numbers(*output_size)
+        windows = _windows(sizes, output_size) if is_legal else None
+        found = of_windows(x, windows) if windows else NotImplemented
+        return tuple(_averaged_as(each, x, rank) for each in found) if found is not NotImplemented else found
 
     def backward(grad, x, indices):
-        return _to_chosen(grad, x, indices, rank)
+        return _averaged_as(_to_chosen(grad, x, indices, rank), x, rank)
 
     return forward, backward
 
@@ -340,31 +430,27 @@ def _replicated(places, extent: int):
 
 
 def _pad(rank: int, source: Callable) -> tuple[Callable, Callable]:
-    def along(x, sizes, padding):
-        """For each padded dimension its number and extent, and which of its elements each result has."""
+    def taps(x, padding) -> list | None:
+        """None where an extent is a symbol, and of what torch refuses."""
         import torch
-        for i in range(rank):
-            before, after = padding[2 * i:2 * i + 2]
-            extent = sizes[len(sizes) - 1 - i]
-            places = torch.arange(-before, extent + after, device=x.device)
-            yield len(sizes) - 1 - i, extent, source(places, extent)
+        sizes = x.shape[-rank:]
+        if not _is_image(x, rank) or len(padding) != 2 * rank or not all(isinstance(size, int) for size in padding):
+            return None
+        sides = [(padding[2 * i], padding[2 * i + 1]) for i in reversed(range(rank))]
+        if source is _reflected and any(max(pads) >= extent for extent, pads in zip(sizes, sides)):
+            return None
+        if any(extent + sum(pads) < 1 for extent, pads in zip(sizes, sides)):
+            return None
+        return [[(source(torch.arange(-before, extent + after, device=x.device), extent), None)] if before or after else []
+                for extent, (before, after) in zip(sizes, sides)]
 
     def forward(x, padding):
-        if not all(isinstance(size, int) for size in (*x.shape[-rank:], *padding)):
-            return NotImplemented
-        result = x
-        for dim, _, places in along(x, x.shape, padding):
-            result = result.index_select(dim, places)
-        return _laid_out_as(result, x)
+        found = taps(x, padding)
+        return NotImplemented if found is None else _laid_out_as(_take(x, found), x)
 
     def backward(grad, x, padding):
-        if not all(isinstance(size, int) for size in (*x.shape[-rank:], *padding)):
-            return NotImplemented
-        result = grad
-        for dim, extent, places in along(x, x.shape, padding):
-            zeros = result.new_zeros([*result.shape[:dim], extent, *result.shape[dim + 1:]])
-            result = zeros.index_add(dim, places, result)
-        return _laid_out_as(result, x)
+        found = taps(x, padding)
+        return NotImplemented if found is None else _laid_out_as(_give_back(grad, found, x.shape[-rank:]), x)
 
     return forward, backward
 
@@ -377,14 +463,14 @@ def pooling_decompositions() -> dict[Any, Callable]:
     table = {}
     for rank in (1, 2, 3):
         kinds = {f"upsample_nearest{rank}d": _nearest(rank, False), f"_upsample_nearest_exact{rank}d": _nearest(rank, True),
-                 f"upsample_{linear[rank]}{rank}d": _smooth(rank, _linear_matrix),
+                 f"upsample_{linear[rank]}{rank}d": _smooth(rank, _linear_taps),
                  f"reflection_pad{rank}d": _pad(rank, _reflected), f"replication_pad{rank}d": _pad(rank, _replicated)}
         if rank > 1:
             kinds.update({f"avg_pool{rank}d": _average_pool(rank), f"_adaptive_avg_pool{rank}d": _adaptive_pool(rank),
                           f"max_pool{rank}d_with_indices": _max_pool(rank),
                           f"adaptive_max_pool{rank}d": _adaptive_max_pool(rank)})
         if rank == 2:
-            kinds["upsample_bicubic2d"] = _smooth(rank, _cubic_matrix)
+            kinds["upsample_bicubic2d"] = _smooth(rank, _cubic_taps)
         for name, (forward, backward) in kinds.items():
             table[getattr(aten, name).default] = forward
             table[getattr(aten, f"{name}_backward").default] = backward

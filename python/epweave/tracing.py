@@ -263,9 +263,9 @@ def _all_lines_of_the_step() -> Iterator[None]:
 
 
 def _bags(decompositions: Mapping | None) -> contextlib.AbstractContextManager:
-    """Embedding bags are taken apart, unless `decompositions` keeps their calls."""
+    """Embedding bags are taken apart, unless `decompositions` says what becomes of their calls."""
     import torch
-    kept = decompositions is not None and decompositions.get(torch.ops.aten._embedding_bag.default, ...) is None
+    kept = torch.ops.aten._embedding_bag.default in (decompositions or {})
     return contextlib.nullcontext() if kept else bags_taken_apart()
 
 

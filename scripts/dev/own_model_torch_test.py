@@ -10,6 +10,7 @@ each other and replayed.
 """
 import functools
 import json
+import math
 import os
 import pathlib
 import re
@@ -260,12 +261,32 @@ class Checkpointed(unittest.TestCase):
                 sent = all_to_all_single_autograd(x, None, None, group)
                 return all_to_all_single_autograd(self.up(sent).relu(), None, None, group).sin()
 
-        model = torch.nn.ModuleList([torch.nn.Linear(4, 4), Layer()])
-        traced = epweave.trace(lambda model, x: checkpoint(model[1], model[0](x), use_reentrant=False).sum(), model,
-                               {"x": torch.randn(6, 4)}, groups={"ep": group})
-        labels = [node.meta["custom"].get("EP_token_exchange") for node in traced.graph.graph.nodes
-                  if "all_to_all_single" in str(node.target)]
-        self.assertEqual(labels, ["dispatch", "combine", "dispatch", "combine", "combine", "dispatch"])
+        class AtEnd(Layer):
+            def forward(self, x):
+                sent = self.send(x)
+                return self.send(Gathered.apply(self.up(sent).relu()))
+
+            def send(self, x):
+                return all_to_all_single_autograd(x, None, None, group)
+
+        class Gathered(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return all_to_all_single_autograd(gradient, None, None, group)
+
+        # Of AtEnd the combine is not computed again, as no gradient needs it; Gathered's exchange is of backward alone.
+        for layer, wanted in ((Layer, ["dispatch", "combine", "combine", "dispatch"]),
+                              (AtEnd, ["combine", None, "dispatch", "dispatch"])):
+            model = torch.nn.ModuleList([torch.nn.Linear(4, 4), layer()])
+            traced = epweave.trace(lambda model, x: checkpoint(model[1], model[0](x), use_reentrant=False).sum(), model,
+                                   {"x": torch.randn(6, 4)}, groups={"ep": group})
+            labels = [node.meta["custom"].get("EP_token_exchange") for node in traced.graph.graph.nodes
+                      if "all_to_all_single" in str(node.target)]
+            self.assertEqual(labels, ["dispatch", "combine", *wanted])
 
 
 class SumsOfGradients(unittest.TestCase):
@@ -536,13 +557,81 @@ class Pooling(TracedTest):
             "adaptive max": lambda x: F.adaptive_max_pool2d(x, (2, 4)), "unfold": lambda x: F.unfold(x, 3, padding=1, stride=2).unflatten(1, (4, 9)),
             "fold": lambda x: F.fold(F.unfold(x, 3, padding=1), (4, 4), 3, padding=1),
             "reflect": lambda x: F.pad(x, (2, 1, 0, 3), mode="reflect"), "replicate": lambda x: F.pad(x, (2, 1, 0, 3), mode="replicate"),
-            "batch norm": lambda x: F.batch_norm(x, None, None, training=True)}
+            "same scaled": lambda x: resize(x, scale_factor=1.2), "twice scaled": lambda x: resize(x, scale_factor=2.2),
+            "same exact": lambda x: resize(x, scale_factor=1.2, mode="nearest-exact"),
+            "same bilinear": lambda x: resize(x, scale_factor=1.2, mode="bilinear"), "batch norm": lambda x: F.batch_norm(x, None, None, training=True)}
         torch.manual_seed(7)
         model, step, inputs = self.make(torch, self.all_of(cases))
         traced = epweave.trace(step, model, inputs)
         self.assertEqual([], self.resampling(traced))
         self.assert_computes(traced, model, step, inputs)
         self.assert_knows_operators(traced)
+
+    def test_infinities_have_the_gradients_that_torch_gives_them(self):
+        import torch
+        import torch.nn.functional as F
+        cases = {"max": lambda x: F.max_pool2d(x, 3, 2, 1), "gaps": lambda x: F.max_pool2d(x, 2, 1, 1, 2),
+                 "nearest": lambda x: F.interpolate(x, size=(3, 7)), "bilinear": lambda x: F.interpolate(x, size=(4, 7), mode="bilinear"),
+                 "bicubic": lambda x: F.interpolate(x, size=(4, 7), mode="bicubic"), "same": lambda x: F.interpolate(x, size=(5, 5)).add_(1)}
+        x = torch.randn(1, 1, 5, 5)
+        x[0, 0, 1:, :2] = -math.inf
+        model = torch.nn.ParameterList([x])
+
+        def step(model):
+            results = [resample(model[0]) for resample in cases.values()]
+            return sum((result.nan_to_num(5, 5, -5) * torch.arange(result.numel()).view_as(result)).sum() for result in results)
+
+        self.assert_computes(epweave.trace(step, model, {}), model, step, {})
+
+    def test_results_lie_as_those_of_torch(self):
+        import torch
+        import torch.nn.functional as F
+        cases = [lambda x: F.avg_pool3d(x, 2), lambda x: F.avg_pool3d(x, 3, 2, 1), lambda x: F.adaptive_avg_pool3d(x, 3),
+                 lambda x: F.adaptive_max_pool3d(x, 2), lambda x: F.max_pool3d(x, 2)]
+        x = torch.randn(2, 3, 4, 4, 4).contiguous(memory_format=torch.channels_last_3d)
+        found = []
+
+        def step(model, x):
+            found.append([resample(model(x)).stride() for resample in cases])
+            return sum(resample(model(x)).sum() for resample in cases)
+
+        model = torch.nn.Conv3d(3, 3, 1).to(memory_format=torch.channels_last_3d)
+        step(model, x)
+        epweave.trace(step, model, {"x": x})
+        self.assertEqual(found[0], found[1])
+
+    def test_what_torch_refuses_is_refused_in_its_words(self):
+        import logging
+        import torch
+        import torch.nn.functional as F
+        logging.disable(logging.CRITICAL)  # torch logs what it raises
+        self.addCleanup(logging.disable, logging.NOTSET)
+        x = torch.zeros(1, 1, 4, 4)
+        for call in (lambda x: F.pad(x, (4, 0), mode="reflect"), lambda x: F.max_pool2d(x, 5), lambda x: F.avg_pool2d(x, 5),
+                     lambda x: F.avg_pool2d(x, 3, 1, 2), lambda x: F.max_pool2d(x, 3, 1, 2),
+                     lambda x: F.avg_pool2d(x, 2, divisor_override=0)):
+            with self.assertRaises(RuntimeError) as eager:
+                call(x)
+            with self.assertRaises(RuntimeError) as traced:
+                epweave.trace(lambda model, x: call(model(x)).sum(), torch.nn.Conv2d(1, 1, 1), {"x": x})
+            self.assertEqual(str(traced.exception), str(eager.exception))
+
+    def test_batch_norm_in_training_writes_what_it_has_seen(self):
+        import torch
+        x = torch.randn(6, 4, 3, 3)
+        models = [torch.nn.Sequential(torch.nn.Conv2d(4, 4, 1), torch.nn.BatchNorm2d(4)) for _ in range(2)]
+        models[1].load_state_dict(models[0].state_dict())
+
+        def step(model, x):
+            return model(x).square().sum()
+
+        traced = epweave.trace(step, models[0], {"x": x})
+        self.assertEqual(int(models[0][1].num_batches_tracked), 0)
+        traced(models[0], {"x": x})
+        step(models[1], x)
+        for (name, found), wanted in zip(models[0].state_dict().items(), models[1].state_dict().values()):
+            torch.testing.assert_close(found, wanted, msg=name)
+        self.assertEqual(int(models[0][1].num_batches_tracked), 1)
 
     @staticmethod
     def all_of(cases):
@@ -610,6 +699,35 @@ class Bags(TracedTest):
         model, kept = torch.nn.EmbeddingBag(20, 6), torch.ops.aten._embedding_bag.default
         traced = epweave.trace(lambda model, x: model(x).sum(), model, {"x": torch.randint(20, (5, 4))}, decompositions={kept: None})
         self.assertIn(kept, [n.target for n in traced.graph.graph.nodes])
+
+
+    def test_what_torch_refuses_is_left_to_it(self):
+        import torch
+        import torch.nn.functional as F
+        from epweave.bags import bags_taken_apart
+        weight, rows = torch.zeros(4, 3), torch.zeros(2, 3, dtype=torch.int64)
+        for options in ({"mode": "sum", "per_sample_weights": torch.ones(2, 1)}, {"padding_idx": 4},
+                        {"mode": "sum", "per_sample_weights": torch.ones(2, 3, dtype=torch.float16)},
+                        {"mode": "max", "scale_grad_by_freq": True}, {"input": rows[:, :0]}, {"weight": weight[0]},
+                        {"input": rows[0], "offsets": torch.tensor([1, 2])}):
+            given = {"input": rows, "weight": weight, **options}
+            with self.subTest(**options):
+                with self.assertRaises((RuntimeError, ValueError, AssertionError)) as eager:
+                    F.embedding_bag(**given)
+                with self.assertRaises(type(eager.exception)), bags_taken_apart():
+                    F.embedding_bag(**given)
+
+    def test_a_decomposition_of_the_users_own_is_used(self):
+        import torch
+        aten = torch.ops.aten
+        calls = []
+
+        def own(weight, indices, offsets, *more):
+            calls.append(indices)
+            return NotImplemented
+        epweave.trace(lambda model, x: model(x).sum(), torch.nn.EmbeddingBag(20, 6), {"x": torch.randint(20, (5, 4))},
+                      decompositions={aten._embedding_bag.default: own})
+        self.assertEqual(len(calls), 1)
 
 
 class Views(TracedTest):
@@ -765,6 +883,7 @@ class Collectives(unittest.TestCase):
                                {"x": torch.randn(6, 4)}, groups={"ep": self.group})
         found = [str(n.target) for n in traced.graph.graph.nodes if n.op == "call_function"]
         self.assertEqual([x for x in found if "split" in x or "cat" in x or "copy" in x or "empty" in x or "getitem" in x], [])
+        self.assertEqual(len([x for x in found if "wait_tensor" in x]), 2)
         exchanges = [n for n in traced.graph.graph.nodes if "all_to_all_single" in str(n.target)]
         self.assertEqual([(n.args[0].meta["val"].shape, n.args[1:3]) for n in exchanges], [((6, 4), ([3, 3], [3, 3]))] * 2)
 
@@ -778,6 +897,41 @@ class Collectives(unittest.TestCase):
         exchanges = [n.args[1:3] for n in traced.graph.graph.nodes if "all_to_all_single" in str(n.target)]
         self.assertEqual(exchanges, [([2, 5], [4, 2])])
         self.assertFalse([n for n in traced.graph.graph.nodes if "copy" in str(n.target)])
+
+    def test_a_copy_that_is_not_what_it_copies_stays(self):
+        import torch
+        from torch.distributed import _functional_collectives as functional
+
+        def written(model, x):
+            h = model(x)
+            y = torch.cat(h.detach().chunk(2))
+            y.mul_(0)
+            return h.sum() + y.sum()
+
+        def source_written(model, x):
+            h = model(x).detach().clone()
+            y = torch.cat(h.chunk(2))
+            h.mul_(0)
+            sent = functional.wait_tensor(functional.all_to_all_single(y, None, None, self.group))
+            return (model(x) * sent.sum()).sum() + y.sum()
+
+        def transposed(model, x):
+            return (torch.cat(model(x).t().chunk(2)).view(-1) * torch.arange(x.numel())).sum()
+
+        def read_twice(model, x):
+            y = torch.empty_like(x)
+            result = functional.wait_tensor(functional.all_reduce(model(x).detach(), "sum", self.group))
+            view = result.view_as(y)
+            y.copy_(view)
+            return (model(x) * (y + view)).sum()
+
+        model, x = torch.nn.Linear(4, 4), torch.randn(6, 4)
+        for step in (written, source_written, transposed, read_twice):
+            with self.subTest(step.__name__):
+                loss, gradients = epweave.trace(step, model, {"x": x}, groups={"ep": self.group})(model, {"x": x})
+                eager = step(model, x)
+                torch.testing.assert_close(loss, eager)
+                torch.testing.assert_close(gradients["weight"], torch.autograd.grad(eager, model.weight)[0])
 
     def test_reductions_keep_their_op(self):
         import torch
