@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--cpu", "--layers", "2", "--steps", "2", "--sequence", "32")
 CHUNKED = "dce,canonicalize,dedup-unshard,symbolize,chunk{roots=layers.*.moe},dce,concretize"
 
+MODEL = ("--module", "graph_trainer.llama3", "--config", "graph_trainer_llama3_debugmodel")
 POLICY = "dce,canonicalize,dedup-unshard,memory-policy,recompute"
 
 
@@ -117,7 +118,7 @@ class Passes(unittest.TestCase):
         code = ("import runpy, torchtitan.train; from torchtitan.experiments.graph_trainer import registry;"
                 "torchtitan.train.main = lambda: print('epweave' in registry.PASS_PIPELINE_REGISTRY);"
                 "runpy.run_module('epweave.train', run_name='__main__')")
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True,
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *MODEL], capture_output=True, text=True, check=True,
                               env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
         self.assertEqual(done.stdout.splitlines()[-1], "True")
 
@@ -129,7 +130,7 @@ class Passes(unittest.TestCase):
                 "torchtitan.train.main = lambda: [print(trainer.construct_default_graph_passes("
                 "None, N(compile=N(pass_pipeline=name)), parallel_dims=None)) for name in ('default', 'epwaeve')];"
                 "runpy.run_module('epweave.train', run_name='__main__')")
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False,
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *MODEL], capture_output=True, text=True, check=False,
                               env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
         self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (1, "['torchtitan']"))
         self.assertIn("there is no pipeline 'epwaeve'; there are ", done.stderr)

@@ -126,12 +126,13 @@ class TypeCheck {
     }
   }
 
-  // Reports meshes among the arguments whose ranks do not fill their shape, each once.
+  // Reports meshes among the arguments whose ranks do not fill their shape, each once. A mesh whose
+  // axes have no names is none to look up a group in; other calls take it.
   bool has_meshes(const Body& body, const Node& node, TypeMemo& types) {
     const bool are_filled = std::ranges::all_of(context_.args[node.args], [&](Arg given) {
       if (!given.is(ArgKind::kMesh)) return true;
       const auto mesh = mesh_of(body, given, types);
-      return mesh && has_each_rank_once(*mesh);
+      return mesh ? has_each_rank_once(*mesh) : mesh_call_of(node) != MeshCall::kGroup;
     });
     if (!are_filled)
       report(graph_, body, node, "mesh-group", "the mesh's ranks do not fill its shape, each once", out_);

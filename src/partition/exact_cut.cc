@@ -90,23 +90,23 @@ bool ExactCuts::can_keep(NodeId id) const {
   return costs_.base[at] == id && !is_launch(graph_.step().nodes[id]);
 }
 
-// Of values that may not run twice each storage is priced once, however many show it, and
-// capacities are never more than what they stand for: else the cut's value would bound nothing.
+// Of values that may not run twice each storage is priced once, however many show it. Where its
+// base may run twice it has a price of its own, too: bounds leave such bytes out (`priced_twice_`).
 void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced) {
   const Node& node = graph_.step().nodes[id];
   const bool is_kept = can_keep(id) || (is_fixed && can_save(*graph_.context, node));
   const bool is_free = node.kind == NodeKind::kPlaceholder || costs_.is_state[id.index()] != 0;
   const NodeId base = costs_.base[id.index()];
-  // A base that may run twice has a price of its own.
-  const bool is_shown = is_fixed && base != id && is_fixed_[base.index()] == 0;
   const auto after_sink = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size() + 2);
   const FlowNetwork::Vertex in = 2 * id.index(), out = in + 1, storage = after_sink + base.index();
   is_kept_[id.index()] = is_kept;
   is_fixed_[id.index()] = is_fixed;
-  const std::int64_t bytes =
-      is_free || is_shown ? 0 : static_cast<std::int64_t>(kScale) * costs_.bytes[base.index()];
+  const std::int64_t bytes = is_free ? 0 : static_cast<std::int64_t>(kScale) * costs_.bytes[base.index()];
   if (is_fixed && is_kept) {
-    if (is_priced.insert(base)) network_.add_edge(after_sink - 2, storage, bytes);
+    if (is_priced.insert(base)) {
+      network_.add_edge(after_sink - 2, storage, bytes);
+      if (base != id && is_fixed_[base.index()] == 0) priced_twice_ += bytes;
+    }
     network_.add_edge(storage, out, FlowNetwork::kInfinite);
   } else {
     network_.add_edge(in, out, is_kept ? bytes : FlowNetwork::kInfinite);
@@ -190,7 +190,7 @@ bool ExactCuts::has_cut() {
 BudgetCut ExactCuts::cut_at(double lambda) {
   const std::int64_t value = solve(lambda);
   if (value >= FlowNetwork::kInfinite) refuse();
-  values_.emplace_back(lambda, static_cast<double>(value) / kScale);
+  values_.emplace_back(lambda, static_cast<double>(value - priced_twice_) / kScale);
   BudgetCut result;
   result.cut = make_cut(graph_, joint_, [&](NodeId id) {
     return ValueChoice{.is_recomputed = network_.is_on_sink_side(2 * id.index()),

@@ -93,7 +93,8 @@ class ExactCuts {
   // By node: may not run twice; may be saved; a higher layer reads it.
   std::vector<std::uint8_t> is_fixed_, is_kept_, is_handed_;
   std::vector<std::pair<NodeId, FlowNetwork::Edge>> priced_;  // source edges
-  std::vector<std::pair<double, double>> values_;             // lambda, and what its cut is worth in bytes
+  std::int64_t priced_twice_ = 0;                  // kScale a byte: at most so much is in a cut's value twice
+  std::vector<std::pair<double, double>> values_;  // lambda, and what its cut is worth in bytes at least
   std::optional<BudgetCut> smallest_, fastest_;
   struct Corner {
     BudgetCut cut;
