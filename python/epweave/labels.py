@@ -220,7 +220,7 @@ def _label_recomputed(graph) -> set:
     for (facts, module, trace), nodes in again.items():
         partners = [x for x in forward.get(facts, ()) if _may_compute(module, trace, x)]
         computed = _find_computed(nodes, partners)
-        are_alike = all(_labels_of(x) == _labels_of(partners[0]) for x in partners)
+        are_alike = trace and all(_labels_of(x) == _labels_of(partners[0]) for x in partners)
         for node in nodes if partners else ():
             if any(_seq_nr(x) == _seq_nr(node) for x in partners):
                 continue  # its gradient, or its own node asks for it again: that has its label in either case

@@ -634,6 +634,7 @@ class Pooling(TracedTest):
         x = torch.zeros(1, 1, 4, 4)
         for call in (lambda x: F.pad(x, (4, 0), mode="reflect"), lambda x: F.max_pool2d(x, 5), lambda x: F.avg_pool2d(x, 5),
                      lambda x: F.avg_pool2d(x, 3, 1, 2), lambda x: F.max_pool2d(x, 3, 1, 2),
+                     lambda x: F.max_pool2d(x, 3, 2, 2, dilation=2), lambda x: F.avg_pool3d(x.unsqueeze(2), (2, 2, 2), 1, 1),
                      lambda x: F.avg_pool2d(x, 2, divisor_override=0)):
             with self.assertRaises(RuntimeError) as eager:
                 call(x)
