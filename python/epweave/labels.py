@@ -156,7 +156,18 @@ def _label_forward(graph) -> None:
 def _facts(exchange) -> tuple:
     """What is the same of an exchange and of the one that computes it again; sizes that come from data are other symbols."""
     sizes = [tuple(x if isinstance(x, int) else None for x in sizes or ()) for sizes in exchange.args[1:3]]
-    return module_of(exchange), _is_floating(exchange), *sizes
+    return _is_floating(exchange), *sizes
+
+
+def _may_compute(module: str, trace: str, forward) -> bool:
+    """Whether an exchange of that module and stack trace may compute `forward` again.
+
+    Its stack begins at the checkpoint and ends as the other's does; it is in no module where the checkpoint has a function.
+    """
+    other, known = forward.meta.get("stack_trace") or "", module_of(forward)
+    if not trace:
+        return not other and module == known
+    return other.endswith(trace) and (not module or not known or module == known)
 
 
 def _is_made_by_own_lines(node) -> bool:
@@ -164,32 +175,57 @@ def _is_made_by_own_lines(node) -> bool:
     return line != "" and not line.startswith(os.path.join("torch", ""))
 
 
+def _seq_nr(node) -> int:
+    return node.meta.get("seq_nr", -1)
+
+
+def _find_computed(nodes: list, partners: list) -> dict:
+    """Which of `partners` each of `nodes` computes again, where that is certain: where each partner is computed once.
+
+    The nodes of one `seq_nr` are one checkpoint's: those that its autograd node, the last that needs them, asks for.
+    """
+    runs: dict[int, list] = {}
+    for node in nodes:
+        runs.setdefault(_seq_nr(node), []).append(node)
+    found = {}
+    for seq_nr, run in runs.items():
+        before = [x for x in partners if 0 <= _seq_nr(x) <= seq_nr]
+        found.update(zip(run, before[-len(run):]))
+    return found if len(found) == len(nodes) and set(found.values()) == set(partners) else {}
+
+
+def _labels_of(exchange) -> dict:
+    return {key: value for key, value in (exchange.meta.get("custom") or {}).items() if key in (TOKENS, COUNTS)}
+
+
 def _label_recomputed(graph) -> set:
     """Labels backward's exchanges that compute forward again as those that they compute; returns them and their waits.
 
-    An exchange that is computed again is made by the same lines of its module: its stack begins at the checkpoint and ends
-    as the other's does. That of a gradient is made by autograd, or by the lines of a `backward`.
+    An exchange that is computed again is made by the same lines of its module. That of a gradient is made by autograd, or by
+    the lines of a `backward`. Where a graph keeps no lines, one in a module that no exchange's autograd node asks for is
+    computed again. Those that cannot be told apart have no label.
     """
     forward: dict[tuple, list] = {}
     again: dict[tuple, list] = {}
-    for node in graph.nodes:
-        if _is_all_to_all(node) and not is_backward(node):
+    nodes = [n for n in graph.nodes if _is_all_to_all(n)]
+    asked = {_seq_nr(n) for n in nodes if not is_backward(n)}
+    for node in nodes:
+        trace = node.meta.get("stack_trace") or ""
+        if not is_backward(node):
             forward.setdefault(_facts(node), []).append(node)
-        elif _is_all_to_all(node) and not _is_labelled(node) and _is_made_by_own_lines(node):
-            again.setdefault((_facts(node), node.meta["stack_trace"]), []).append(node)
+        elif not _is_labelled(node) and (_is_made_by_own_lines(node) if trace else
+                                         module_of(node) and _seq_nr(node) not in asked):
+            again.setdefault((_facts(node), module_of(node), trace), []).append(node)
     found = set()
-    for (facts, trace), nodes in again.items():
-        partners = [x for x in forward.get(facts, ()) if (x.meta.get("stack_trace") or "").endswith(trace)]
-        labels = [{key: value for key, value in (x.meta.get("custom") or {}).items() if key in (TOKENS, COUNTS)}
-                  for x in partners]
-        # One line may make several, as in a loop: they are told apart by their order where all are computed again.
-        if any(x != labels[0] for x in labels) and len(labels) != len(nodes):
-            continue
-        for i, node in enumerate(nodes if labels else ()):
-            partner = i % len(labels)
-            if partners[partner].meta.get("seq_nr", -1) == node.meta.get("seq_nr"):
+    for (facts, module, trace), nodes in again.items():
+        partners = [x for x in forward.get(facts, ()) if _may_compute(module, trace, x)]
+        computed = _find_computed(nodes, partners)
+        are_alike = trace and all(_labels_of(x) == _labels_of(partners[0]) for x in partners)
+        for node in nodes if partners else ():
+            if any(_seq_nr(x) == _seq_nr(node) for x in partners):
                 continue  # its gradient, or its own node asks for it again: that has its label in either case
-            for key, value in labels[partner].items():
+            partner = computed.get(node, partners[0] if are_alike else None)
+            for key, value in _labels_of(partner).items() if partner else ():
                 _label(node, key, value)
             found.update((node, *(u for u in node.users if _is_wait(u))))
     return found
@@ -226,9 +262,11 @@ def annotate(graph_module: GraphModule, *, label_exchanges: bool = True) -> Grap
     for graph in _graphs(graph_module):
         recomputed = _label_recomputed(graph) if label_exchanges else set()
         for node in graph.nodes:
-            if node in recomputed:
-                continue
             origin = forward.get(node.meta.get("seq_nr")) if is_backward(node) else None
+            if node in recomputed:
+                if origin is not None and not module_of(node) and module_of(origin):
+                    _set(node, MODULE, module_of(origin))
+                continue
             if origin is not None and (_is_all_to_all(node) or _is_wait(node)):
                 origin = exchanges.get(node.meta["seq_nr"], origin)
             if origin is None:

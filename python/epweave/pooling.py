@@ -236,13 +236,16 @@ def _windows_of(x, rank: int, kernel, stride, padding, dilation, ceil_mode) -> _
     if not has_all or not _is_image(x, rank):
         return None
     counts = _window_counts(sizes, *each, ceil_mode)
-    is_padded = all(0 <= 2 * p <= d * (k - 1) + 1 for k, _, p, d in zip(*each))
+    is_padded = all(0 <= 2 * p <= k for k, _, p, _ in zip(*each))
     return _Windows(counts, *each) if is_padded and min(counts) > 0 else None
 
 
 def _average_pool(rank: int) -> tuple[Callable, Callable]:
     def windows_of(x, kernel, stride, padding, ceil_mode, divisor) -> _Windows | None:
-        return None if divisor == 0 else _windows_of(x, rank, kernel, stride, padding, 1, ceil_mode)
+        found = None if divisor == 0 else _windows_of(x, rank, kernel, stride, padding, 1, ceil_mode)
+        # Of volumes torch refuses windows that are larger than the image without its padding.
+        is_beyond = found is not None and rank == 3 and any(k > size for k, size in zip(found.kernel, x.shape[-rank:]))
+        return None if is_beyond else found
 
     def are_apart(x, found: _Windows, divisor) -> bool:
         """Whether the windows meet and divide the image."""

@@ -269,6 +269,23 @@ class Checkpointed(unittest.TestCase):
             def send(self, x):
                 return all_to_all_single_autograd(x, None, None, group)
 
+        class OfMethod(Layer):
+            def forward(self, x):
+                return checkpoint(super().forward, x, use_reentrant=False)
+
+        class Exchange(torch.nn.Module):
+            def forward(self, x):
+                return all_to_all_single_autograd(x, None, None, group).sin()
+
+        class OfOneLine(Layer):
+            def __init__(self):
+                super().__init__()
+                self.exchange = Exchange()
+
+            def forward(self, x):
+                sent = checkpoint(self.exchange, x, use_reentrant=False)
+                return checkpoint(self.exchange, self.up(sent).relu(), use_reentrant=False)
+
         class Gathered(torch.autograd.Function):
             @staticmethod
             def forward(ctx, x):
@@ -278,15 +295,23 @@ class Checkpointed(unittest.TestCase):
             def backward(ctx, gradient):
                 return all_to_all_single_autograd(gradient, None, None, group)
 
+        def of_module(model, x):
+            return checkpoint(model[1], model[0](x), use_reentrant=False).sum()
+
+        def of_layer(model, x):
+            return model[1](model[0](x)).sum()
+
         # Of AtEnd the combine is not computed again, as no gradient needs it; Gathered's exchange is of backward alone.
-        for layer, wanted in ((Layer, ["dispatch", "combine", "combine", "dispatch"]),
-                              (AtEnd, ["combine", None, "dispatch", "dispatch"])):
-            model = torch.nn.ModuleList([torch.nn.Linear(4, 4), layer()])
-            traced = epweave.trace(lambda model, x: checkpoint(model[1], model[0](x), use_reentrant=False).sum(), model,
-                                   {"x": torch.randn(6, 4)}, groups={"ep": group})
-            labels = [node.meta["custom"].get("EP_token_exchange") for node in traced.graph.graph.nodes
-                      if "all_to_all_single" in str(node.target)]
-            self.assertEqual(labels, ["dispatch", "combine", *wanted])
+        for layer, step, wanted in ((Layer, of_module, ["dispatch", "combine", "combine", "dispatch"]),
+                                    (AtEnd, of_module, ["combine", None, "dispatch", "dispatch"]),
+                                    (OfMethod, of_layer, ["dispatch", "combine", "combine", "dispatch"]),
+                                    (OfOneLine, of_layer, ["combine", "combine", "dispatch", "dispatch"])):
+            with self.subTest(layer.__name__):
+                model = torch.nn.ModuleList([torch.nn.Linear(4, 4), layer()])
+                traced = epweave.trace(step, model, {"x": torch.randn(6, 4)}, groups={"ep": group})
+                labels = [[node.meta["custom"].get("EP_token_exchange"), node.meta["custom"].get("module_fqn", "")[:1]]
+                          for node in traced.graph.graph.nodes if "all_to_all_single" in str(node.target)]
+                self.assertEqual(labels, [[label, "1"] for label in ["dispatch", "combine", *wanted]])
 
 
 class SumsOfGradients(unittest.TestCase):
@@ -609,6 +634,7 @@ class Pooling(TracedTest):
         x = torch.zeros(1, 1, 4, 4)
         for call in (lambda x: F.pad(x, (4, 0), mode="reflect"), lambda x: F.max_pool2d(x, 5), lambda x: F.avg_pool2d(x, 5),
                      lambda x: F.avg_pool2d(x, 3, 1, 2), lambda x: F.max_pool2d(x, 3, 1, 2),
+                     lambda x: F.max_pool2d(x, 3, 2, 2, dilation=2), lambda x: F.avg_pool3d(x.unsqueeze(2), (2, 2, 2), 1, 1),
                      lambda x: F.avg_pool2d(x, 2, divisor_override=0)):
             with self.assertRaises(RuntimeError) as eager:
                 call(x)
