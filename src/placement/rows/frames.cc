@@ -448,9 +448,7 @@ class Prover {
       decline_counted_rows(graph_, id, counted, in_blocks);
     if (counted && !known.is_known()) counted_.insert(id);
     if (differ) claims_.open.push_back({id, "its operands may have their rows in different orders"});
-    const bool sums_unknown = unknown.is_unknown() && sums_over_rows(placements_.placement[id]);
-    if (sums_unknown && !takes_rows(unknown.node)) decline_made_rows(graph_, id, unknown.node);
-    if (sums_unknown)
+    if (unknown.is_unknown() && sums_over_rows(placements_.placement[id]))
       claims_.open.push_back({id,
                               fmt::format("the rows of '{}' may not be those of the whole",
                                           graph_.text(body_.nodes[unknown.node].name)),
@@ -460,15 +458,6 @@ class Prover {
       constants_.insert(id);
     if (unknown.is_unknown()) return lost(id, Arg::node(unknown.node));
     return differ ? FrameId() : known.frame;
-  }
-  // Else its rows are as many as a part's own number says.
-  bool takes_rows(NodeId id) const {
-    bool is_any = false;
-    for_each_input(*graph_.context, body_.nodes[id], [&](NodeId input) {
-      is_any |= tensor_of(*graph_.context, body_.nodes[input].type) != nullptr &&
-                placements_.seen_from(input, region_).is_divided();
-    });
-    return is_any && !has_family(body_.nodes[id], OpFamily::kNew);
   }
   static bool sums_over_rows(const Placement& p) {
     return p.is_partial() || p.is(PlacementKind::kCarried) ||

@@ -98,15 +98,6 @@ void decline_counted_rows(const Graph& graph, NodeId id, NodeId counted, NodeId 
           "count within each block, or select roots that leave this operation outside");
 }
 
-void decline_made_rows(const Graph& graph, NodeId id, NodeId made) {
-  decline(
-      graph, id, "chunk.counted-rows",
-      fmt::format("it adds up rows of '{}', whose number is computed in each part: together the parts may "
-                  "make more or fewer than the whole",
-                  name_of(graph, made)),
-      "compute that number outside of the roots, or select roots that leave this operation outside");
-}
-
 void decline_split_sizes(const Graph& graph, NodeId id, std::string_view why) {
   decline(graph, id, "chunk.split-sizes",
           fmt::format("{}. A part would send rows to other ranks than the whole", why),

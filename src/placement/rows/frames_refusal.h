@@ -17,8 +17,6 @@ namespace epweave {
 [[noreturn]] void decline_regrouped_rows(const Graph& graph, NodeId id, NodeId source);
 // What is made of 0, 1, .. meets rows of which a part has some of each block.
 [[noreturn]] void decline_counted_rows(const Graph& graph, NodeId id, NodeId counted, NodeId in_blocks);
-// Rows of `made`, which takes no rows: as many as a number says that each part computes.
-[[noreturn]] void decline_made_rows(const Graph& graph, NodeId id, NodeId made);
 // An exchange that sends rows elsewhere.
 [[noreturn]] void decline_split_sizes(const Graph& graph, NodeId id, std::string_view why);
 
