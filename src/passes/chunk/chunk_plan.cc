@@ -196,6 +196,8 @@ class Shares {
     if (rows != *whole)
       decline_sum(sum, summed,
                   fmt::format("which are {} in the whole and {} in the parts together", *whole, rows));
+    if (!division.sizes.empty() && !tokens_.is_linear(extent))
+      decline_sum(sum, summed, "whose number is a rounded one, in parts of given sizes");
   }
   [[noreturn]] void decline_sum(NodeId sum, NodeId summed, std::string_view rows) const {
     const Node& node = graph_.step().nodes[sum];
