@@ -64,8 +64,8 @@ class TypeCheck {
       check_symbols(body, node);
       if (node.op != nullptr) check_call(body, node, types);
       const MeshCall mesh_call = mesh_call_of(node);
-      if (mesh_call != MeshCall::kNone && has_meshes(body, node, types) && mesh_call == MeshCall::kGroup)
-        check_lookup(body, node, types);
+      if (mesh_call == MeshCall::kNone || !has_meshes(body, node, mesh_call)) continue;
+      if (mesh_call == MeshCall::kGroup) check_lookup(body, node, types);
     }
   }
 
@@ -128,11 +128,11 @@ class TypeCheck {
 
   // Reports meshes among the arguments whose ranks do not fill their shape, each once. A mesh whose
   // axes have no names is none to look up a group in; other calls take it.
-  bool has_meshes(const Body& body, const Node& node, TypeMemo& types) {
+  bool has_meshes(const Body& body, const Node& node, MeshCall call) {
     const bool are_filled = std::ranges::all_of(context_.args[node.args], [&](Arg given) {
       if (!given.is(ArgKind::kMesh)) return true;
-      const auto mesh = mesh_of(body, given, types);
-      return mesh ? has_each_rank_once(*mesh) : mesh_call_of(node) != MeshCall::kGroup;
+      const auto mesh = read_mesh(context_, given);
+      return mesh ? has_each_rank_once(*mesh) : call != MeshCall::kGroup;
     });
     if (!are_filled)
       report(graph_, body, node, "mesh-group", "the mesh's ranks do not fill its shape, each once", out_);
@@ -143,8 +143,7 @@ class TypeCheck {
   void check_lookup(const Body& body, const Node& node, TypeMemo& types) {
     const StringId name = group_of(node.type);
     const ProcessGroup* group = name ? graph_.find_group(name) : nullptr;
-    const Arg given = arg_of(context_, node, 0);
-    const auto mesh = group != nullptr ? mesh_of(body, given, types) : std::nullopt;
+    const auto mesh = group != nullptr ? mesh_of(body, arg_of(context_, node, 0), types) : std::nullopt;
     const auto axis = mesh ? axis_looked_up(context_, node, *mesh) : std::nullopt;
     if (!axis) return;
     const std::uint32_t own = own_rank(graph_);
