@@ -53,7 +53,8 @@ bool is_size_arithmetic(const Graph& graph, const Placements& placements, NodeId
 
 IdSet<NodeId> find_wanted_whole(const Graph& graph, const Placements& placements) {
   IdSet<NodeId> wanted;
-  for (const auto [user, node] : walk(graph.step())) {
+  for (const auto& [id, node] : walk(graph.step())) {
+    const NodeId user = id;  // which a lambda can capture
     const RegionId region = placements.region[user];
     const bool has_accesses = region && takes_divided(graph, placements, user);
     std::size_t leaf = 0;
