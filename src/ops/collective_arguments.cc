@@ -127,7 +127,7 @@ bool is_reduction(std::string_view name) {
 }
 
 bool is_linear_reduction(std::string_view name, DType dtype) {
-  return name == "sum" || (name == "avg" && (is_floating(dtype) || is_complex(dtype)));
+  return name == "sum" || (name == "avg" && is_inexact(dtype));
 }
 
 std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,

@@ -36,7 +36,7 @@ std::string join_names(const Graph& graph, const Body& body, std::span<const Nod
 
 bool is_real_tensor(const Graph& graph, const Node& node) {
   const TensorType* type = tensor_of(*graph.context, node.type);
-  return type != nullptr && (is_floating(type->dtype) || is_complex(type->dtype));
+  return type != nullptr && is_inexact(type->dtype);
 }
 
 // Each part writes on in what the part before wrote.

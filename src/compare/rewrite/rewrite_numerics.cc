@@ -48,7 +48,7 @@ class OutputClassifier {
     const Type& type = context_.types[id];
     switch (type.kind) {
       case TypeKind::kTensor:
-        return !is_floating(type.tensor.dtype) && !is_complex(type.tensor.dtype);
+        return !is_inexact(type.tensor.dtype);
       case TypeKind::kScalar:
         return context_.text(type.py_type) != "SymFloat";
       case TypeKind::kTuple:

@@ -548,7 +548,7 @@ bool MovementCheck::may_be_overwritten(NodeId b) const {
 // Whether a reduction adds up other elements at once than the one that the value comes from in A.
 bool MovementCheck::is_regrouped(NodeId origin, const MovedContent& value) const {
   const TensorType* type = claims_.tensor_a(origin);
-  const bool is_rounded = type != nullptr && (is_floating(type->dtype) || is_complex(type->dtype));
+  const bool is_rounded = type != nullptr && is_inexact(type->dtype);
   if (value.packed == 0 || !is_rounded) return false;
   const bool is_waited = is_wait(a_.nodes[origin]);
   const NodeId before = is_waited ? find_waited_launch(context_, a_, origin) : NodeId();

@@ -38,7 +38,7 @@ DType promote_floating(DType a, DType b) {
 }  // namespace
 
 DType to_float(DType dtype) {
-  return is_floating(dtype) || is_complex(dtype) ? dtype : kDefaultFloat;
+  return is_inexact(dtype) ? dtype : kDefaultFloat;
 }
 
 DType to_real(DType dtype) {
@@ -96,7 +96,7 @@ std::optional<DType> Promotion::combine(std::optional<DType> higher, std::option
     if (!is_complex(*lower)) return higher;
     return to_complex(*higher).value_or(DType::kComplex64);
   }
-  if (*higher == DType::kBool || is_floating(*lower) || is_complex(*lower)) return promote(*higher, *lower);
+  if (*higher == DType::kBool || is_inexact(*lower)) return promote(*higher, *lower);
   return higher;
 }
 

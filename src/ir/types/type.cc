@@ -83,6 +83,10 @@ bool is_floating(DType d) {
   return !is_integral(d) && !is_complex(d) && d != DType::kBool;
 }
 
+bool is_inexact(DType d) {
+  return is_floating(d) || is_complex(d);
+}
+
 bool converts_sums(DType from, DType to) {
   if (from == DType::kBool || to == DType::kBool) return false;
   if (!is_integral(from)) return !is_integral(to);

@@ -59,6 +59,7 @@ const DTypeInfo& info(DType dtype);
 std::optional<DType> find_dtype(std::string_view name);  // by either name
 bool is_floating(DType dtype);
 bool is_complex(DType dtype);
+bool is_inexact(DType dtype);   // floating or complex: arithmetic rounds
 bool is_integral(DType dtype);  // bool is not
 // Whether a sum converts to the sum of what its summands convert to, but for rounding. Not where
 // fractions are dropped, where only zero or not is kept, or where a type that wraps at 8 or 16 bits

@@ -204,7 +204,7 @@ class Reporter {
   }
   bool is_real(TypeId id) const {
     const TensorType* type = tensor_of(*graph_.context, id);
-    return type != nullptr && (is_floating(type->dtype) || is_complex(type->dtype));
+    return type != nullptr && is_inexact(type->dtype);
   }
 
   void add_claims() {

@@ -140,7 +140,7 @@ template <class Replace>
 Value replace_tensors(const ErrorBounds& bounds, const Value& value, const Replace& replace) {
   if (value.is_tensor()) {
     const DType dtype = value.tensor().dtype;
-    if (is_floating(dtype) || is_complex(dtype)) return replace(value.tensor());
+    if (is_inexact(dtype)) return replace(value.tensor());
     require_exact(bounds, value.tensor());
     return value;
   }

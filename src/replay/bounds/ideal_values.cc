@@ -111,7 +111,7 @@ Value IdealValues::take_ideals(const Value& value) const {
   if (value.is_tensor()) {
     const DType dtype = value.tensor().dtype;
     if (is_floating(dtype) && is_rounded(dtype)) return find(value.tensor());
-    if (is_floating(dtype) || is_complex(dtype)) throw NoBound();
+    if (is_inexact(dtype)) throw NoBound();
     return value;
   }
   if (value.is<DType>() && is_floating(value.as<DType>())) return DType::kFloat64;

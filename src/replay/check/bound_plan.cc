@@ -64,7 +64,7 @@ bool has_size_of_whole(const PairedGraphs& graphs, const Group& group) {
     return tensor_of(*graph.context, graph.step().nodes[node].type);
   };
   const TensorType* whole = type_of(graphs.a, group.whole);
-  if (whole == nullptr || !(is_floating(whole->dtype) || is_complex(whole->dtype))) return false;
+  if (whole == nullptr || !is_inexact(whole->dtype)) return false;
   return std::ranges::all_of(group.values, [&](NodeId value) {
     const TensorType* part = value ? type_of(graphs.b, value) : nullptr;
     return part != nullptr && std::ranges::equal(whole->sizes, part->sizes, [&](ExprId x, ExprId y) {

@@ -212,7 +212,7 @@ class Walk {
     constexpr std::uint64_t kKernels = 4, kNumbers = 4 * sizeof(float) + 2 * sizeof(double);
     std::int64_t elements = 0;
     const auto add = [&](const ResultType& type) {
-      if (!type.is_tensor || !(is_floating(type.dtype) || is_complex(type.dtype))) return;
+      if (!type.is_tensor || !is_inexact(type.dtype)) return;
       elements += count_elements(type.sizes) * (is_complex(type.dtype) ? 2 : 1);
     };
     std::for_each(results.begin(), results.end(), add);

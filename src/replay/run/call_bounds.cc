@@ -14,7 +14,7 @@ bool finds_size(OpFamily family) {
 }
 
 bool is_tensor_of_numbers(const Value& value) {
-  return value.is_tensor() && (is_floating(value.tensor().dtype) || is_complex(value.tensor().dtype));
+  return value.is_tensor() && is_inexact(value.tensor().dtype);
 }
 
 }  // namespace

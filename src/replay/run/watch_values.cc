@@ -80,7 +80,7 @@ Judgement judge_parts(const Seen& whole, const std::vector<const Seen*>& parts, 
   if (std::all_of(parts.begin(), parts.end(), [&](const Seen* part) { return part->sizes == whole.sizes; })) {
     if (std::all_of(parts.begin(), parts.end(), same_bits)) return {};
     if (is_chain && same_bits(parts.back())) return {};
-    const bool is_real = is_floating(whole.dtype) || is_complex(whole.dtype);
+    const bool is_real = is_inexact(whole.dtype);
     // In float64 they may add up to the whole by chance; added in their own type they round.
     if (add_up(whole, parts)) return {Verdict::kEqual, {}, is_real};
     return {Verdict::kUnverified, "a sum of parts", is_real};
@@ -100,7 +100,7 @@ Judgement judge_parts(const Seen& whole, const std::vector<const Seen*>& parts, 
   std::sort(joined.begin(), joined.end());
   std::sort(rows.begin(), rows.end());
   if (joined == rows) return {Verdict::kReordered, "", false};
-  if (!is_floating(whole.dtype) && !is_complex(whole.dtype))
+  if (!is_inexact(whole.dtype))
     return {Verdict::kUnverified, "integers that may count the rows of a part", false};
   return {Verdict::kDiffers,
           fmt::format("the parts laid end to end differ first at index {} of dimension {}", at, *cut), false};
