@@ -32,10 +32,12 @@ std::optional<std::size_t> subtracted_operand(const OpInfo& op) {
   return op.target.starts_with("aten.rsub") ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
+bool is_arange(const OpInfo& op) {
+  return op.family == OpFamily::kIota && op.find_param("end") && !op.find_param("steps");
+}
+
 bool counts_from_zero(const Context& context, const Node& node) {
-  const bool is_arange =
-      has_family(node, OpFamily::kIota) && node.op->find_param("end") && !node.op->find_param("steps");
-  if (!is_arange) return false;
+  if (node.op == nullptr || !is_arange(*node.op)) return false;
   const Arg start = named_arg(context, node, "start"), step = named_arg(context, node, "step");
   return (start.is_none() || start == Arg::integer(0)) && (step.is_none() || step == Arg::integer(1));
 }

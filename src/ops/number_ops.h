@@ -18,6 +18,9 @@ enum class NumberRule : std::uint8_t { kNone, kQuotient, kRemainder };
 // Of the first operand by the second. A quotient is rounded if its dtype is an integer's.
 NumberRule number_rule(const OpInfo& op);
 
+// A start and what a step adds for each place: arange, not linspace.
+bool is_arange(const OpInfo& op);
+
 // Whether a call makes 0, 1, 2, ..
 bool counts_from_zero(const Context& context, const Node& node);
 

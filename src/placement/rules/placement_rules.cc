@@ -470,6 +470,13 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
   return rows;
 }
 
+bool writes_nothing(const OpInfo& op) {
+  return !op.writes;
+}
+bool any_op(const OpInfo&) {
+  return true;
+}
+
 std::vector<PlacementRow> placement_rows() {
   std::vector<PlacementRow> all;
   for (auto rows : {elementwise_placement_rows(), shape_placement_rows(), compute_placement_rows(),
@@ -479,112 +486,6 @@ std::vector<PlacementRow> placement_rows() {
 }
 
 namespace {
-
-// Whether the rule of its family covers an op. Others are placed by their mapping: they write into
-// an operand in a way of their own, or give several results where the others give one.
-bool is_covered(const OpInfo& op) {
-  switch (op.family) {
-    case OpFamily::kElementwise:
-    case OpFamily::kIdentity:
-      return op.returns.size() == 1;
-    case OpFamily::kCheck:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kIndexPut:
-    case OpFamily::kIndexAdd:
-      return true;
-    case OpFamily::kScatter:
-      return !op.find_param("reduce");
-    case OpFamily::kMatmul:
-      return op.find_param("mat2") && !op.find_param("scale_a");
-    case OpFamily::kGroupedMatmul:
-      return !op.find_param("scale_a");
-    case OpFamily::kIota:
-      return op.find_param("end") && !op.find_param("steps");
-    case OpFamily::kSize:
-      return op.type_rule == rules::sym_size || op.type_rule == rules::sym_numel;
-    case OpFamily::kSlice:
-      return op.find_param("end").has_value();
-    case OpFamily::kWait:
-      return op.params.size() == 1;  // others have operands that they only keep alive
-    case OpFamily::kAttention:
-      return op.type_rule != rules::overrideable_attention &&
-             op.type_rule != rules::overrideable_attention_backward;
-    case OpFamily::kSum:
-    case OpFamily::kReduce:
-    case OpFamily::kTruth:
-    case OpFamily::kScan:
-    case OpFamily::kNormalise:
-    case OpFamily::kHalve:
-    case OpFamily::kHalveBackward:
-    case OpFamily::kNormaliseLast:
-    case OpFamily::kNormaliseLastBackward:
-    case OpFamily::kReshape:
-    case OpFamily::kBitView:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-    case OpFamily::kRepeat:
-    case OpFamily::kSelect:
-    case OpFamily::kSplit:
-    case OpFamily::kUnbind:
-    case OpFamily::kPad:
-    case OpFamily::kUnslice:
-    case OpFamily::kSliceWrite:
-    case OpFamily::kJoin:
-    case OpFamily::kStack:
-    case OpFamily::kReorder:
-    case OpFamily::kTriangle:
-    case OpFamily::kSolve:
-    case OpFamily::kIndex:
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kEmbedding:
-    case OpFamily::kEmbeddingBackward:
-    case OpFamily::kRowScatter:
-    case OpFamily::kIndexCopy:
-    case OpFamily::kRepeatRows:
-    case OpFamily::kMaskedRows:
-    case OpFamily::kSearch:
-    case OpFamily::kCount:
-    case OpFamily::kOneHot:
-    case OpFamily::kTopK:
-    case OpFamily::kSort:
-    case OpFamily::kAddMatmul:
-    case OpFamily::kConvolution:
-    case OpFamily::kConvolutionBackward:
-    case OpFamily::kFlexAttention:
-    case OpFamily::kLoss:
-    case OpFamily::kLossBackward:
-    case OpFamily::kClassLoss:
-    case OpFamily::kClassLossBackward:
-    case OpFamily::kFactory:
-    case OpFamily::kLike:
-    case OpFamily::kNew:
-    case OpFamily::kRandom:
-    case OpFamily::kNumber:
-    case OpFamily::kComparison:
-    case OpFamily::kHostRead:
-    case OpFamily::kElement:
-    case OpFamily::kMesh:
-    case OpFamily::kCast:
-    case OpFamily::kTransfer:
-    case OpFamily::kGatherMatmul:
-    case OpFamily::kMatmulScatter:
-    case OpFamily::kGatherPair:
-    case OpFamily::kScatterPair:
-    case OpFamily::kOpaque:
-      return !op.writes;
-    // One tensor, not a list of them.
-    case OpFamily::kAllGather:
-    case OpFamily::kReduceScatter:
-    case OpFamily::kAllReduce:
-    case OpFamily::kAllToAll:
-    case OpFamily::kBroadcast:
-      return !op.writes && op.params[0].type == "Tensor";
-  }
-  return false;
-}
 
 // What a device computes of elements, by the mapping of its dimensions. A collective, a wait or a
 // copy to another device of a part has its own meaning: there is none for those.
@@ -600,13 +501,13 @@ PlacementRule default_rule(const OpInfo& op) {
 
 PlacementRule find_placement_rule(const OpInfo& op) {
   static const std::vector<PlacementRule> rules = [] {
-    std::map<OpFamily, PlacementRule> of_family;
-    for (const PlacementRow& row : placement_rows())
-      EPWEAVE_CHECK(of_family.emplace(row.family, row.rule).second);
+    std::map<OpFamily, PlacementRow> of_family;
+    for (const PlacementRow& row : placement_rows()) EPWEAVE_CHECK(of_family.emplace(row.family, row).second);
     std::vector<PlacementRule> table(ops().size());
     for (const OpInfo& row : ops())
-      if (const auto found = of_family.find(row.family); found != of_family.end() && is_covered(row))
-        table[row.index] = found->second;
+      if (const auto found = of_family.find(row.family);
+          found != of_family.end() && found->second.covers(row))
+        table[row.index] = found->second.rule;
       else
         table[row.index] = default_rule(row);
     return table;

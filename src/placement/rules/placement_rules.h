@@ -153,10 +153,16 @@ using PlacementRule = Placement (*)(PlacementCall&);
 // The rule of an op, or null.
 PlacementRule find_placement_rule(const OpInfo& op);
 
-// One rule for each family of ops: rows of the tables in placement_rules_*.cc.
+bool writes_nothing(const OpInfo& op);
+bool any_op(const OpInfo& op);
+
+// One rule for each family of ops: rows of the tables in placement_rules_*.cc. Ops of the family
+// that it does not cover are placed by their mapping: they write into an operand in a way of their
+// own, or give several results where the others give one.
 struct PlacementRow {
   OpFamily family;
   PlacementRule rule;
+  bool (*covers)(const OpInfo& op) = writes_nothing;
 };
 std::span<const PlacementRow> elementwise_placement_rows();
 std::span<const PlacementRow> shape_placement_rows();

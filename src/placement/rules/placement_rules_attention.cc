@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "ops/random_draws.h"
+#include "ops/rules.h"
 #include "placement/attention_cut.h"
 #include "placement/rules/placement_rules.h"
 
@@ -368,8 +369,14 @@ Placement flex(PlacementCall& call) {
   return FlexRule(call).place();
 }
 
+// Not of one that a backend outside torch brings.
+bool is_of_known_kernel(const OpInfo& op) {
+  return op.type_rule != rules::overrideable_attention &&
+         op.type_rule != rules::overrideable_attention_backward;
+}
+
 constexpr PlacementRow kAttentionRows[] = {
-    {OpFamily::kAttention, dot_product},
+    {OpFamily::kAttention, dot_product, is_of_known_kernel},
     {OpFamily::kFlexAttention, flex},
 };
 

@@ -107,10 +107,17 @@ Placement broadcast(PlacementCall& call) {
   return is_divided_on_each_rank(call, p) ? p : whole_collective(call);
 }
 
+// Not a list of them, nor one that it is given.
+bool returns_one_tensor(const OpInfo& op) {
+  return !op.writes && op.params[0].type == "Tensor";
+}
+
 constexpr PlacementRow kCollectivesRows[] = {
-    {OpFamily::kAllToAll, all_to_all},          {OpFamily::kAllGather, all_gather},
-    {OpFamily::kReduceScatter, reduce_scatter}, {OpFamily::kAllReduce, all_reduce},
-    {OpFamily::kBroadcast, broadcast},
+    {OpFamily::kAllToAll, all_to_all, returns_one_tensor},
+    {OpFamily::kAllGather, all_gather, returns_one_tensor},
+    {OpFamily::kReduceScatter, reduce_scatter, returns_one_tensor},
+    {OpFamily::kAllReduce, all_reduce, returns_one_tensor},
+    {OpFamily::kBroadcast, broadcast, returns_one_tensor},
 };
 
 }  // namespace

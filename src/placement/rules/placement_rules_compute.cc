@@ -300,10 +300,17 @@ Placement truth(PlacementCall& call) {
   return elementwise(call, std::vector{call.arg(0)}, Linearity::kNone);
 }
 
+bool has_no_scales(const OpInfo& op) {
+  return !op.find_param("scale_a");
+}
+bool multiplies_matrices(const OpInfo& op) {
+  return op.find_param("mat2") && has_no_scales(op);
+}
+
 constexpr PlacementRow kComputeRows[] = {
-    {OpFamily::kMatmul, matmul},
+    {OpFamily::kMatmul, matmul, multiplies_matrices},
     {OpFamily::kAddMatmul, add_matmul},
-    {OpFamily::kGroupedMatmul, grouped_mm},
+    {OpFamily::kGroupedMatmul, grouped_mm, has_no_scales},
     {OpFamily::kConvolution, convolution},
     {OpFamily::kConvolutionBackward, convolution_backward},
     {OpFamily::kNormalise, normalise},

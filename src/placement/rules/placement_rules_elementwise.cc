@@ -107,14 +107,22 @@ Placement check(PlacementCall& call) {
   return call.op().reads_types_only ? check_of_metadata(call) : comparison(call);
 }
 
+bool has_one_result(const OpInfo& op) {
+  return op.returns.size() == 1;
+}
+// Others have operands that they only keep alive.
+bool has_one_operand(const OpInfo& op) {
+  return op.params.size() == 1;
+}
+
 constexpr PlacementRow kElementwiseRows[] = {
-    {OpFamily::kElementwise, elementwise_op},
-    {OpFamily::kIdentity, elementwise_op},
+    {OpFamily::kElementwise, elementwise_op, has_one_result},
+    {OpFamily::kIdentity, elementwise_op, has_one_result},
     {OpFamily::kCast, cast},
-    {OpFamily::kWait, linear},
+    {OpFamily::kWait, linear, has_one_operand},
     {OpFamily::kNumber, arithmetic},
     {OpFamily::kComparison, comparison},
-    {OpFamily::kCheck, check},
+    {OpFamily::kCheck, check, any_op},
     {OpFamily::kLike, constant_like},
 };
 

@@ -441,17 +441,21 @@ Placement scalar_read(PlacementCall& call) {
   return Placement::whole();
 }
 
+bool writes_over(const OpInfo& op) {
+  return !op.find_param("reduce");
+}
+
 constexpr PlacementRow kRoutingRows[] = {
     {OpFamily::kTopK, topk},
     {OpFamily::kSort, sort},
     {OpFamily::kGather, gather},
     {OpFamily::kIndex, index},
     {OpFamily::kIndexSelect, index_select},
-    {OpFamily::kScatter, scatter},
-    {OpFamily::kScatterAdd, scatter_add},
+    {OpFamily::kScatter, scatter, writes_over},
+    {OpFamily::kScatterAdd, scatter_add, any_op},
     {OpFamily::kRowScatter, deterministic_scatter_add},
-    {OpFamily::kIndexPut, index_put},
-    {OpFamily::kIndexAdd, index_add},
+    {OpFamily::kIndexPut, index_put, any_op},
+    {OpFamily::kIndexAdd, index_add, any_op},
     {OpFamily::kRepeatRows, repeat_interleave},
     {OpFamily::kHostRead, scalar_read},
 };

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "ops/mapping.h"
+#include "ops/number_ops.h"
+#include "ops/rules.h"
 #include "placement/placement_blocks.h"
 #include "placement/placement_reshape.h"
 #include "placement/rules/placement_rules.h"
@@ -405,6 +407,14 @@ Placement size_number(PlacementCall& call) {
   return call.op().find_param("dim") ? size_of_dim(call) : numel(call);
 }
 
+bool says_end(const OpInfo& op) {
+  return op.find_param("end").has_value();
+}
+// Not where an element lies in memory.
+bool is_size(const OpInfo& op) {
+  return op.type_rule == rules::sym_size || op.type_rule == rules::sym_numel;
+}
+
 constexpr PlacementRow kShapeRows[] = {
     {OpFamily::kPermute, by_mapping},
     {OpFamily::kBitView, by_mapping},
@@ -416,7 +426,7 @@ constexpr PlacementRow kShapeRows[] = {
     {OpFamily::kSelect, select},
     {OpFamily::kExpand, expand},
     {OpFamily::kReshape, reshape},
-    {OpFamily::kSlice, slice},
+    {OpFamily::kSlice, slice, says_end},
     {OpFamily::kUnslice, unslice},
     {OpFamily::kPad, pad},
     {OpFamily::kSplit, split},
@@ -427,8 +437,8 @@ constexpr PlacementRow kShapeRows[] = {
     {OpFamily::kRepeat, repeat},
     {OpFamily::kNew, new_like},
     {OpFamily::kFactory, new_tensor},
-    {OpFamily::kIota, arange},
-    {OpFamily::kSize, size_number},
+    {OpFamily::kIota, arange, is_arange},
+    {OpFamily::kSize, size_number, is_size},
     {OpFamily::kMesh, whole},
 };
 
