@@ -5,11 +5,13 @@
 //   index(%x, [None, %i])               %i, dimension 1 of %x
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "ir/graph.h"
+#include "ops/op.h"
 
 namespace epweave {
 
@@ -20,6 +22,17 @@ struct IndexedDim {
 };
 
 std::vector<IndexedDim> list_indexed_dims(const Context& context, const Node& node);
+
+// Where a call whose rows data choose has its operands: what is indexed, the dimension where the
+// call names it, the positions, and what is written.
+struct IndexedParams {
+  std::size_t positions = 1;
+  std::size_t written = 2;
+};
+IndexedParams indexed_params(const OpInfo& op);
+
+// The positions, of a list the only ones. None if several dimensions have some, or none has.
+Arg only_positions(const Context& context, const Node& node);
 
 // How many places there are; none where that is no number.
 std::optional<std::int64_t> indexed_extent(const Context& context, const Body& body,

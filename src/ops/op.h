@@ -40,8 +40,9 @@ enum class CostClass : std::uint8_t {
 std::string_view name_of(CostClass cost);
 
 // What an op does with the dimensions of its operands: which elements of them an element of a
-// result is made of. All that depends on that reads it from here, by a `switch` without `default`:
-// the mapping of a call's dimensions (ops/mapping.h), placement, scaling, verification of rewrites.
+// result is made of. What is known of a family stands in its row (ops/family.h), and how its calls
+// map dimensions in a function (ops/mapping.h): placement, scaling and the verification of rewrites
+// read those.
 enum class OpFamily : std::uint8_t {
   // An element of the result is made of the elements of the operands, which broadcast, in the same
   // place.

@@ -10,124 +10,12 @@
 
 #include "analysis/same_code.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
-#include "placement/rows/row_ops.h"
 
 namespace epweave {
 namespace {
-
-// What a step back from a value to what it is made of does to counts in row-major order.
-enum class CountOp : std::uint8_t {
-  kOther,
-  kKeeps,  // the same numbers in the same order
-  kSum,
-  kExchange,
-  kMarks,  // ones written at the ids of each row
-  kRead,   // one number
-  kEntry,  // one of the numbers of a vector
-};
-
-CountOp find_count_op(const OpInfo& op) {
-  switch (op.family) {
-    case OpFamily::kIdentity:
-    case OpFamily::kReshape:
-    case OpFamily::kCast:
-    case OpFamily::kWait:
-      return CountOp::kKeeps;
-    case OpFamily::kSum:
-      return op.find_param("dim") ? CountOp::kSum : CountOp::kOther;
-    case OpFamily::kAllToAll:
-      return CountOp::kExchange;
-    case OpFamily::kScatter:
-      return op.find_param("value") ? CountOp::kMarks : CountOp::kOther;
-    case OpFamily::kHostRead:
-      return CountOp::kRead;
-    case OpFamily::kElement:
-    case OpFamily::kSelect:
-      return CountOp::kEntry;
-    case OpFamily::kElementwise:
-    case OpFamily::kTransfer:
-    case OpFamily::kReduce:
-    case OpFamily::kTruth:
-    case OpFamily::kScan:
-    case OpFamily::kNormalise:
-    case OpFamily::kHalve:
-    case OpFamily::kHalveBackward:
-    case OpFamily::kNormaliseLast:
-    case OpFamily::kNormaliseLastBackward:
-    case OpFamily::kBitView:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-    case OpFamily::kRepeat:
-    case OpFamily::kSlice:
-    case OpFamily::kSplit:
-    case OpFamily::kUnbind:
-    case OpFamily::kPad:
-    case OpFamily::kUnslice:
-    case OpFamily::kSliceWrite:
-    case OpFamily::kJoin:
-    case OpFamily::kStack:
-    case OpFamily::kReorder:
-    case OpFamily::kTriangle:
-    case OpFamily::kSolve:
-    case OpFamily::kIndex:
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-    case OpFamily::kEmbedding:
-    case OpFamily::kEmbeddingBackward:
-    case OpFamily::kIndexPut:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kRowScatter:
-    case OpFamily::kIndexAdd:
-    case OpFamily::kIndexCopy:
-    case OpFamily::kRepeatRows:
-    case OpFamily::kMaskedRows:
-    case OpFamily::kSearch:
-    case OpFamily::kCount:
-    case OpFamily::kOneHot:
-    case OpFamily::kTopK:
-    case OpFamily::kSort:
-    case OpFamily::kMatmul:
-    case OpFamily::kAddMatmul:
-    case OpFamily::kGroupedMatmul:
-    case OpFamily::kAttention:
-    case OpFamily::kConvolution:
-    case OpFamily::kConvolutionBackward:
-    case OpFamily::kFlexAttention:
-    case OpFamily::kLoss:
-    case OpFamily::kLossBackward:
-    case OpFamily::kClassLoss:
-    case OpFamily::kClassLossBackward:
-    case OpFamily::kFactory:
-    case OpFamily::kIota:
-    case OpFamily::kLike:
-    case OpFamily::kNew:
-    case OpFamily::kRandom:
-    case OpFamily::kSize:
-    case OpFamily::kNumber:
-    case OpFamily::kComparison:
-    case OpFamily::kCheck:
-    case OpFamily::kAllGather:
-    case OpFamily::kReduceScatter:
-    case OpFamily::kAllReduce:
-    case OpFamily::kBroadcast:
-    case OpFamily::kGatherMatmul:
-    case OpFamily::kMatmulScatter:
-    case OpFamily::kGatherPair:
-    case OpFamily::kScatterPair:
-    case OpFamily::kMesh:
-    case OpFamily::kOpaque:
-      return CountOp::kOther;
-  }
-  return CountOp::kOther;  // no family
-}
-
-CountOp count_op_of(const Node& node) {
-  return node.op == nullptr ? CountOp::kOther : find_count_op(*node.op);
-}
 
 class Tracer {
  public:
@@ -210,6 +98,8 @@ class Tracer {
     const auto children = context_.args.children(list);
     return {children.begin(), children.end()};
   }
+  // The same numbers in the same order.
+  bool keeps_counts(NodeId id) const { return node(id).op != nullptr && keeps_numbers(node(id).op->family); }
   Arg first_arg(NodeId id) const { return arg_of(context_, node(id), 0); }
 
   // What the rows are sorted by, before it was given another shape.
@@ -223,7 +113,7 @@ class Tracer {
   }
 
   NodeId unshaped(NodeId id) const {
-    while (count_op_of(node(id)) == CountOp::kKeeps && first_arg(id).is_node()) id = first_arg(id).as_node();
+    while (keeps_counts(id) && first_arg(id).is_node()) id = first_arg(id).as_node();
     return id;
   }
 
@@ -268,16 +158,15 @@ class Tracer {
     std::int64_t place = 0;
   };
   std::optional<Entry> entry_of(NodeId number) const {
-    const Arg read = count_op_of(node(number)) == CountOp::kRead ? first_arg(number) : Arg::none();
+    const Arg read = is_of(number, OpFamily::kHostRead) ? first_arg(number) : Arg::none();
     if (!read.is_node()) return {};
     const NodeId entry = unshaped(read.as_node());
-    if (count_op_of(node(entry)) != CountOp::kEntry) return {};
     if (const auto element = tuple_element(context_, body_, node(entry))) {
       const Arg vector = first_arg(element->tuple);
       const bool is_unbound = is_of(element->tuple, OpFamily::kUnbind) && vector.is_node();
       return is_unbound ? std::optional(Entry{vector.as_node(), element->index}) : std::nullopt;
     }
-    return selected(entry);
+    return is_of(entry, OpFamily::kSelect) ? selected(entry) : std::nullopt;
   }
   // Of `select(vector, 0, place)`.
   std::optional<Entry> selected(NodeId entry) const {
@@ -297,31 +186,23 @@ class Tracer {
     for (;;) {
       const Arg from = first_arg(id);
       if (!from.is_node()) return {};
-      switch (count_op_of(node(id))) {
-        case CountOp::kKeeps:
-          break;
-        case CountOp::kSum: {
-          const NodeId summed = from.as_node();
-          if (count_op_of(node(summed)) == CountOp::kMarks) {
-            if (!sums_all_but_last(id, summed)) return {};
-            const auto ids = marked_ids(summed);
-            if (!ids) return {};
-            histogram.ids = *ids;
-            return histogram;
-          }
-          if (!summed_dims(id, summed)) return {};
-          if (!sums_neighbours(id, summed)) histogram.scattered = id;
-          break;
-        }
-        case CountOp::kExchange: {
-          const BoundArgs args = bind_args(context_, node(id));
-          if (histogram.group || !is_even(args.values[1], buckets) || !is_even(args.values[2], buckets))
-            return {};
-          histogram.group = args.values[3];
-          break;
-        }
-        default:
+      if (is_of(id, OpFamily::kAllToAll)) {
+        const BoundArgs args = bind_args(context_, node(id));
+        if (histogram.group || !is_even(args.values[1], buckets) || !is_even(args.values[2], buckets))
           return {};
+        histogram.group = args.values[3];
+      } else if (is_of(id, OpFamily::kSum) && node(id).op->find_param("dim")) {
+        const NodeId summed = from.as_node();
+        if (is_of(summed, OpFamily::kScatter) && node(summed).op->find_param("value")) {
+          const auto ids = sums_all_but_last(id, summed) ? marked_ids(summed) : std::nullopt;
+          if (!ids) return {};
+          histogram.ids = *ids;
+          return histogram;
+        }
+        if (!summed_dims(id, summed)) return {};
+        if (!sums_neighbours(id, summed)) histogram.scattered = id;
+      } else if (!keeps_counts(id)) {
+        return {};
       }
       id = from.as_node();
     }

@@ -10,8 +10,8 @@
 #include "analysis/value_numbers.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/indexed_dims.h"
 #include "ops/number_ops.h"
-#include "ops/only_index.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
 #include "ops/traffic.h"
@@ -50,7 +50,7 @@ class Prover {
 
  private:
   Arg arg(const Node& node, std::size_t i) const { return arg_of(context_, node, i); }
-  Arg index_of(const Node& node) const { return only_index(context_, arg(node, 1)).index; }
+  Arg index_of(const Node& node) const { return only_positions(context_, node); }
   // What is known of the order of an operand's rows.
   struct Rows {
     enum class Order : std::uint8_t { kNoRows, kAny, kUnknown, kKnown };
@@ -88,7 +88,7 @@ class Prover {
 
   void find_permutations() {
     for (const auto [id, node] : walk(body_)) {
-      const bool is_written_to = node.op != nullptr && node.op->writes && row_op_of(node) == RowOp::kPut;
+      const bool is_written_to = has_family(node, OpFamily::kIndexPut) && node.op->writes;
       const Arg index = is_written_to ? index_of(node) : Arg::none();
       if (index.is_node() && is_uninitialised(arg(node, 0)) && !is_written(index.as_node()))
         permutations_.insert(numbers_[index.as_node()]);
@@ -137,26 +137,21 @@ class Prover {
         if (!sorts_rows(node, p)) break;
         if (sorted_rows(p).is_local() && rows_of(arg(node, 0)).is_known()) set(id, sorted(id));
         return;
-      case RowOp::kIndex:
-        if (p.is_local() && placement(index_of(node)).is_divided())
-          return set(id, picked(id, arg(node, 0), index_of(node)));
-        if (puts_back(id, arg(node, 0), index_of(node))) return;
+      case RowOp::kPick: {
+        if (!picks_rows(id)) break;
+        const Arg source = arg(node, 0), index = index_of(node);
+        if (p.is_local()) return set(id, picked(id, source, index));
+        if (puts_back(id, source, index)) return;
         break;
-      case RowOp::kGather:
-        if (p.is_local() && gathers_rows(id)) return set(id, picked(id, arg(node, 0), arg(node, 2)));
-        if (gathers_rows(id) && puts_back(id, arg(node, 0), arg(node, 2))) return;
-        break;
+      }
       case RowOp::kExchange:
         if (p.is_local()) return set(id, exchanged(id));
         break;
       case RowOp::kPut:
-        return visit_row_write(id, {arg(node, 0), index_of(node), arg(node, 2)});
-      case RowOp::kScatter:
-        return visit_row_write(id, {arg(node, 0), arg(node, 1), arg(node, 2)});
-      case RowOp::kScatterAlong:
-        return visit_row_write(id, {arg(node, 0), arg(node, 2), arg(node, 3)});
-      case RowOp::kScatterValue:
-        if (p.is_rows() && placement(arg(node, 2)).is_local()) return;
+        return visit_row_write(id,
+                               {arg(node, 0), index_of(node), arg(node, indexed_params(*node.op).written)});
+      case RowOp::kPutNumber:
+        if (p.is_rows() && placement(index_of(node)).is_local()) return;
         break;
       case RowOp::kProduct:
         if (p.is_partial()) return check_product(id);
@@ -196,8 +191,9 @@ class Prover {
   void set(NodeId id, FrameId frame) { frame_.at(id) = frame; }
 
   // Not along another dimension of rows that stay where they are.
-  bool gathers_rows(NodeId id) const {
+  bool picks_rows(NodeId id) const {
     const Node& node = body_.nodes[id];
+    if (arg(node, 1).is_list()) return placement(index_of(node)).is_divided();
     const Arg source = arg(node, 0), dim = arg(node, 1);
     if (!source.is_node() || !dim.is_int()) return true;
     if (placements_.access(id, leaf_of(context_, node, 0)).kind == Access::Kind::kSlice) return false;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ops/bind.h"
+#include "ops/indexed_dims.h"
 #include "placement/rows/row_ops.h"
 
 namespace epweave {
@@ -22,16 +22,11 @@ std::string_view name_of(const Graph& graph, NodeId id) {
 
 // Of a pick or a write of rows.
 NodeId index_of(const Graph& graph, NodeId id) {
-  const Node& node = graph.step().nodes[id];
-  const RowOp op = row_op_of(node);
-  const bool is_third = op == RowOp::kGather || op == RowOp::kScatterAlong;
-  const Arg index = arg_of(*graph.context, node, is_third ? 2 : 1);
-  return index.is_list() ? graph.context->args.children(index)[0].as_node() : index.as_node();
+  return only_positions(*graph.context, graph.step().nodes[id]).as_node();
 }
 
 bool picks(const Graph& graph, NodeId id) {
-  const RowOp op = row_op_of(graph.step().nodes[id]);
-  return op == RowOp::kGather || op == RowOp::kIndex;
+  return row_op_of(graph.step().nodes[id]) == RowOp::kPick;
 }
 
 }  // namespace

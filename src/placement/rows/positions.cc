@@ -7,10 +7,11 @@
 
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/family.h"
+#include "ops/indexed_dims.h"
 #include "ops/number_ops.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
-#include "placement/rows/row_ops.h"
 
 namespace epweave {
 namespace {
@@ -28,13 +29,9 @@ enum class NumberOp : std::uint8_t {
   kArange,
   kElement,
   kSort,
-  kRepeat,   // numbers the counts that it is given
-  kPickIn,   // self[.., indices, ..]
-  kPick,     // self, dimension, indices
-  kLookUp,   // self[indices]: embedding
-  kPutIn,    // self[indices] = values
-  kPut,      // self, dimension, positions, values
-  kPutRows,  // self, positions, values
+  kRepeat,  // numbers the counts that it is given
+  kPick,    // from the first operand, at positions
+  kPut,     // at positions of the first operand
 };
 
 NumberOp find_arithmetic(const OpInfo& op) {
@@ -50,109 +47,34 @@ NumberOp find_arithmetic(const OpInfo& op) {
 }
 
 NumberOp find_number_op(const OpInfo& op) {
-  if (op.reads_types_only || op.family == OpFamily::kNew || op.family == OpFamily::kLike)
-    return NumberOp::kTypeOnly;
-  switch (op.family) {
-    case OpFamily::kIdentity:
-    case OpFamily::kReshape:
-    case OpFamily::kUnsqueeze:
-    case OpFamily::kSqueeze:
-    case OpFamily::kPermute:
-    case OpFamily::kExpand:
-    case OpFamily::kSlice:
-    case OpFamily::kSelect:
-    case OpFamily::kSplit:
-    case OpFamily::kUnbind:
-    case OpFamily::kWait:
+  if (op.reads_types_only) return NumberOp::kTypeOnly;
+  if (takes_rows(op.family)) return NumberOp::kPick;
+  if (puts_rows(op.family)) return NumberOp::kPut;
+  if (is_arange(op)) return NumberOp::kArange;
+  if (op.family == OpFamily::kSort) return NumberOp::kSort;
+  if (op.family == OpFamily::kRepeatRows) return NumberOp::kRepeat;
+  switch (traits_of(op.family).elements) {
+    case Elements::kSame:
+    case Elements::kMoved:
+    case Elements::kRepeated:
+    case Elements::kPieces:
+    case Elements::kSome:
       return NumberOp::kKeeps;
-    case OpFamily::kCast:
-    case OpFamily::kTransfer:
+    case Elements::kRetyped:
       return NumberOp::kCast;
-    case OpFamily::kIota:
-      return op.find_param("end") && !op.find_param("steps") ? NumberOp::kArange : NumberOp::kComputes;
-    case OpFamily::kElement:
+    case Elements::kOne:
       return NumberOp::kElement;
-    case OpFamily::kSort:
-      return NumberOp::kSort;
-    case OpFamily::kRepeatRows:
-      return NumberOp::kRepeat;
-    case OpFamily::kIndex:
-      return NumberOp::kPickIn;
-    case OpFamily::kGather:
-    case OpFamily::kIndexSelect:
-      return NumberOp::kPick;
-    case OpFamily::kEmbedding:
-      return NumberOp::kLookUp;
-    case OpFamily::kIndexPut:
-      return NumberOp::kPutIn;
-    case OpFamily::kScatter:
-    case OpFamily::kScatterAdd:
-    case OpFamily::kIndexAdd:
-      return NumberOp::kPut;
-    case OpFamily::kRowScatter:
-      return NumberOp::kPutRows;
-    case OpFamily::kElementwise:
+    case Elements::kChanged:
       return find_arithmetic(op);
-    case OpFamily::kSum:
-    case OpFamily::kReduce:
-    case OpFamily::kTruth:
-    case OpFamily::kScan:
-    case OpFamily::kNormalise:
-    case OpFamily::kHalve:
-    case OpFamily::kHalveBackward:
-    case OpFamily::kNormaliseLast:
-    case OpFamily::kNormaliseLastBackward:
-    case OpFamily::kBitView:
-    case OpFamily::kRepeat:
-    case OpFamily::kPad:
-    case OpFamily::kUnslice:
-    case OpFamily::kSliceWrite:
-    case OpFamily::kJoin:
-    case OpFamily::kStack:
-    case OpFamily::kReorder:
-    case OpFamily::kTriangle:
-    case OpFamily::kSolve:
-    case OpFamily::kEmbeddingBackward:
-    case OpFamily::kIndexCopy:
-    case OpFamily::kMaskedRows:
-    case OpFamily::kSearch:
-    case OpFamily::kCount:
-    case OpFamily::kOneHot:
-    case OpFamily::kTopK:
-    case OpFamily::kMatmul:
-    case OpFamily::kAddMatmul:
-    case OpFamily::kGroupedMatmul:
-    case OpFamily::kAttention:
-    case OpFamily::kConvolution:
-    case OpFamily::kConvolutionBackward:
-    case OpFamily::kFlexAttention:
-    case OpFamily::kLoss:
-    case OpFamily::kLossBackward:
-    case OpFamily::kClassLoss:
-    case OpFamily::kClassLossBackward:
-    case OpFamily::kFactory:
-    case OpFamily::kLike:
-    case OpFamily::kNew:
-    case OpFamily::kRandom:
-    case OpFamily::kSize:
-    case OpFamily::kNumber:
-    case OpFamily::kComparison:
-    case OpFamily::kHostRead:
-    case OpFamily::kCheck:
-    case OpFamily::kAllGather:
-    case OpFamily::kReduceScatter:
-    case OpFamily::kAllReduce:
-    case OpFamily::kAllToAll:
-    case OpFamily::kBroadcast:
-    case OpFamily::kGatherMatmul:
-    case OpFamily::kMatmulScatter:
-    case OpFamily::kGatherPair:
-    case OpFamily::kScatterPair:
-    case OpFamily::kMesh:
-    case OpFamily::kOpaque:
+    case Elements::kComputed:
+    case Elements::kMade:
+    case Elements::kBits:
+    case Elements::kChosen:
+    case Elements::kAmong:
+    case Elements::kReplaced:
       return NumberOp::kComputes;
   }
-  return NumberOp::kComputes;  // no family
+  return NumberOp::kComputes;
 }
 
 NumberOp number_op_of(const Node& node) {
@@ -221,18 +143,10 @@ class Checker {
         return element(node);
       case NumberOp::kRepeat:
         return repeated();
-      case NumberOp::kPickIn:
-        return pick_in();
       case NumberOp::kPick:
-        return pick(dimension(args_.values[1]), args_.values[2]);
-      case NumberOp::kLookUp:
-        return pick(0, args_.values[1]);
-      case NumberOp::kPutIn:
-        return put_in();
+        return pick();
       case NumberOp::kPut:
-        return put(dimension(args_.values[1]), args_.values[2], args_.values[3]);
-      case NumberOp::kPutRows:
-        return put(0, args_.values[1], args_.values[2]);
+        return put();
       case NumberOp::kComputes:
         break;
     }
@@ -330,37 +244,29 @@ class Checker {
 
   // ------------------------------------------------------------------------- picking and placing
 
-  Numbers pick_in() {
-    int at = 0;
-    for (Arg item : context_.args.children(args_.values[1])) {
-      if (item.is_node()) return pick(at, item);
-      ++at;
+  // Whether some positions are in parts.
+  bool require_rows_at_positions() {
+    bool any_divided = false;
+    for (const IndexedDim& indexed : list_indexed_dims(context_, body_.nodes[id_])) {
+      require_rows(indexed);
+      any_divided |= placement(Arg::node(indexed.positions)).is_divided();
     }
-    return of(args_.values[0]);
+    return any_divided;
   }
 
-  Numbers pick(int dim, Arg index) {
+  Numbers pick() {
+    const bool are_divided = require_rows_at_positions();
     const Arg source = args_.values[0];
-    require_rows(source, dim, index);
-    const Placement& p = placement(source);
-    if (!p.is_partial() || !placement(index).is_divided()) return kept(of(source));
+    if (!placement(source).is_partial() || !are_divided) return kept(of(source));
     return {options_.own_sums == OwnSums::kAccept ? Numbers::Kind::kEntries : Numbers::Kind::kOwnEntries};
   }
 
-  Numbers put_in() {
-    int at = 0;
-    Arg positions = Arg::none();
-    for (Arg item : context_.args.children(args_.values[1])) {
-      if (item.is_node()) positions = item;
-      if (!item.is_node() && positions.is_none()) ++at;
-    }
-    return put(at, positions, args_.values[2]);
-  }
-
-  Numbers put(int dim, Arg positions, Arg values) {
-    if (positions.is_node()) require_rows(args_.values[0], dim, positions);
+  Numbers put() {
+    require_rows_at_positions();
+    const OpInfo& op = *body_.nodes[id_].op;
+    const Arg values = args_.values[indexed_params(op).written];
     if (undoes_order()) {
-      if (body_.nodes[id_].op->writes) number_storage(of(values));
+      if (op.writes) number_storage(of(values));
       return of(values);
     }
     for (const Arg written : {args_.values[0], values})
@@ -388,11 +294,13 @@ class Checker {
            is_unwritten(inverse->order) && is_unwritten(inverse->rows);
   }
 
-  // That `index` numbers rows of what it picks from, or places in, along dimension `dim`.
-  void require_rows(Arg value, int dim, Arg index) {
-    if (!value.is_node() || !index.is_node()) return;
+  // That positions number rows of what they pick from, or place in.
+  void require_rows(const IndexedDim& indexed) {
+    const Arg value = Arg::node(indexed.table), index = Arg::node(indexed.positions);
     const Numbers numbers = of(index);
     const Placement& p = placement(value);
+    const std::int64_t dim =
+        indexed.dim < 0 ? indexed.dim + static_cast<std::int64_t>(tensor(value)->rank()) : indexed.dim;
     const bool is_along = p.is_rows() && p.dim == dim && !is_taken_whole();
     if (!is_along) {
       if (numbers.is_own())
@@ -439,12 +347,6 @@ class Checker {
   }
   const TensorType* tensor(Arg arg) const { return tensor_of(context_, body_.nodes[arg.as_node()].type); }
   const TensorType* result() const { return tensor_of(context_, body_.nodes[id_].type); }
-  int dimension(Arg arg) const {
-    const auto rank =
-        static_cast<std::int64_t>(args_.values[0].is_node() ? tensor(args_.values[0])->rank() : 1);
-    const std::int64_t dim = arg.is_int() ? arg.as_int() : 0;
-    return static_cast<int>(dim < 0 ? dim + rank : dim);
-  }
   // Of the node that is visited: what it picks from, or writes to.
   bool is_taken_whole() const {
     const std::size_t leaf = leaf_of(context_, body_.nodes[id_], 0);

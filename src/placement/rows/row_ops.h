@@ -1,5 +1,5 @@
-// What ops do with rows, as far as frames (placement/rows/frames.h) are concerned, by their
-// families.
+// What ops do with rows, as far as frames (placement/rows/frames.h) are concerned: by the order of
+// rows that their families have (ops/family.h), and where operands stand (ops/indexed_dims.h).
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,11 @@ enum class RowOp : std::uint8_t {
   kConstant,  // all rows of the result are equal
   kNone,      // has no rows of operands: counts, reads a size
   kSort,
-  kIndex,         // x[i], the index in a list
-  kGather,        // x[i], the index the argument behind the dimension
-  kExchange,      // all-to-all
-  kPut,           // rows written to positions: self, [positions], rows
-  kScatter,       // self, positions, rows
-  kScatterAlong,  // self, dimension, positions, rows
-  kScatterValue,  // self, dimension, positions: one number written
-  kProduct,       // may sum over rows
+  kPick,       // rows of the first operand, at positions
+  kExchange,   // all-to-all
+  kPut,        // rows written to positions of the first operand
+  kPutNumber,  // one number, so
+  kProduct,    // may sum over rows
   kReshape,
 };
 
