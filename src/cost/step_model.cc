@@ -233,7 +233,6 @@ class ModelBuilder {
   }
 
   std::optional<TupleElement> computed_element(NodeId id) const {
-    if (!has_family(node(id), OpFamily::kElement)) return std::nullopt;
     return tuple_element(context_, body_, node(id));
   }
 

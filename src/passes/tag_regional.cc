@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "analysis/element_call.h"
 #include "analysis/regional_tag.h"
 #include "base/counted.h"
-#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/rules.h"
 #include "passes/node_names.h"
@@ -90,10 +90,8 @@ class RegionalTagger {
   }
 
   bool is_element_of_tagged(const Node& node) const {
-    if (!has_family(node, OpFamily::kElement)) return false;
-    bool is_element = false;
-    for_each_input(context_, node, [&](NodeId input) { is_element |= is_selected(body_.nodes[input]); });
-    return is_element;
+    const NodeId tuple = tuple_of(context_, node);
+    return tuple && is_selected(body_.nodes[tuple]);
   }
 
   void tag(NodeId id) {

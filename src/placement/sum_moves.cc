@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
+#include "analysis/element_call.h"
 #include "ir/walk.h"
 #include "ops/family.h"
 #include "ops/op.h"
@@ -62,11 +63,8 @@ class SumMoves {
 
   // A tuple cannot be joined: its elements are whole where it is. In execution order.
   bool is_element_of_parts(NodeId id) const {
-    bool found = false;
-    if (node(id).op->family == OpFamily::kElement)
-      for_each_input(*graph_.context, node(id),
-                     [&](NodeId tuple) { found = placements_.placement[tuple].is_divided(); });
-    return found;
+    const NodeId tuple = tuple_of(*graph_.context, node(id));
+    return tuple && placements_.placement[tuple].is_divided();
   }
 
   const Graph& graph_;

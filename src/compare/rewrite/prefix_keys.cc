@@ -346,9 +346,9 @@ class PrefixReader {
     static const OpInfo* const split = find_op(kSplit);
     NodeId all = summand;
     std::size_t count = 1;
-    if (const auto element = element_of(summand); element && node(element->first).op == split) {
-      const auto args = context_.args[node(element->first).args];
-      if (element->second != Arg::integer(static_cast<std::int64_t>(of)) || args.size() != 3 ||
+    if (const auto element = element_of(summand); element && node(element->tuple).op == split) {
+      const auto args = context_.args[node(element->tuple).args];
+      if (element->index != static_cast<std::int64_t>(of) || args.size() != 3 ||
           args[2] != Arg::integer(kQuerySequenceDim) || !args[0].is_node() || !args[1].is_list())
         return std::nullopt;
       const auto sizes = context_.args.children(args[1]);
@@ -361,17 +361,14 @@ class PrefixReader {
       return std::nullopt;
     }
     const auto element = element_of(all);
-    if (!element || element->second != index) return std::nullopt;
-    const auto call = std::ranges::find(group.parts, element->first);
+    if (!element || Arg::integer(element->index) != index) return std::nullopt;
+    const auto call = std::ranges::find(group.parts, element->tuple);
     const auto part = static_cast<std::size_t>(call - group.parts.begin());
     return call != group.parts.end() && part + 1 == count ? std::optional(part) : std::nullopt;
   }
   // Of what a value is an element, and which.
-  std::optional<std::pair<NodeId, Arg>> element_of(NodeId id) const {
-    if (!id || !has_family(node(id), OpFamily::kElement)) return std::nullopt;
-    const auto args = context_.args[node(id).args];
-    if (args.size() != 2 || !args[0].is_node()) return std::nullopt;
-    return std::pair(args[0].as_node(), args[1]);
+  std::optional<TupleElement> element_of(NodeId id) const {
+    return id ? tuple_element(context_, body(), node(id)) : std::nullopt;
   }
 
   // ------------------------------------------------------------------------- the result

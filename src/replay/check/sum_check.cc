@@ -5,9 +5,8 @@
 #include <numeric>
 
 #include "analysis/effects.h"
+#include "analysis/element_call.h"
 #include "analysis/users.h"
-#include "ops/bind.h"
-#include "ops/op.h"
 #include "replay/check/device_comparison.h"
 
 namespace epweave::replay {
@@ -113,12 +112,10 @@ RegroupedSums find_regrouped(const Graph& graph, const IdSet<NodeId>& roots) {
   }
   // The op that makes a tuple makes the bounds of its elements.
   for (NodeId id : body.order) {
-    const Node& node = body.nodes[id];
-    if (!roots.contains(id) || !has_family(node, OpFamily::kElement)) continue;
-    for (NodeId input : inputs[id]) {
-      found.sums.insert(input);
-      found.reached.insert(input);
-    }
+    const NodeId tuple = roots.contains(id) ? tuple_of(*graph.context, body.nodes[id]) : NodeId();
+    if (!tuple) continue;
+    found.sums.insert(tuple);
+    found.reached.insert(tuple);
   }
   return found;
 }

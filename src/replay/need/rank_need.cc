@@ -334,13 +334,10 @@ class Walk {
   // of the first operand that it may share memory with. False: it does not.
   bool share_operand(NodeId id) {
     const Node& node = body_.nodes[id];
-    if (has_family(node, OpFamily::kElement)) {
-      const auto args = graph_.context->args[node.args];
-      if (args.size() == 2 && args[0].is_node() && args[1].is_int()) {
-        const Storages of_tuple = held_by_[args[0].as_node().index()];
-        const auto element = static_cast<std::size_t>(args[1].as_int());
-        if (element < of_tuple.size()) return share(id, of_tuple[element]), true;
-      }
+    if (const auto element = tuple_element(*graph_.context, body_, node)) {
+      const Storages of_tuple = held_by_[element->tuple.index()];
+      const auto at = static_cast<std::size_t>(element->index);
+      if (at < of_tuple.size()) return share(id, of_tuple[at]), true;
     }
     NodeId shown;
     for_each_input(*graph_.context, node, [&](NodeId input) {
