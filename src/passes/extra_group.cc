@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "analysis/collectives.h"
-#include "ops/op.h"
+#include "ops/bind.h"
 
 namespace epweave {
 
@@ -57,21 +57,9 @@ Arg named_group(const Graph& graph, Arg group) {
 }
 
 void set_group(Context& context, Node& launch, StringId name) {
-  const std::size_t position = group_position(*launch.op);
-  const bool is_positional = position < launch.args.count;
-  ArgRange& range = is_positional ? launch.args : launch.kwargs;
-  const auto present = context.args[range];
-  std::vector<Arg> args(present.begin(), present.end());
-  for (std::size_t i = is_positional ? position : 0; i < args.size(); ++i) {
-    Arg& arg = is_positional ? args[i] : args[i + 1];
-    const bool is_group = is_positional || context.text(args[i].as_name()) == "group_name";
-    if (is_group) {
-      arg = Arg::named(arg.is_node() ? ArgKind::kText : arg.kind(), name);
-      break;
-    }
-    ++i;  // to the next name
-  }
-  range = context.args.add(args);
+  const std::size_t param = group_position(*launch.op);
+  const Arg group = arg_of(context, launch, param);
+  set_arg(context, launch, param, Arg::named(group.is_node() ? ArgKind::kText : group.kind(), name));
 }
 
 }  // namespace epweave
