@@ -4,6 +4,7 @@
 #include "replay/kernels/device/attention.h"
 #include "replay/kernels/device/kernels.h"
 #include "replay/kernels/host/elements.h"
+#include "replay/kernels/shared/attention_rows.h"
 
 namespace epweave::replay::device {
 namespace {
@@ -78,15 +79,6 @@ DotProductResult dot_product(KernelCall& call, const DotProductParams& at) {
   rows.finish();
   return {out, lse};
 }
-Value cudnn_attention(KernelCall& call) {
-  return cpu::fused_attention_result(call, dot_product(call, cpu::kCudnn));
-}
-Value flash_attention(KernelCall& call) {
-  return cpu::fused_attention_result(call, dot_product(call, cpu::kFlash));
-}
-Value efficient_attention(KernelCall& call) {
-  return cpu::efficient_attention_result(call, dot_product(call, cpu::kEfficient));
-}
 
 // grad_out, query, key, value come first everywhere.
 std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams& at) {
@@ -102,43 +94,8 @@ std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams
       .backward({call.tensor(at.out), call.tensor(0), scratch.dense(lse, p.computed), std::nullopt}, grads);
   return {grads.query, grads.key, grads.value};
 }
-Value cudnn_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, cpu::kCudnnBackward));
-}
-Value flash_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, cpu::kFlashBackward));
-}
-Value efficient_attention_backward(KernelCall& call) {
-  return cpu::gradients_and_bias(call, dot_product_backward(call, cpu::kEfficientBackward));
-}
 
-Value cpu_attention(KernelCall& call) {
-  const DotProductResult result = dot_product(call, cpu::kCpu);
-  return Value::tuple({result.out, result.lse});
-}
-Value cpu_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, cpu::kCpuBackward));
-}
-Value overrideable_attention(KernelCall& call) {
-  return cpu::fused_attention_result(call, dot_product(call, cpu::kOverrideable));
-}
-Value overrideable_attention_backward(KernelCall& call) {
-  return cpu::gradients_and_bias(call, dot_product_backward(call, cpu::kOverrideableBackward));
-}
-
-constexpr KernelRow kRows[] = {
-    {"aten._scaled_dot_product_cudnn_attention.default", cudnn_attention},
-    {"aten._scaled_dot_product_cudnn_attention_backward.default", cudnn_attention_backward},
-    {"aten._scaled_dot_product_efficient_attention.default", efficient_attention},
-    {"aten._scaled_dot_product_efficient_attention_backward.default", efficient_attention_backward},
-    {"aten._scaled_dot_product_flash_attention.default", flash_attention},
-    {"aten._scaled_dot_product_flash_attention_backward.default", flash_attention_backward},
-    {"aten._scaled_dot_product_flash_attention_for_cpu.default", cpu_attention},
-    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", cpu_attention_backward},
-    {"aten._scaled_dot_product_fused_attention_overrideable.default", overrideable_attention},
-    {"aten._scaled_dot_product_fused_attention_overrideable_backward.default",
-     overrideable_attention_backward},
-};
+constexpr auto kRows = shared::attention_rows<dot_product, dot_product_backward>();
 
 }  // namespace
 

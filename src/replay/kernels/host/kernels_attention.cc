@@ -5,6 +5,7 @@
 #include "replay/kernels/host/attention_tiles.h"
 #include "replay/kernels/host/elements.h"
 #include "replay/kernels/host/kernels.h"
+#include "replay/kernels/shared/attention_rows.h"
 
 namespace epweave::replay::cpu {
 namespace {
@@ -78,15 +79,6 @@ DotProductResult dot_product(KernelCall& call, const DotProductParams& at_param)
   if (rows) store_dense(sums.lse, *rows);
   return {out, lse};
 }
-Value cudnn_attention(KernelCall& call) {
-  return fused_attention_result(call, dot_product(call, kCudnn));
-}
-Value flash_attention(KernelCall& call) {
-  return fused_attention_result(call, dot_product(call, kFlash));
-}
-Value efficient_attention(KernelCall& call) {
-  return efficient_attention_result(call, dot_product(call, kEfficient));
-}
 
 // grad_out, query, key, value come first everywhere.
 std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams& at_param) {
@@ -106,43 +98,8 @@ std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams
   });
   return {grads.query, grads.key, grads.value};
 }
-Value cudnn_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, kCudnnBackward));
-}
-Value flash_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, kFlashBackward));
-}
-Value efficient_attention_backward(KernelCall& call) {
-  return gradients_and_bias(call, dot_product_backward(call, kEfficientBackward));
-}
 
-Value cpu_attention(KernelCall& call) {
-  const DotProductResult result = dot_product(call, kCpu);
-  return Value::tuple({result.out, result.lse});
-}
-Value cpu_attention_backward(KernelCall& call) {
-  return Value::tuple(dot_product_backward(call, kCpuBackward));
-}
-Value overrideable_attention(KernelCall& call) {
-  return fused_attention_result(call, dot_product(call, kOverrideable));
-}
-Value overrideable_attention_backward(KernelCall& call) {
-  return gradients_and_bias(call, dot_product_backward(call, kOverrideableBackward));
-}
-
-constexpr KernelRow kRows[] = {
-    {"aten._scaled_dot_product_cudnn_attention.default", cudnn_attention},
-    {"aten._scaled_dot_product_cudnn_attention_backward.default", cudnn_attention_backward},
-    {"aten._scaled_dot_product_efficient_attention.default", efficient_attention},
-    {"aten._scaled_dot_product_efficient_attention_backward.default", efficient_attention_backward},
-    {"aten._scaled_dot_product_flash_attention.default", flash_attention},
-    {"aten._scaled_dot_product_flash_attention_backward.default", flash_attention_backward},
-    {"aten._scaled_dot_product_flash_attention_for_cpu.default", cpu_attention},
-    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", cpu_attention_backward},
-    {"aten._scaled_dot_product_fused_attention_overrideable.default", overrideable_attention},
-    {"aten._scaled_dot_product_fused_attention_overrideable_backward.default",
-     overrideable_attention_backward},
-};
+constexpr auto kRows = shared::attention_rows<dot_product, dot_product_backward>();
 
 }  // namespace
 
