@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "analysis/token_inputs.h"
+#include "analysis/user_inputs.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -27,19 +28,7 @@ constexpr std::string_view kPass = "symbolize";
 
 class InputFinder {
  public:
-  explicit InputFinder(const Graph& graph) : graph_(graph) {
-    std::size_t position = 0;
-    for (NodeId id : graph.step().order) {
-      const Node& node = graph.step().nodes[id];
-      if (node.kind != NodeKind::kPlaceholder) break;
-      const InputRole* role = position < graph.inputs.size() ? &graph.inputs[position] : nullptr;
-      ++position;
-      if (tensor_of(*graph.context, node.type) == nullptr) continue;
-      if (role != nullptr && role->role && graph.text(role->role) != "user") continue;
-      const StringId which = role != nullptr && role->which ? role->which : node.name;
-      users_.push_back({id, graph.text(which), graph.text(node.name)});
-    }
-  }
+  explicit InputFinder(const Graph& graph) : graph_(graph), users_(list_user_inputs(graph)) {}
 
   std::vector<TokenInput> find(const std::vector<std::string>& names) const {
     std::vector<TokenInput> result;
@@ -47,9 +36,9 @@ class InputFinder {
       for (const std::string& name : names) result.push_back(find_named(name));
       return result;
     }
-    for (const User& user : users_)
+    for (const UserInput& user : users_)
       for (std::string_view name : kTokenInputs)
-        if (user.which == name && rank(user.node) > 0)
+        if (user.which == name && user.type->rank() > 0)
           result.push_back({user.node, 0, std::string(user.which)});
     if (result.empty())
       throw PassError(
@@ -62,14 +51,6 @@ class InputFinder {
 
  private:
   static constexpr std::size_t kShownUsers = 8;
-  struct User {
-    NodeId node;
-    std::string_view which, name;
-  };
-
-  std::size_t rank(NodeId id) const {
-    return tensor_of(*graph_.context, graph_.step().nodes[id].type)->rank();
-  }
 
   TokenInput find_named(std::string_view text) const {
     std::size_t dim = 0;
@@ -82,12 +63,12 @@ class InputFinder {
                         "write inputs=[tokens:0]");
       name = text.substr(0, colon);
     }
-    for (const User& user : users_) {
+    for (const UserInput& user : users_) {
       if (!is_named(user, name)) continue;
-      if (dim >= rank(user.node))
+      if (dim >= user.type->rank())
         throw PassError(
             "symbolize.input",
-            fmt::format("input '{}' has {} dimensions and none numbered {}", name, rank(user.node), dim),
+            fmt::format("input '{}' has {} dimensions and none numbered {}", name, user.type->rank(), dim),
             site_of(graph_, graph_.step().nodes[user.node]), "count dimensions from 0");
       return {user.node, dim, std::string(user.which)};
     }
@@ -95,14 +76,15 @@ class InputFinder {
                     fmt::format("name one of {}", print_users()));
   }
 
-  static bool is_named(const User& user, std::string_view name) {
-    return user.which == name || user.name == name || user.which.ends_with(fmt::format("['{}']", name)) ||
+  bool is_named(const UserInput& user, std::string_view name) const {
+    return user.which == name || graph_.text(graph_.step().nodes[user.node].name) == name ||
+           user.which.ends_with(fmt::format("['{}']", name)) ||
            user.which.ends_with(fmt::format(".{}", name));
   }
 
   std::string print_users() const {
     std::vector<std::string_view> names;
-    for (const User& user : users_)
+    for (const UserInput& user : users_)
       if (names.size() < kShownUsers) names.push_back(user.which);
     if (names.empty()) return "none";
     const std::string more =
@@ -111,7 +93,7 @@ class InputFinder {
   }
 
   const Graph& graph_;
-  std::vector<User> users_;
+  std::vector<UserInput> users_;
 };
 
 // Symbols that the inputs' extents have already, in whichever dimension: a graph traced with a

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "analysis/token_inputs.h"
+#include "analysis/user_inputs.h"
 #include "ir/facts.h"
 #include "ir/walk.h"
 #include "passes/pass.h"
@@ -199,25 +200,10 @@ Graph set_symbol(const Graph& before, const TokenDim& dim, std::int64_t value,
 
 // --------------------------------------------------------------------------- inputs
 
-struct UserInput {
-  NodeId node;
-  std::string_view which;
-  const TensorType* type;
-};
-
+// Those with dimensions.
 std::vector<UserInput> find_user_inputs(const Graph& graph) {
-  std::vector<UserInput> users;
-  std::size_t position = 0;
-  for (NodeId id : graph.step().order) {
-    const Node& node = graph.step().nodes[id];
-    if (node.kind != NodeKind::kPlaceholder) break;
-    const InputRole* role = position < graph.inputs.size() ? &graph.inputs[position] : nullptr;
-    ++position;
-    const TensorType* type = tensor_of(*graph.context, node.type);
-    if (type == nullptr || type->rank() == 0) continue;
-    if (role != nullptr && role->role && graph.text(role->role) != "user") continue;
-    users.push_back({id, graph.text(role != nullptr && role->which ? role->which : node.name), type});
-  }
+  std::vector<UserInput> users = list_user_inputs(graph);
+  std::erase_if(users, [](const UserInput& user) { return user.type->rank() == 0; });
   return users;
 }
 

@@ -11,6 +11,7 @@
 #include "analysis/eager_chunks.h"
 #include "analysis/ep_regions.h"
 #include "analysis/module_path.h"
+#include "analysis/user_inputs.h"
 #include "analysis/world.h"
 #include "base/counted.h"
 #include "base/error.h"
@@ -223,38 +224,22 @@ std::size_t first_divisible_dimension(const Graph& graph, const TensorType& type
 // many along that dimension, as their labels do. Such numbers may be a parameter's where no role is
 // known.
 std::vector<TokenInput> find_token_inputs(const Graph& graph) {
-  struct Candidate {
-    StringId name;
-    const TensorType* type;
-    bool has_role;
-  };
-  std::vector<Candidate> candidates;
-  std::size_t position = 0;
-  for (NodeId id : graph.step().order) {
-    const Node& node = graph.step().nodes[id];
-    if (node.kind != NodeKind::kPlaceholder) break;
-    const InputRole* role = position < graph.inputs.size() ? &graph.inputs[position] : nullptr;
-    ++position;
-    if (role != nullptr && role->role && graph.text(role->role) != "user") continue;
-    const TensorType* type = tensor_of(*graph.context, node.type);
-    if (type == nullptr || type->rank() == 0) continue;
-    candidates.push_back(
-        {role != nullptr && role->which ? role->which : node.name, type, role != nullptr && role->role});
-  }
-  const auto likelihood = [](const Candidate& x) {
+  std::vector<UserInput> candidates = list_user_inputs(graph);
+  std::erase_if(candidates, [](const UserInput& x) { return x.type->rank() == 0; });
+  const auto likelihood = [](const UserInput& x) {
     if (is_floating(x.type->dtype)) return x.has_role ? 2 : 0;
     return x.type->rank() > 1 ? 3 : 1;
   };
   const auto counting = std::ranges::max_element(candidates, {}, likelihood);
   if (counting == candidates.end()) return {};
   const std::size_t dim = first_divisible_dimension(graph, *counting->type);
-  const auto is_alike = [&](const Candidate& x) {
+  const auto is_alike = [&](const UserInput& x) {
     return counting->has_role ? x.has_role : is_floating(x.type->dtype) == is_floating(counting->type->dtype);
   };
   std::vector<TokenInput> inputs;
-  for (const Candidate& x : candidates)
+  for (const UserInput& x : candidates)
     if (is_alike(x) && x.type->rank() > dim && x.type->sizes[dim] == counting->type->sizes[dim])
-      inputs.push_back({std::string(graph.text(x.name)), dim});
+      inputs.push_back({std::string(x.which), dim});
   return inputs;
 }
 
