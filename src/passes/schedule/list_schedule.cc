@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "passes/schedule/memory_forecast.h"
+#include "passes/schedule/placed_order.h"
 
 namespace epweave {
 namespace {
@@ -50,19 +50,15 @@ class Scheduler {
         options_(options),
         rank_(std::move(priority)),
         missing_(problem.size()),
-        executed_(problem.size()),
         group_free_(problem.groups),
         launched_end_(problem.size()),
         work_before_(problem.size()),
         ready_launches_(problem.groups),
         held_launches_(problem.groups),
         starts_(problem.size()),
-        made_(problem.size()),
-        end_(problem.home.size()),
-        forecast_(live) {
+        placed_(problem, live, options.budget) {
     if (options.remaining != nullptr) remaining_ = *options.remaining;
     measure_work();
-    prepare_storages();
   }
 
   ListSchedule run() {
@@ -70,12 +66,13 @@ class Scheduler {
     while (left_ > 0) {
       retire();
       if (left_ == 0) break;
-      if (is_too_long()) return {.order = {}, .seconds = kNever, .peak = peak_, .starts = {}, .stalls = {}};
+      if (is_too_long())
+        return {.order = {}, .seconds = kNever, .peak = placed_.peak(), .starts = {}, .stalls = {}};
       if (const Place kernel = pick_kernel(); kernel != kNoPlace) {
         if (stands_back(kernel) && idle_until(-in_flight_.top().rank)) continue;
         const double end = now_ + p_.seconds[kernel];
         launch_until(end);
-        if (!fits(kernel)) continue;  // the launches took its memory
+        if (!placed_.fits(kernel)) continue;  // the launches took its memory
         execute(kernel);
         now_ = end;
         continue;
@@ -85,12 +82,11 @@ class Scheduler {
       if (left_ != before || launch_first_left()) continue;
       if (!advance()) force();
     }
-    for (Place i = 0; i < p_.size(); ++i)
-      if (!executed_[i]) need(i);
+    for (Place i = 0; i < p_.size(); ++i) placed_.need(i);
     double end = now_;
     for (double f : group_free_) end = std::max(end, f);
-    EPWEAVE_CHECK(order_.size() == p_.size());
-    return {std::move(order_), end, peak_, std::move(starts_), std::move(stalls_)};
+    EPWEAVE_CHECK(placed_.size() == p_.size());
+    return {placed_.take_order(), end, placed_.peak(), std::move(starts_), std::move(stalls_)};
   }
 
  private:
@@ -106,15 +102,6 @@ class Scheduler {
     }
   }
 
-  void prepare_storages() {
-    order_.reserve(p_.size());
-    for (std::size_t s = 0; s < p_.home.size(); ++s)
-      end_[s] = static_cast<std::uint32_t>(p_.touchers[s].size());
-    for (std::size_t s = 0; s < p_.home.size(); ++s) made_[p_.home[s]] += p_.bytes[s];
-    live_ = p_.input_bytes;
-    peak_ = live_;
-  }
-
   void start() {
     for (Place i = 0; i < p_.size(); ++i) {
       missing_[i] = static_cast<std::uint32_t>(p_.inputs[i].size());
@@ -124,10 +111,7 @@ class Scheduler {
     for (Place i = 0; i < p_.size(); ++i)
       if (missing_[i] == 0) roots.push_back(i);
     for (Place i : roots) {
-      if (p_.work[i] == PlaceWork::kPinned) {
-        executed_[i] = true;
-        order_.push_back(i);
-      }
+      if (p_.work[i] == PlaceWork::kPinned) placed_.begin_with(i);
     }
     for (Place i : roots) release(i);
     settle();
@@ -135,14 +119,14 @@ class Scheduler {
 
   // A few times in a schedule: a look goes through all that is left.
   bool is_too_long() {
-    if (!remaining_ || order_.size() < next_look_) return false;
+    if (!remaining_ || placed_.size() < next_look_) return false;
     constexpr std::size_t kLooks = 16;
     constexpr double kRounding = 1e-9;  // sums in another order
-    next_look_ = order_.size() + p_.size() / kLooks + 1;
+    next_look_ = placed_.size() + p_.size() / kLooks + 1;
     std::vector<double> free = group_free_;
     for (double& at : free) at = std::max(at, now_);
     free.push_back(now_);
-    return remaining_->end_at_least(free, executed_) > options_.limit * (1 + kRounding);
+    return remaining_->end_at_least(free, placed_.flags()) > options_.limit * (1 + kRounding);
   }
 
   // ------------------------------------------------------------------------- becoming ready
@@ -166,7 +150,7 @@ class Scheduler {
           in_flight_.push({-launched_end_[p_.launch[node]], node});
           break;
         case PlaceWork::kEager:
-          need(node);
+          placed_.need(node);
           [[fallthrough]];
         case PlaceWork::kView:
         case PlaceWork::kStorage:
@@ -187,38 +171,10 @@ class Scheduler {
 
   // ------------------------------------------------------------------------- executing
 
-  // Executes the node behind the views and allocations that it needs.
-  void need(Place node) {
-    stack_.push_back(node);
-    while (!stack_.empty()) {
-      const Place top = stack_.back();
-      if (executed_[top]) {
-        stack_.pop_back();
-        continue;
-      }
-      bool is_ready = true;
-      const auto inputs = p_.inputs[top];
-      for (std::size_t k = inputs.size(); k-- > 0;)
-        if (!executed_[inputs[k]]) {
-          stack_.push_back(inputs[k]);
-          is_ready = false;
-        }
-      if (!is_ready) continue;
-      stack_.pop_back();
-      place(top);
-    }
-  }
-
-  void place(Place node) {
-    executed_[node] = true;
-    order_.push_back(node);
-    account(node);
-  }
-
   // A kernel, launch or wait.
   void execute(Place node) {
     recent_.clear();
-    need(node);
+    placed_.need(node);
     --left_;
     starts_[node] = now_;
     if (p_.work[node] == PlaceWork::kLaunch) {
@@ -267,92 +223,10 @@ class Scheduler {
     }
   }
 
-  // ------------------------------------------------------------------------- memory
-
-  // Live bytes now, and the forecast, behind the node.
-  void account(Place node) {
-    const auto touched = p_.touches[node];
-    if (touched.empty()) return;
-    const std::size_t frontier = find_frontier();
-    if (const std::int64_t made = made_[node]; made > 0) {
-      live_ += made;
-      peak_ = std::max(peak_, live_);
-      forecast_.add(frontier, node, made);
-    }
-    for (std::uint32_t s : touched)
-      if (!p_.stays[s]) shorten(s, frontier);
-  }
-
-  // The storage lives, in the forecast, to the last of its touchers that is left.
-  void shorten(std::uint32_t s, std::size_t frontier) {
-    const auto touchers = p_.touchers[s];
-    std::uint32_t& end = end_[s];
-    const std::uint32_t before = end;
-    while (end > 0 && executed_[touchers[end - 1]]) --end;
-    if (end == before) return;
-    if (end == 0) live_ -= p_.bytes[s];
-    const std::size_t last = touchers[before - 1] + 1;
-    const std::size_t from = end == 0 ? frontier : std::max<std::size_t>(frontier, touchers[end - 1] + 1);
-    if (from < last) forecast_.add(from, last, -p_.bytes[s]);
-  }
-
-  // The first kernel, launch or wait that is left: places before it are past.
-  std::size_t find_frontier() {
-    while (frontier_ < p_.size() && (executed_[frontier_] || (p_.work[frontier_] != PlaceWork::kKernel &&
-                                                              p_.work[frontier_] != PlaceWork::kLaunch &&
-                                                              p_.work[frontier_] != PlaceWork::kWait)))
-      ++frontier_;
-    return frontier_;
-  }
-
-  void collect_new(Place node, std::vector<Place>& makers) const {
-    makers.push_back(node);
-    for (std::size_t k = 0; k < makers.size(); ++k)
-      for (Place input : p_.inputs[makers[k]])
-        if (!executed_[input] && std::find(makers.begin(), makers.end(), input) == makers.end())
-          makers.push_back(input);
-  }
-
-  bool fits(Place node) {
-    const std::size_t frontier = find_frontier();
-    if (node == frontier) return true;
-    makers_.clear();
-    collect_new(node, makers_);
-    std::int64_t made = 0;
-    std::size_t latest = frontier;
-    for (Place maker : makers_)
-      if (made_[maker] > 0) made += made_[maker], latest = std::max<std::size_t>(latest, maker);
-    if (made == 0) return true;
-    if (live_ + made > options_.budget) return false;
-    if (forecast_.most() + made <= options_.budget ||
-        forecast_.most(frontier, latest) + made <= options_.budget)
-      return true;
-    return fits_with_what_dies(node, frontier, latest, made);
-  }
-
-  // The same, with operands that the node is the last to read.
-  bool fits_with_what_dies(Place node, std::size_t frontier, std::size_t latest, std::int64_t made) {
-    freed_.clear();
-    for (std::uint32_t s : p_.touches[node]) {
-      if (p_.stays[s] || p_.home[s] == node || end_[s] == 0) continue;
-      const auto touchers = p_.touchers[s];
-      if (touchers[end_[s] - 1] != node) continue;
-      std::uint32_t end = end_[s] - 1;
-      while (end > 0 && executed_[touchers[end - 1]]) --end;
-      const std::size_t from = end == 0 ? frontier : std::max<std::size_t>(frontier, touchers[end - 1] + 1);
-      freed_.push_back({from, node + std::size_t{1}, p_.bytes[s]});
-    }
-    if (freed_.empty()) return false;
-    for (const Freed& f : freed_) forecast_.add(f.from, f.to, -f.bytes);
-    const bool result = forecast_.most(frontier, latest) + made <= options_.budget;
-    for (const Freed& f : freed_) forecast_.add(f.from, f.to, f.bytes);
-    return result;
-  }
-
   // ------------------------------------------------------------------------- choosing
 
   double window_end() {
-    while (first_kernel_ < kernels_.size() && executed_[kernels_[first_kernel_]]) ++first_kernel_;
+    while (first_kernel_ < kernels_.size() && placed_.has(kernels_[first_kernel_])) ++first_kernel_;
     return (first_kernel_ < kernels_.size() ? work_before_[kernels_[first_kernel_]] : kNever) +
            options_.window;
   }
@@ -364,10 +238,10 @@ class Scheduler {
       ready_.push({rank_[node], node});
       by_place_.push({-static_cast<double>(node), node});
     }
-    while (!ready_.empty() && executed_[ready_.top().node]) ready_.pop();
+    while (!ready_.empty() && placed_.has(ready_.top().node)) ready_.pop();
     if (ready_.empty()) return kNoPlace;
     const Place loyal = find_loyal(limit, ready_.top().rank - options_.loyalty);
-    if (loyal != kNoPlace && fits(loyal)) return loyal;
+    if (loyal != kNoPlace && placed_.fits(loyal)) return loyal;
     if (const Place node = pick_from(ready_, 24); node != kNoPlace) return node;
     return pick_from(by_place_, 8);
   }
@@ -375,7 +249,7 @@ class Scheduler {
   Place find_loyal(double limit, double least) const {
     Place best = kNoPlace;
     for (Place node : recent_)
-      if (!executed_[node] && p_.work[node] == PlaceWork::kKernel && work_before_[node] <= limit &&
+      if (!placed_.has(node) && p_.work[node] == PlaceWork::kKernel && work_before_[node] <= limit &&
           rank_[node] >= least && (best == kNoPlace || rank_[node] > rank_[best]))
         best = node;
     return best;
@@ -387,9 +261,9 @@ class Scheduler {
     tried_.clear();
     while (!queue.empty() && tried_.size() < tries && found == kNoPlace) {
       const Ranked entry = queue.pop();
-      if (executed_[entry.node]) continue;
+      if (placed_.has(entry.node)) continue;
       tried_.push_back(entry);
-      if (fits(entry.node)) found = entry.node;
+      if (placed_.fits(entry.node)) found = entry.node;
     }
     for (const Ranked& entry : tried_) queue.push(entry);
     return found;
@@ -445,7 +319,7 @@ class Scheduler {
 
   // Memory may allow no other.
   bool launch_first_left() {
-    const std::size_t first = find_frontier();
+    const std::size_t first = placed_.find_frontier();
     if (first >= p_.size() || p_.work[first] != PlaceWork::kLaunch || missing_[first] != 0) return false;
     execute(static_cast<Place>(first));
     return true;
@@ -453,7 +327,7 @@ class Scheduler {
 
   // The first node that is left: its inputs are, and the order of the body goes on with it.
   void force() {
-    const std::size_t first = find_frontier();
+    const std::size_t first = placed_.find_frontier();
     EPWEAVE_CHECK(first < p_.size() && missing_[first] == 0 && p_.work[first] != PlaceWork::kWait);
     const auto node = static_cast<Place>(first);
     execute(node);
@@ -466,13 +340,12 @@ class Scheduler {
   std::size_t next_look_ = 0;  // when so many nodes are placed
   std::vector<double> rank_;
   std::vector<std::uint32_t> missing_;
-  std::vector<char> executed_;
-  std::vector<Place> order_, kernels_;
-  std::size_t left_ = 0, frontier_ = 0, first_kernel_ = 0;
+  std::vector<Place> kernels_;
+  std::size_t left_ = 0, first_kernel_ = 0;
 
   double now_ = 0;
   std::vector<double> group_free_, launched_end_, work_before_;
-  std::vector<Place> released_, stack_, recent_;
+  std::vector<Place> released_, recent_;
   Queue held_, ready_, by_place_, ends_;
   Queue
       in_flight_;  // waits, and launches whose result is taken without one, by the time at which they are done
@@ -480,17 +353,7 @@ class Scheduler {
   std::vector<Ranked> tried_;
   std::vector<double> starts_;
   std::vector<Stall> stalls_;
-
-  struct Freed {
-    std::size_t from, to;
-    std::int64_t bytes;
-  };
-  std::vector<std::int64_t> made_;  // by node: bytes of storages that it makes
-  std::vector<std::uint32_t> end_;  // of a storage's touchers, in order: one behind the last that is left
-  std::int64_t live_ = 0, peak_ = 0;
-  MemoryForecast forecast_;
-  std::vector<Place> makers_;
-  std::vector<Freed> freed_;
+  PlacedOrder placed_;
 };
 
 }  // namespace
