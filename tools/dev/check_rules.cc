@@ -100,6 +100,13 @@ Lines on_rows(std::string target, std::string args, std::string type = "f32[{1},
 Lines on_sum(std::string target, std::string args, std::string type = "f32[8]") {
   return {kRows, kSum, {"y", std::move(target), std::move(args), std::move(type)}};
 }
+// Elements of the sum where a mask says so, elsewhere a number.
+Lines on_sum_by_mask(std::string_view number) {
+  return {kRows,
+          kSum,
+          {"c", "aten.gt.Scalar", "%b, 0.0", "b8[8]"},
+          {"y", "aten.where.ScalarOther", fmt::format("%c{{0}}, %s{{0}}, {}", number), "f32[8]"}};
+}
 Lines on_sorted(Lines more) {
   more.insert(more.begin(), {kSort, kOrder, kSorted});
   return more;
@@ -190,6 +197,8 @@ std::vector<Case> list_cases() {
       {kNone, "a sum between zeros", on_sum("aten.constant_pad_nd.default", "%s{0}, [0, 1]", "f32[9]"), kAdd},
       {kPadsZeros, "a sum between ones",
        on_sum("aten.constant_pad_nd.default", "%s{0}, [0, 1], 1.0", "f32[9]"), kAdd},
+      {kNone, "a sum beside zeros by a mask", on_sum_by_mask("0.0"), kAdd},
+      {kPadsZeros, "a sum beside ones by a mask", on_sum_by_mask("1.0"), kAdd},
       {kNone, "a sum across ranks", reduced("sum"), kAdd},
       {kReducesRanksBySum, "a maximum across ranks", reduced("max"), kAdd},
       {kRowsTakeNoShare, "rows times a sum", on_sum("aten.mul.Tensor", "%m{0}, %s{0}", "f32[{1}, 8]"), kCat},

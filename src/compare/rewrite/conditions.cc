@@ -26,7 +26,7 @@ constexpr auto kNames = std::to_array<Row>({
     {Condition::kAddsNoNumber, "no number is added to a share"},
     {Condition::kScalesByFinite, "a share is not divided by zero, nor scaled by what is not finite"},
     {Condition::kConvertsSums, "a share converts as a summand does: no fractions are dropped, nothing wraps"},
-    {Condition::kPadsZeros, "a share is padded by zeros"},
+    {Condition::kPadsZeros, "a share is padded by zeros, and lies beside zeros where a mask is"},
     {Condition::kReducesRanksBySum, "shares are reduced across ranks by a sum"},
     {Condition::kRowsTakeNoShare, "rows take no share"},
     {Condition::kRowsTakeNoNumbers, "rows take no numbers of their part"},

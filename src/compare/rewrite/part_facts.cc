@@ -42,6 +42,15 @@ bool pads_zeros(const Context& context, const Node& node) {
          (value.is(ArgKind::kReal) && value.as_real() == 0.0);
 }
 
+// Whether each number that a call takes in the place of an operand's elements is 0.
+bool fills_zeros(const Context& context, const Node& node) {
+  for (std::size_t i = 0; i < node.op->params.size(); ++i) {
+    const Arg value = node.op->params[i].type == "Scalar" ? arg_of(context, node, i) : Arg::integer(0);
+    if (value != Arg::integer(0) && !(value.is(ArgKind::kReal) && value.as_real() == 0.0)) return false;
+  }
+  return true;
+}
+
 bool gives_gradients(const OpInfo& op) {
   return std::ranges::any_of(op.params, [](const OpParam& p) { return p.name.starts_with("grad_out"); });
 }
@@ -391,6 +400,9 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
   if (op_->family == OpFamily::kPad)
     linearity = holds(Condition::kPadsZeros, pads_zeros(context_, a_.nodes[origin])) ? Linearity::kFirst
                                                                                      : Linearity::kNone;
+  if (selects_elements())
+    linearity = holds(Condition::kPadsZeros, fills_zeros(context_, a_.nodes[origin])) ? Linearity::kSum
+                                                                                      : Linearity::kNone;
   if (!holds(Condition::kConvertsSums, converts_shares(origin))) linearity = Linearity::kNone;
   if (shares > 0 && !holds(Condition::kScalesByFinite, scales_by_finite(a_.nodes[origin])))
     linearity = Linearity::kNone;
@@ -485,6 +497,14 @@ bool PartFacts::may_take_own_sums() const {
 // It says which elements, and is none of them.
 bool PartFacts::is_position(std::size_t param) const {
   return is_one_of(name_of_param(param), {"index", "indices", "mask", "condition", "offs", "repeats"});
+}
+
+// Each element is one operand's, as a position says: where, masked_fill.
+bool PartFacts::selects_elements() const {
+  if (op_->family != OpFamily::kElementwise || op_->linearity != Linearity::kNone) return false;
+  for (std::size_t i = 0; i < op_->params.size(); ++i)
+    if (is_position(i)) return true;
+  return false;
 }
 
 // A part of the whole.

@@ -130,6 +130,7 @@ class PartFacts {
   bool is_added(const Operand& operand) const;
   bool may_take_own_sums() const;
   bool is_position(std::size_t param) const;
+  bool selects_elements() const;
   std::string_view name_of_param(std::size_t param) const;
   bool attends_rows() const;
 

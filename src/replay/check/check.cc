@@ -13,6 +13,7 @@
 #include "replay/check/library_kernels.h"
 #include "replay/check/node_judgements.h"
 #include "replay/check/output_comparison.h"
+#include "replay/check/placed_rows.h"
 #include "replay/check/sum_check.h"
 #include "replay/run/written_inputs.h"
 #include "replay/values/message.h"
@@ -80,7 +81,8 @@ class Checker {
         changes_(graphs_),
         reports_(here_.end - here_.first),
         groups_of_first_(reports_.size()),
-        written_(find_written_storage(a)) {
+        written_(find_written_storage(a)),
+        placed_(find_placed_rows(graphs_)) {
     written_inputs_ = find_written_inputs(a);
     const std::vector<bool> of_b = find_written_inputs(b);
     for (std::size_t i = 0; i < written_inputs_.size() && i < of_b.size(); ++i)
@@ -352,9 +354,9 @@ class Checker {
         continue;
       }
       const Judgement judgement = conclude(rank, i);
-      const std::string_view other_time = find_other_time(group);
-      if (judgement.verdict == Verdict::kDiffers && !other_time.empty()) {
-        ++counts.skipped[std::string(other_time)];
+      const std::string_view other_elements = find_other_elements(group);
+      if (judgement.verdict == Verdict::kDiffers && !other_elements.empty()) {
+        ++counts.skipped[std::string(other_elements)];
         continue;
       }
       ++counts.nodes[static_cast<std::size_t>(judgement.verdict)];
@@ -369,12 +371,15 @@ class Checker {
   }
 
   // Why the group may show memory before a write in place where A's node shows it behind, or the
-  // other way round; what reads it is compared. "" if it may not.
-  std::string_view find_other_time(const Group& group) const {
+  // other way round, or have other rows on this rank; what is made of it is compared. "" if it may
+  // not.
+  std::string_view find_other_elements(const Group& group) const {
     if (written_.views.contains(group.whole))
       return "a view of memory that is written in place: its readers are compared";
     if (group.is_copied && written_.all.contains(group.whole))
       return "cut or joined beside a write in place: its readers are compared";
+    if (placed_.contains(group.whole))
+      return "rows that ranks get by their places, others of a part: what joins the parts is compared";
     return {};
   }
 
@@ -437,6 +442,7 @@ class Checker {
   std::vector<CheckReport> reports_;             // by rank here
   std::vector<std::size_t> groups_of_first_;     // by rank here
   WrittenStorage written_;                       // of A
+  IdSet<NodeId> placed_;                         // of A
   std::vector<bool> written_inputs_;             // by A or B
   std::optional<OutputComparison> outputs_;
   std::map<const Graph*, int> runs_;
