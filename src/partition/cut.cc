@@ -290,12 +290,18 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     return can_run_twice(*graph.context, body.nodes[id]) && !written.contains(id) && !of_freed.contains(id) &&
            !early.contains(id);
   };
+  // What backward alone needs and nothing tags is made where it is needed. Numbers are saved, so
+  // that they keep no tensor alive.
+  const auto is_left_to_backward = [&](NodeId id) {
+    return !body.nodes[id].recompute && !joint.forward(id) && !is_number(*graph.context, body.nodes[id]);
+  };
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
     // A size of a launch is saved: else a launch of forward would be, or be done again, without its
     // wait. Where backward launches, `try_cut` has the size there, too.
-    const bool is_of_backward = node.is_backward() && !joint.forward(id) &&
-                                !find_described_launch(*graph.context, body, node).valid();
+    const bool is_of_backward =
+        (node.is_backward() || holds_with_call(*graph.context, body, id, is_left_to_backward)) &&
+        !joint.forward(id) && !find_described_launch(*graph.context, body, node).valid();
     return ValueChoice{
         .is_recomputed = is_of_backward || holds_with_call(*graph.context, body, id, is_tagged),
         .can_save = can_save(*graph.context, node),
