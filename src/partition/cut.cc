@@ -37,9 +37,12 @@ IdSet<StringId> find_bound_symbols(const Graph& graph, const Joint& joint, const
   TypeSymbols symbols(*graph.context);
   IdSet<StringId> bound;
   for (const std::vector<NodeId>* inputs : {&cut.saved, &joint.seeds})
-    for (NodeId id : *inputs)
+    for (NodeId id : *inputs) {
       if (body.nodes[id].type)
         for (StringId symbol : symbols.of(body.nodes[id].type)) bound.insert(symbol);
+      if (body.nodes[id].extra != nullptr)
+        for (const Binding& binding : body.nodes[id].extra->bindings) bound.insert(binding.symbol);
+    }
   for (NodeId id : body.order)
     if ((joint.backward(id) || cut.recomputes(id)) && body.nodes[id].extra != nullptr)
       for (const Binding& binding : body.nodes[id].extra->bindings) bound.insert(binding.symbol);
@@ -290,16 +293,24 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     return can_run_twice(*graph.context, body.nodes[id]) && !written.contains(id) && !of_freed.contains(id) &&
            !early.contains(id);
   };
+  // What backward alone needs and nothing tags is made where it is needed. Numbers are saved, so
+  // that they keep no tensor alive.
+  const auto is_left_to_backward = [&](NodeId id) {
+    return !body.nodes[id].recompute && !joint.forward(id) && !is_number(*graph.context, body.nodes[id]);
+  };
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
-    // A size of a launch is saved: else a launch of forward would be, or be done again, without its
-    // wait. Where backward launches, `try_cut` has the size there, too.
-    const bool is_of_backward = node.is_backward() && !joint.forward(id) &&
-                                !find_described_launch(*graph.context, body, node).valid();
-    return ValueChoice{
-        .is_recomputed = is_of_backward || holds_with_call(*graph.context, body, id, is_tagged),
-        .can_save = can_save(*graph.context, node),
-        .can_recompute = holds_with_call(*graph.context, body, id, can_recompute)};
+    // A size of a launch is saved, also against its tag: else a launch of forward would be, or be
+    // done again, without its wait. Where backward launches, `try_cut` has the size there, too.
+    const NodeId launch = find_described_launch(*graph.context, body, node);
+    const bool is_of_backward =
+        (node.is_backward() || holds_with_call(*graph.context, body, id, is_left_to_backward)) &&
+        !joint.forward(id) && !launch;
+    const bool is_recomputed = holds_with_call(*graph.context, body, id, is_tagged) &&
+                               (!launch || holds_with_call(*graph.context, body, launch, is_tagged));
+    return ValueChoice{.is_recomputed = is_of_backward || is_recomputed,
+                       .can_save = can_save(*graph.context, node),
+                       .can_recompute = holds_with_call(*graph.context, body, id, can_recompute)};
   });
 }
 

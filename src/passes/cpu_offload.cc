@@ -59,7 +59,7 @@ class OffloadTagger {
         traits_(context_),
         layers_(graph) {}
 
-  std::string run(std::int64_t gib) {
+  std::string run(double gib) {
     const std::int64_t last_layer = find_last_layer();
     std::vector<Candidate> candidates;
     for (NodeId id : body_.order) {
@@ -127,13 +127,13 @@ class OffloadTagger {
     return graph_.text(node.target).starts_with("_c10d_functional.");
   }
 
-  std::string tag(const std::vector<Candidate>& candidates, std::int64_t gib) {
+  std::string tag(const std::vector<Candidate>& candidates, double gib) {
     const StringId pass = graph_.intern("memory-policy"), why = graph_.intern("saved on the host");
-    const std::int64_t budget = gib << 30;
+    const double budget = gib * (1 << 30);
     std::int64_t total = 0;
     std::size_t count = 0;
     for (const Candidate& candidate : candidates) {
-      if (gib > 0 && total + candidate.bytes > budget) continue;
+      if (gib > 0 && static_cast<double>(total + candidate.bytes) > budget) continue;
       total += candidate.bytes;
       ++count;
       Node& node = body_.nodes[candidate.node];
@@ -528,7 +528,7 @@ class Offloader {
 
 }  // namespace
 
-std::string tag_for_offload(Graph& graph, std::int64_t gib) {
+std::string tag_for_offload(Graph& graph, double gib) {
   return OffloadTagger(graph).run(gib);
 }
 

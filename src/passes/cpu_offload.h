@@ -37,6 +37,6 @@ PassResult cpu_offload(const Graph& graph, const CpuOffloadOptions& options);
 // layer only if it is the only one; tensors that own their storage, are contiguous, have 4 KiB or
 // more, and that backward keeps. The largest first, while `gib` lasts (0: no limit). Returns a
 // note.
-std::string tag_for_offload(Graph& graph, std::int64_t gib);
+std::string tag_for_offload(Graph& graph, double gib);
 
 }  // namespace epweave

@@ -51,9 +51,9 @@ SaveSelector parse_save_selector(
 
 struct MemoryPolicyOptions {
   MemoryPolicy policy = MemoryPolicy::kDefault;
-  std::vector<SaveSelector> save = {};           // with kFull only
-  std::optional<Reshard> reshard = {};           // none: as the policy says
-  std::optional<std::int64_t> offload_gib = {};  // with kSacAndOffload only; 0 and none: no limit
+  std::vector<SaveSelector> save = {};     // with kFull only
+  std::optional<Reshard> reshard = {};     // none: as the policy says
+  std::optional<double> offload_gib = {};  // with kSacAndOffload only; 0 and none: no limit
 };
 
 PassResult memory_policy(const Graph& graph, const MemoryPolicyOptions& options);

@@ -127,11 +127,13 @@ std::string verdict_text(const Generalization& made, std::string_view output) {
 // What no difference between the given ranks shows, and is wrong on others.
 void refuse_one_rank_calls(Generalization& made) {
   if (!made.graph) return;
-  for (const OneRankCall& call : find_one_rank_calls(*made.graph))
-    made.unexplained.push_back({.site = site_of(*made.graph, made.graph->step().nodes[call.node]),
-                                .argument = "call",
+  for (const OneRankCall& call : find_one_rank_calls(*made.graph)) {
+    const Node& node = made.graph->step().nodes[call.node];
+    made.unexplained.push_back({.site = site_of(*made.graph, node),
+                                .argument = node.kind == NodeKind::kPlaceholder ? "shard" : "call",
                                 .why = call.why,
                                 .values = std::vector<std::string>(made.ranks.size(), call.value)});
+  }
   if (!made.unexplained.empty()) made.graph.reset();
 }
 

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "analysis/collectives.h"
 #include "analysis/done_again.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
@@ -353,6 +354,8 @@ class Partition {
     };
     if (options_.policy == "tags" && !holds([&](const Node& at) { return tags.is_recomputed(at); }))
       return "tagged, but not what makes it";
+    if (options_.policy == "tags" && find_described_launch(*graph_.context, graph_.step(), node).valid())
+      return "a size of what is exchanged in forward";
     if (options_.policy == "tags" ||
         !holds([&](const Node& at) { return can_run_twice(*graph_.context, at); }))
       return "may not run twice";

@@ -33,7 +33,7 @@ MemoryPolicyOptions read_memory_policy_options(const Options& options) {
     for (const std::string& item : options.list("save")) read.save.push_back(parse_save_selector(item));
   if (options.has("reshard"))
     read.reshard = is_chosen(options, "reshard", "never") ? Reshard::kNever : Reshard::kAlways;
-  if (options.has("offload-gib")) read.offload_gib = options.integer("offload-gib");
+  read.offload_gib = read_amount(options, "offload-gib");
   if (!read.save.empty() && read.policy != MemoryPolicy::kFull)
     throw UsageError(
         fmt::format("option 'save': policy '{}' says what is saved\n  expected policy=full beside save",
@@ -81,43 +81,42 @@ PassResult run_cpu_offload(const Graph& graph, const Options& options) {
 }  // namespace
 
 PassInfo memory_policy_row() {
-  return {
-      .name = "memory-policy",
-      .summary = "decide which values of forward backward keeps, and which it computes again",
-      .options = {{"policy",
-                   OptionKind::kChoice,
-                   "default",
-                   "save matrix products, attention and exchanges; each second product (eager); what layers "
-                   "hand on "
-                   "(full); all (none); as default, on the host where it is worth it; the least that fits "
-                   "peak-mib or recompute-ms (budget)",
-                   {"default", "eager", "full", "none", "sac-and-offload", "budget"}},
-                  {.name = "save",
-                   .kind = OptionKind::kList,
-                   .help = "with policy=full: calls to save all the same: [layers.*.moe::aten.mm.default]",
-                   .is_optional = true},
-                  {.name = "reshard",
-                   .kind = OptionKind::kChoice,
-                   .help =
-                       "gather sharded parameters again in backward (always), or save them whole (never), "
-                       "whatever the policy",
-                   .choices = {"always", "never"},
-                   .is_optional = true},
-                  {.name = "offload-gib",
-                   .kind = OptionKind::kInt,
-                   .help = "with policy=sac-and-offload: how much memory of the host values may take; 0: any",
-                   .at_least = 0,
-                   .is_optional = true},
-                  {.name = "peak-mib",
-                   .kind = OptionKind::kText,
-                   .help = "with policy=budget: the peak in MiB, as `epweave stats` counts it: 52.5",
-                   .is_optional = true},
-                  {.name = "recompute-ms",
-                   .kind = OptionKind::kText,
-                   .help = "with policy=budget: the most to spend on recomputation, in milliseconds: 23.5",
-                   .is_optional = true}},
-      .run = run_memory_policy,
-      .settle = check_memory_policy_options};
+  return {.name = "memory-policy",
+          .summary = "decide which values of forward backward keeps, and which it computes again",
+          .options =
+              {{"policy",
+                OptionKind::kChoice,
+                "default",
+                "save matrix products, attention and exchanges; each second product (eager); what layers "
+                "hand on "
+                "(full); all (none); as default, on the host where it is worth it; the least that fits "
+                "peak-mib or recompute-ms (budget)",
+                {"default", "eager", "full", "none", "sac-and-offload", "budget"}},
+               {.name = "save",
+                .kind = OptionKind::kList,
+                .help = "with policy=full: calls to save all the same: [layers.*.moe::aten.mm.default]",
+                .is_optional = true},
+               {.name = "reshard",
+                .kind = OptionKind::kChoice,
+                .help = "gather sharded parameters again in backward (always), or save them whole (never), "
+                        "whatever the policy",
+                .choices = {"always", "never"},
+                .is_optional = true},
+               {.name = "offload-gib",
+                .kind = OptionKind::kText,
+                .help = "with policy=sac-and-offload: how much memory of the host values may take, in GiB: "
+                        "0.5; 0: any",
+                .is_optional = true},
+               {.name = "peak-mib",
+                .kind = OptionKind::kText,
+                .help = "with policy=budget: the peak in MiB, as `epweave stats` counts it: 52.5",
+                .is_optional = true},
+               {.name = "recompute-ms",
+                .kind = OptionKind::kText,
+                .help = "with policy=budget: the most to spend on recomputation, in milliseconds: 23.5",
+                .is_optional = true}},
+          .run = run_memory_policy,
+          .settle = check_memory_policy_options};
 }
 
 PassInfo cpu_offload_row() {
