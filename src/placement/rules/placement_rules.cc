@@ -275,7 +275,10 @@ void PlacementCall::require_sums(const Placement& placement) {
            fmt::format("it converts '{}', a sum over the parts, to another dtype: fractions are dropped or "
                        "sums wrap in each part",
                        name_of(operand)),
-           "select roots that leave it outside");
+           is_floating(type->dtype)
+               ? "count in integers, as torch.bincount(.., minlength=n) or one_hot(.., n).sum(0) does, or "
+                 "select roots that leave it outside"
+               : "select roots that leave it outside");
   }
 }
 
