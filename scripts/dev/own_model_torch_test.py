@@ -649,6 +649,28 @@ class Counts(TracedTest):
             epweave.trace(step, model, given)(model, given)
 
 
+class GroupedExperts(TracedTest):
+    """transformers' own mixture of experts, which on a CPU counts rows in floating point and casts the counts."""
+
+    def test_are_divided_proved_and_replayed(self):
+        import torch
+        from transformers import MixtralConfig, MixtralForCausalLM
+        torch.manual_seed(7)
+        model = MixtralForCausalLM(MixtralConfig(
+            vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
+            num_local_experts=4, max_position_embeddings=64, use_cache=False)).eval()
+        inputs = {"tokens": torch.randint(64, (4, 8)), "labels": torch.randint(64, (4, 8))}
+
+        def step(model, tokens, labels):
+            return torch.nn.functional.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1), labels.flatten())
+
+        traced = epweave.trace(step, model, inputs)
+        self.assertIn("aten.histc.default", [str(n.target) for n in traced.graph.graph.nodes])
+        self.assert_computes(traced, model, step, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_divided(traced, "symbolize,dce,canonicalize,chunk{roots=model.layers.*.mlp,dense}", folder)
+
+
 class TakenApart(TracedTest):
     """Functions that the op table lacks and torch takes apart."""
 
