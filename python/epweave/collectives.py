@@ -212,6 +212,14 @@ def require_functional_collectives(graph_module) -> None:
                              module=module_of(node) or None, source=source, remedy=REMEDY)
 
 
+def users_line(error: Exception) -> str | None:
+    """The innermost line that raised `error` and is neither torch's nor of this package."""
+    ours = os.path.join(os.path.dirname(__file__), "")
+    user = next((x for x in reversed(traceback.extract_tb(error.__traceback__))
+                 if f"{os.sep}torch{os.sep}" not in x.filename and not x.filename.startswith(ours)), None)
+    return f"{os.path.basename(user.filename)}:{user.lineno} in {user.name}: {user.line}" if user else None
+
+
 def collective_error(error: Exception) -> UsageError | None:
     """What to say where torch.distributed was given tensors of a trace, which its bindings do not take; None of any other error."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -220,8 +228,7 @@ def collective_error(error: Exception) -> UsageError | None:
     library = "distributed_c10d.py" if is_refused else "_functional_collectives.py" if is_async else None
     if not frames or os.path.basename(frames[-1].filename) != library:
         return None
-    user = next((x for x in reversed(frames) if f"{os.sep}torch{os.sep}" not in x.filename and x.filename != __file__), None)
-    source = f"{os.path.basename(user.filename)}:{user.lineno} in {user.name}: {user.line}" if user else None
+    source = users_line(error)
     if is_async:
         return UsageError(f"a collective with async_op=True cannot be traced{f', at {source}' if source else ''}",
                           source=source, remedy=ASYNC_REMEDY)

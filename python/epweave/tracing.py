@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from .bags import bags_taken_apart
 from .collectives import (as_functional_collectives, collective_error, drop_copies_of_results,
-                          drop_splits_that_are_joined, require_functional_collectives)
+                          drop_splits_that_are_joined, require_functional_collectives, users_line)
+from .counts import count_decompositions
 from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
 from .lists import list_decompositions
-from .norms import norm_decompositions
+from .norms import instance_norms_as_group_norms, norm_decompositions
 from .of_torch import torch_decompositions
 from .pooling import pooling_decompositions
 from .operators import short_frame
+from .recurrent import recurrent_layers_taken_apart
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
 from .views import drop_restrides, view_decompositions
@@ -284,6 +286,23 @@ def _second_backward_error(error: Exception) -> UsageError | None:
                              " gradients, as for an optimizer: torch.autograd.grad(loss, parameters, retain_graph=True)")
 
 
+def _data_dependent_error(error: Exception) -> UsageError | None:
+    """What to say where Python asks what a tensor holds, which a trace does not know; None of any other error."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+    source = users_line(error)
+    at = f", at {source}" if source else ""
+    if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)):
+        return UsageError(f"{error.func} cannot be traced, as what it returns depends on what its tensors hold{at}",
+                          op=str(error.func), source=source, remedy="leave it outside the step that is traced")
+    if not isinstance(error, GuardOnDataDependentSymNode):
+        return None
+    return UsageError(f"what runs depends on `{error.cond}`, a number that a tensor holds, and a graph has no branches{at}",
+                      source=source,
+                      remedy="compute both sides and choose with torch.where; leave a check, as of infinities, out of the step"
+                             " and return what it reads behind the loss; of a size, say what holds: torch._check(size > 0)")
+
+
 def _require_own_forward(model) -> None:
     """Refuses modules whose parameters or gradients hooks of torch's wrappers replace while they run."""
     import torch.distributed as dist
@@ -383,8 +402,8 @@ class _Tracer:
         loss = leaves[0] if leaves else None
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0 or not loss.requires_grad:
             raise UsageError("the step function does not return a loss",
-                             remedy="return a tensor without dimensions that depends on parameters, or a tuple that"
-                                    " begins with it")
+                             remedy="return a tensor without dimensions that depends on parameters, or a tuple or dictionary"
+                                    " that begins with it")
         for x in leaves[1:]:
             if not isinstance(x, torch.Tensor):
                 raise UsageError(f"the step function returns a {type(x).__name__} behind the loss",
@@ -454,14 +473,16 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     with (mode, tracing(TracingContext(mode)), preserve_node_meta(), _named_modules(model), _no_nested_compile(),
           _no_sizes_compared_by_checkpoint(), _all_lines_of_the_step(), torch.autograd.set_multithreading_enabled(False),
           torch.compiler._non_strict_tracing_context(), torch.compiler._patch_engine_backward(),
-          as_functional_collectives(), _bags(decompositions), _symbols_kept(bool(tokens))):
+          as_functional_collectives(), _bags(decompositions), instance_norms_as_group_norms(), recurrent_layers_taken_apart(),
+          _symbols_kept(bool(tokens))):
         try:
             table = {**torch_decompositions(), **list_decompositions(), **norm_decompositions(), **pooling_decompositions(),
-                     **view_decompositions(), **(decompositions or {})}
+                     **view_decompositions(), **count_decompositions(), **(decompositions or {})}
             table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
-            if said := collective_error(error) or _checkpoint_error(error) or _second_backward_error(error):
+            if said := (collective_error(error) or _checkpoint_error(error) or _second_backward_error(error)
+                        or _data_dependent_error(error)):
                 raise said from error
             raise
     require_functional_collectives(graph)

@@ -509,6 +509,238 @@ class GroupNorm(TracedTest):
                 self.assert_divided(traced, ("" if tokens else "symbolize,") + "chunk{roots=layers.*,dense}", folder)
 
 
+class BatchNorm(TracedTest):
+    """Of means that are given, as of frozen layers: divided, proved and executed as what it is made of."""
+
+    def test_of_given_means_is_traced_divided_proved_and_replayed(self):
+        import torch
+
+        class Layer(torch.nn.Module):
+            def __init__(self, affine):
+                super().__init__()
+                self.conv, self.up = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Linear(9, 9)
+                self.norms = torch.nn.ModuleList([torch.nn.BatchNorm2d(4, affine=affine), torch.nn.BatchNorm1d(9, affine=affine)])
+
+            def forward(self, x):
+                return self.norms[1](self.up(self.norms[0](self.conv(x)).relu().mean(1).flatten(1)))
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = torch.nn.Embedding(32, 4)
+                self.layers = torch.nn.ModuleList([Layer(True), Layer(False)])
+
+            def forward(self, tokens):
+                x = self.embed(tokens).transpose(1, 2).unflatten(-1, (3, 3))
+                return sum(layer(x) for layer in self.layers)
+
+        def step(model, tokens):
+            return model(tokens).square().mean()
+
+        torch.manual_seed(7)
+        model, inputs = Model().eval(), {"tokens": torch.randint(32, (4, 9))}
+        for name, x in [*model.named_buffers(), *model.named_parameters()]:
+            if "norms" in name and x.is_floating_point():
+                torch.nn.init.uniform_(x, 0.5, 1.5)
+        for tokens in (None, {"tokens": 0}):
+            with self.subTest(tokens=tokens), tempfile.TemporaryDirectory() as folder:
+                traced = epweave.trace(step, model, inputs, tokens=tokens)
+                self.assertEqual([], [n for n in traced.graph.graph.nodes if "batch_norm" in str(n.target)])
+                self.assert_computes(traced, model, step, inputs)
+                self.assert_divided(traced, ("" if tokens else "symbolize,") + "chunk{roots=layers.*,dense}", folder)
+
+
+class OtherNorms(TracedTest):
+    """Instance norm, which torch makes a batch norm of all images' channels, and weight norm."""
+
+    def test_are_traced_divided_proved_and_replayed(self):
+        import torch
+        from torch.nn.utils.parametrizations import weight_norm
+
+        class Layer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up, self.down = weight_norm(torch.nn.Linear(4, 4)), weight_norm(torch.nn.Conv1d(4, 4, 1), dim=2)
+                self.norms = torch.nn.ModuleList([torch.nn.InstanceNorm1d(4, affine=True), torch.nn.InstanceNorm2d(4)])
+
+            def forward(self, x):
+                return self.norms[1](self.down(self.norms[0](self.up(x).transpose(1, 2))).unflatten(2, (3, 2))).flatten(2)
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = torch.nn.Embedding(32, 4)
+                self.layers = torch.nn.ModuleList([Layer(), Layer()])
+
+            def forward(self, tokens):
+                return sum(layer(self.embed(tokens)) for layer in self.layers)
+
+        def step(model, tokens):
+            return model(tokens).tanh().square().mean()
+
+        torch.manual_seed(7)
+        model, inputs = Model().double(), {"tokens": torch.randint(32, (4, 6))}
+        whole = torch.nn.functional.instance_norm
+        for tokens in (None, {"tokens": 0}):
+            with self.subTest(tokens=tokens), tempfile.TemporaryDirectory() as folder:
+                traced = epweave.trace(step, model, inputs, tokens=tokens)
+                self.assert_knows_operators(traced)
+                self.assert_computes(traced, model, step, inputs)
+                self.assert_divided(traced, ("" if tokens else "symbolize,") + "chunk{roots=layers.*,dense}", folder)
+        self.assertIs(torch.nn.functional.instance_norm, whole)
+        with self.assertRaisesRegex(ValueError, "more than 1 spatial element"):
+            epweave.trace(lambda model, x: whole(model(x)).sum(), torch.nn.Conv1d(4, 4, 1), {"x": torch.randn(2, 4, 1)})
+
+
+class Counts(TracedTest):
+    """A router that counts its choices with `bincount`."""
+
+    def test_of_numbers_below_a_length_are_divided_proved_and_replayed(self):
+        import torch
+
+        class Layer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.router = torch.nn.Linear(4, 3)
+
+            def forward(self, x):
+                scores = self.router(x.flatten(0, 1)).softmax(-1)
+                chosen = scores.argmax(-1)
+                self.counts = torch.bincount(chosen, minlength=3)
+                self.weighed = torch.bincount(chosen, x.detach().flatten(0, 1)[:, 0], minlength=3)
+                self.means = scores.mean(0)
+                return x * scores.amax(-1).view_as(x[..., 0]).unsqueeze(-1)
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = torch.nn.Embedding(32, 4)
+                self.layers = torch.nn.ModuleList([Layer(), Layer()])
+
+            def forward(self, tokens):
+                x = self.embed(tokens)
+                for layer in self.layers:
+                    x = x + layer(x)
+                return x
+
+        def step(model, tokens):
+            loss = model(tokens).square().mean()
+            return loss + sum((x.means * x.counts * x.weighed).sum() for x in model.layers)
+
+        torch.manual_seed(7)
+        model, inputs = Model(), {"tokens": torch.randint(32, (4, 6))}
+        traced = epweave.trace(step, model, inputs)
+        self.assertEqual([], [n for n in traced.graph.graph.nodes if "bincount" in str(n.target)])
+        self.assert_computes(traced, model, step, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_divided(traced, "symbolize,chunk{roots=layers.*,dense}", folder)
+
+    def test_of_any_numbers_stay_a_call_and_larger_ones_are_an_error(self):
+        import torch
+
+        def step(model, x, y, length):
+            return model(x).sum() * torch.bincount(y, minlength=length).sum()
+
+        model, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
+        traced = epweave.trace(step, model, {"x": x, "y": torch.tensor([1, 5]), "length": 0})
+        self.assertIn("aten.bincount.default", [str(n.target) for n in traced.graph.graph.nodes])
+        given = {"x": x, "y": torch.tensor([1, 5]), "length": 4}
+        with self.assertRaisesRegex(RuntimeError, "index 5 is out of bounds"):
+            epweave.trace(step, model, given)(model, given)
+
+
+class GroupedExperts(TracedTest):
+    """transformers' own mixture of experts, which on a CPU counts rows in floating point and casts the counts."""
+
+    def test_are_divided_proved_and_replayed(self):
+        import torch
+        from transformers import MixtralConfig, MixtralForCausalLM
+        torch.manual_seed(7)
+        model = MixtralForCausalLM(MixtralConfig(
+            vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
+            num_local_experts=4, max_position_embeddings=64, use_cache=False)).eval()
+        inputs = {"tokens": torch.randint(64, (4, 8)), "labels": torch.randint(64, (4, 8))}
+
+        def step(model, tokens, labels):
+            return torch.nn.functional.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1), labels.flatten())
+
+        traced = epweave.trace(step, model, inputs)
+        self.assertIn("aten.histc.default", [str(n.target) for n in traced.graph.graph.nodes])
+        self.assert_computes(traced, model, step, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_divided(traced, "symbolize,dce,canonicalize,chunk{roots=model.layers.*.mlp,dense}", folder)
+
+
+class TakenApart(TracedTest):
+    """Functions that the op table lacks and torch takes apart."""
+
+    def test_are_in_the_op_table(self):
+        import torch
+        import torch.nn.functional as F
+        cases = [lambda x: torch.cdist(x.repeat(5, 1), x.repeat(5, 1)), lambda x: F.pairwise_distance(x, x + 1),
+                 lambda x: x.norm(p=1), lambda x: torch.dist(x, x + 1), lambda x: x[:, torch.tril_indices(4, 4, -1)[0]],
+                 lambda x: x[:, torch.triu_indices(4, 4)[1]], torch.diag_embed,
+                 lambda x: x.index_fill(0, torch.tensor([1]), 0.5), lambda x: torch.block_diag(x, x), torch.rot90,
+                 lambda x: torch.vdot(x[0], x[1]), lambda x: x.sum() / torch.count_nonzero(x), torch.deg2rad, torch.rad2deg,
+                 torch.sinc, torch.special.entr, lambda x: torch.special.xlog1py(x, x), lambda x: torch.logaddexp2(x, x + 1),
+                 lambda x: x.renorm(2, 0, 1.0), lambda x: F.triplet_margin_loss(x, x + 1, x * 2)]
+
+        def step(model, x):
+            return sum(case(model(x).sigmoid()).cos().sum() for case in cases)
+
+        torch.manual_seed(7)
+        model, inputs = torch.nn.Linear(4, 4).double(), {"x": torch.randn(6, 4, dtype=torch.float64)}
+        traced = epweave.trace(step, model, inputs)
+        self.assert_knows_operators(traced)
+        self.assert_computes(traced, model, step, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/step.epw"
+            traced.export(path)
+            changed = epweave.rewrite(path, "canonicalize")
+            self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
+
+
+class Recurrent(TracedTest):
+    """Recurrent layers: products and functions of elements, whichever library would run them as one kernel."""
+
+    def test_is_traced_divided_proved_and_replayed(self):
+        import torch
+        cases = [("LSTM", {"num_layers": 2, "bidirectional": True}), ("LSTM", {"proj_size": 4, "bias": False}), ("GRU", {}),
+                 ("RNN", {}), ("RNN", {"nonlinearity": "relu"})]
+
+        class Layer(torch.nn.Module):
+            def __init__(self, kind, options):
+                super().__init__()
+                self.inner = getattr(torch.nn, kind)(8, 8, batch_first=True, **options)
+
+            def forward(self, x):
+                return self.inner(x)[0].sum(-1)
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = torch.nn.Embedding(32, 8)
+                self.layers = torch.nn.ModuleList(Layer(*case) for case in cases)
+
+            def forward(self, tokens):
+                x = self.embed(tokens).detach()
+                return sum(layer(x) for layer in self.layers) + self.embed(tokens).sum(-1)
+
+        def step(model, tokens):
+            return model(tokens).square().mean()
+
+        torch.manual_seed(7)
+        model, inputs = Model(), {"tokens": torch.randint(32, (4, 3))}
+        for tokens in (None, {"tokens": 0}):
+            with self.subTest(tokens=tokens), tempfile.TemporaryDirectory() as folder:
+                traced = epweave.trace(step, model, inputs, tokens=tokens)
+                self.assert_knows_operators(traced)
+                self.assert_computes(traced, model, step, inputs)
+                self.assert_divided(traced, ("" if tokens else "symbolize,") + "chunk{roots=layers.*,dense}", folder)
+        self.assertTrue(torch._C._get_mkldnn_enabled())
+        self.assertFalse({"lstm", "gru"} & set(vars(torch._VF)))
+
+
 class Pooling(TracedTest):
     """Pooling, interpolation, unfolding and padding of images."""
 
@@ -1086,6 +1318,34 @@ class Refusals(unittest.TestCase):
             epweave.export(model, "unused.epw")
         with self.assertRaisesRegex(epweave.UsageError, "a Linear is no graph"):
             epweave.annotate(model)
+
+    def test_what_depends_on_what_tensors_hold_is_refused_with_its_line(self):
+        import torch
+        import torch.nn.functional as F
+        model, x = torch.nn.Linear(4, 4), torch.randn(6, 4)
+
+        def branch(model, x):
+            loss = model(x).sum()
+            if loss.isnan():
+                raise ValueError
+            return loss
+
+        def alignment(model, x):
+            rows = model(x).unsqueeze(1).log_softmax(-1)
+            return F.ctc_loss(rows, torch.ones(1, 2, dtype=torch.int64), (6,), (2,))
+
+        for step, message, line, remedy in [
+                (branch, "what runs depends on `Eq(u0, 1)`, a number that a tensor holds, and a graph has no branches",
+                 "in branch: if loss.isnan():", "choose with torch.where"),
+                (alignment, "aten._ctc_loss.default cannot be traced, as what it returns depends on what its tensors hold",
+                 "in alignment: return F.ctc_loss", "leave it outside the step")]:
+            with self.subTest(step.__name__):
+                with self.assertRaises(epweave.UsageError) as caught:
+                    epweave.trace(step, model, {"x": x})
+                found = caught.exception
+                self.assertEqual(str(found), f"{message}, at {found.source}")
+                self.assertIn(line, found.source)
+                self.assertIn(remedy, found.remedy)
 
     def test_what_hooks_do_is_refused(self):
         import torch

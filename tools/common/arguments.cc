@@ -70,6 +70,12 @@ bool has_expanded_braces(const CLI::App& command) {
   return false;
 }
 
+bool lacks_pipeline(const CLI::App& command) {
+  const CLI::Option* const pipeline = command.get_option_no_throw("--pipeline");
+  const CLI::Option* const preset = command.get_option_no_throw("--preset");
+  return pipeline != nullptr && pipeline->count() == 0 && (preset == nullptr || preset->count() == 0);
+}
+
 [[noreturn]] void refuse_extra(const CLI::App& app) {
   const CLI::App& command = given_command(app);
   // What stands before the command is left over by the program, what stands behind it by the
@@ -97,6 +103,8 @@ bool has_expanded_braces(const CLI::App& command) {
   std::string advice = did_you_mean(extra.substr(0, extra.find('=')), names);
   if (advice.empty() && &app == &command)
     advice = ": options stand behind a command; --help lists the commands";
+  if (advice.empty() && !extra.starts_with('-') && lacks_pipeline(command))
+    advice = ": a pipeline stands behind -p, a preset behind --preset";
   throw UsageError(fmt::format("{} does not take '{}'{}", full_name(app, command), extra, advice));
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "analysis/collectives.h"
+#include "analysis/whole_numbers.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
@@ -459,8 +460,11 @@ bool PartFacts::converts_shares(NodeId origin) const {
     if (!operand.is_tensor || operand.fact != PartFact::kShare) return false;
     const TensorType* type = claims_.tensor_b(operand.taken->value.as_node());
     if (type == nullptr) return false;
-    const DType number = is_floating(type->dtype) ? DType::kFloat64 : DType::kInt64;
-    return !converts_sums(type->dtype, result != nullptr ? result->dtype : number);
+    if (result == nullptr)
+      return !converts_sums(type->dtype, is_floating(type->dtype) ? DType::kFloat64 : DType::kInt64);
+    const NodeId whole = claims_[operand.taken->value.as_node()].origin;
+    return !converts_sums(type->dtype, result->dtype) &&
+           !(whole && converts_sum(claims_.graph_a(), effects_, whole, result->dtype));
   });
 }
 

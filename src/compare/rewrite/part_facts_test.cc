@@ -60,6 +60,19 @@ TEST_CASE("what sums over rows is a sum of its parts") {
   CHECK(broken({kRows, {"y", "aten.amax.default", "%m{0}, [0]", "f32[8]"}}, kAdd) != "");
 }
 
+TEST_CASE("counts in floating point are cast to integers part by part, while nothing writes to them") {
+  const Line counts{"n", "aten.histc.default", "%x{0}, 8, 0, 8", "f32[8]"};
+  const Line cast{"y", "aten._to_copy.default", "%n{0}, dtype=i64", "i64[8]"};
+  CHECK(broken({counts, cast}, kAdd) == "");
+  CHECK(broken({counts, {"y", "aten.cumsum.default", "%n{0}, 0, dtype=i32", "i32[8]"}}, kAdd) == "");
+  CHECK(broken({counts, {"y", "aten._to_copy.default", "%n{0}, dtype=i16", "i16[8]"}}, kAdd) != "");
+  CHECK(broken({counts,
+                {"h", "aten.mul.Tensor", "%n{0}, 0.5", "f32[8]"},
+                {"y", cast.target, "%h{0}, dtype=i64", "i64[8]"}},
+               kAdd) != "");
+  CHECK(broken({counts, {"h", "aten.mul_.Tensor", "%n{0}, 0.5", "f32[8]"}, cast}, kAdd) != "");
+}
+
 TEST_CASE("what each part has all of is no summand") {
   CHECK(broken({kRows, kSame}, kAdd) == "rewrite-join");
   CHECK(broken({kRows, {"y", "aten.new_zeros.default", "%m{0}, [8]", "f32[8]"}}, kAdd) == "");

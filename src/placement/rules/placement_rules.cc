@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/whole_numbers.h"
 #include "ops/rules.h"
 
 namespace epweave {
@@ -269,14 +270,21 @@ void PlacementCall::require_sums(const Placement& placement) {
   for (const Operand& operand : operands()) {
     const TensorType* type = tensor(operand);
     if (type == nullptr || !of(operand).is_partial() || accesses_[operand.leaf].kind != Access::Kind::kPart ||
-        converts_sums(type->dtype, result->dtype))
+        converts_sum(operand, result->dtype))
       continue;
     refuse("chunk.combination",
            fmt::format("it converts '{}', a sum over the parts, to another dtype: fractions are dropped or "
                        "sums wrap in each part",
                        name_of(operand)),
-           "select roots that leave it outside");
+           is_floating(type->dtype)
+               ? "count in integers, as torch.bincount(.., minlength=n) or one_hot(.., n).sum(0) does, or "
+                 "select roots that leave it outside"
+               : "select roots that leave it outside");
   }
+}
+
+bool PlacementCall::converts_sum(Operand sum, DType to) const {
+  return epweave::converts_sum(graph_, *placements_.effects, sum.arg.as_node(), to);
 }
 
 void PlacementCall::take_own_sum(Operand sum) {

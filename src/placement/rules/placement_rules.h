@@ -117,6 +117,8 @@ class PlacementCall {
   const std::optional<AttentionCut>& cut() const { return cut_; }
   NodeId relied_on() const { return relied_on_; }
   std::string name_of(Operand operand) const;
+  // Whether the parts of a sum may be cast to another type, each by itself.
+  bool converts_sum(Operand sum, DType to) const;
 
  private:
   void set(Operand operand, Access access);

@@ -15,7 +15,7 @@ Placement cast(PlacementCall& call) {
   const TensorType *from = call.tensor(call.arg(0)), *to = call.result_tensor();
   if (!call.of(call.arg(0)).is_partial() || from == nullptr || to == nullptr) return linear(call);
   const bool is_narrowing = is_floating(to->dtype) && info(to->dtype).bytes < info(from->dtype).bytes;
-  if (converts_sums(from->dtype, to->dtype) && !(is_narrowing && call.options().exact_casts))
+  if (call.converts_sum(call.arg(0), to->dtype) && !(is_narrowing && call.options().exact_casts))
     return linear(call);
   call.take_whole(call.arg(0));
   return Placement::whole();

@@ -263,6 +263,13 @@ void bound_nansum(ErrorBounds& bounds, const BoundedCall& call) {
   set_rounded(bounds, result, bounds.apply(named::kSum, std::move(args)));
 }
 
+// Whole numbers, which the result's type has up to 2^digits: exact where the elements are.
+void bound_histogram(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor& x = tensor_at(call, 0);
+  if (bounds.is_off(x) || static_cast<double>(x.numel()) * unit_roundoff(only_result(call).dtype) > 0.5)
+    throw NoBound();
+}
+
 void bound_scan(ErrorBounds& bounds, const BoundedCall& call) {
   bound_sum(bounds, call, extent_along(tensor_at(call, 0), call.args[1]));
 }
@@ -401,6 +408,7 @@ constexpr RuleRow kRules[] = {
     {named::kGtNumber, bound_comparison},
     {named::kGt, bound_comparison},
     {"aten.hardtanh.default", bound_clamp},
+    {"aten.histc.default", bound_histogram},
     {"aten.index_add.default", bound_index_add},
     {"aten.isinf.default", bound_is_finite},
     {named::kIsnan, bound_is_finite},

@@ -9,6 +9,7 @@
 
 #include "ops/op.h"
 #include "replay/inputs/block_mask.h"
+#include "replay/inputs/indexed_extents.h"
 #include "replay/inputs/input_facts.h"
 #include "replay/inputs/recipe_advice.h"
 #include "replay/run/parallel.h"
@@ -87,8 +88,10 @@ class InputMaker {
     if (auto values = read_from_files(i)) return *std::move(values);
     const RecipeRow* row = recipe_.find({facts_.role_text(i, &InputRole::role), facts_.recipe_name(i),
                                          facts_.type_of(i).sizes.size(), facts_.type_of(i).dtype});
-    if (row == nullptr) refuse_with_row(i, "no row of the recipe fits it");
-    return make_by(*row, i);
+    if (row != nullptr) return make_by(*row, i);
+    const auto extent = indexed_extent_of(i);
+    if (!extent) refuse_with_row(i, "no row of the recipe fits it");
+    return make_by({.make = Generator::kIntegers, .below = *extent}, i);
   }
 
   std::vector<Value> make_by(const RecipeRow& row, std::size_t i) {
@@ -320,8 +323,17 @@ class InputMaker {
     facts_.refuse(i, fmt::format("{}\n  {}{}{}", why, what, guesses.empty() ? "" : "\n  ", guesses));
   }
 
+  // How many places there are where the input's elements choose one; in the original, whose inputs
+  // a rewritten graph takes.
+  std::optional<std::int64_t> indexed_extent_of(std::size_t i) {
+    if (!indexed_) indexed_.emplace(data_.original == nullptr ? graph_ : *data_.original);
+    return indexed_->of(graph_.text(facts_.node_of(i).name));
+  }
+
   std::vector<Value> make_tokens(const RecipeRow& row, std::size_t i) {
-    const auto found = facts_.find_vocabulary();
+    auto found = facts_.find_vocabulary();
+    if (const auto extent = indexed_extent_of(i))
+      found = found && *found > 0 ? std::min(*found, *extent) : *extent;
     if (!found && !facts_.reads_elements(i)) return make_integers(i, [](std::int64_t) { return 0; });
     if (!found || *found <= 0) refuse_with_row(i, "no parameter's name tells the vocabulary");
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
@@ -428,6 +440,7 @@ class InputMaker {
   InputData data_;
   const Recipe& recipe_;
   std::vector<InputName> names_;
+  std::optional<IndexedExtents> indexed_;  // once it is asked
   HostMemory memory_;
   StringId last_mask_;
   BlockShape last_shape_;

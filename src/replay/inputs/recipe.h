@@ -5,7 +5,8 @@
 //               {"role": "parameter", "name": "layers.*.router.*", "make": "uniform", "scale": 0.5}]}
 //
 // The first row that fits an input makes it; after the rows of a file come those that ship for
-// torchtitan's roles (torchtitan_recipe.json). A row fits if all it says does:
+// torchtitan's roles (torchtitan_recipe.json). Integers that no row fits are below what they index
+// (indexed_extents.h). A row fits if all it says does:
 //
 //   role   "parameter", "buffer", "user", ... as recorded; `*` stands for any text
 //   name   the input's: of a parameter or buffer its qualified name, of a user input what it is
@@ -22,8 +23,9 @@
 //   integers         from `from` (0 if not given) to `below` - 1
 //   rope             exp(i * t / base^(j/n)), or its cosines and sines; row t, column j of n; base:
 //                    10000 if not given
-//   tokens           integers below the vocabulary (rows of the parameter named `*embed*`), from
-//                    place `first` on of one sequence: labels are the tokens one place on
+//   tokens           integers below the vocabulary (rows of the parameter named `*embed*`) and below
+//                    what they index (indexed_extents.h), from place `first` on of one sequence:
+//                    labels are the tokens one place on
 //   token-count      the tokens (elements of the input `tokens` or `input_ids`) of all batch
 //                    coordinates together
 //   positions        i modulo the document length

@@ -1,11 +1,10 @@
 // The rows of a recipe that a graph needs beyond those that it has.
 //
-//   %input_ids = placeholder : i64[2, 16] role=user which=input_ids
-//   %e = aten.embedding(%weight, %input_ids)            weight: [1000, 64]
-//       {"name": "input_ids", "make": "integers", "below": 1000}
+//   %kinds = placeholder : i64[2, 16] role=user which=kinds
+//   %x = aten.mul.Tensor(%kinds, 3)
+//       {"name": "kinds", "make": "integers", "below": 1000}
 //
-// Integers are below the extent of what they index: of the table of an embedding, of the dimension
-// of an index, a gather or a scatter, of the classes of a loss.
+// Integers that choose a place are made without a row (indexed_extents.h).
 #pragma once
 
 #include <string>

@@ -598,4 +598,21 @@ TEST_CASE("what is no number is left out of a sum where it is exact") {
   }
 }
 
+TEST_CASE("a histogram of exact elements is exact while its type has all the counts") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  const auto count = [](Calls& calls, const Tensor& x) {
+    return calls.bound_of_call("aten.histc.default", {x, std::int64_t{2}, 0.0, 2.0});
+  };
+  for (const float bound : {0.0F, 0.25F}) {
+    Calls calls;
+    CHECK(count(calls, calls.with_bound({0, 1, 1}, {0, bound, 0})) ==
+          std::vector<float>(2, bound == 0 ? 0 : kUnknown));
+  }
+  Calls calls;
+  for (const std::size_t many : {std::size_t{128}, std::size_t{256}}) {
+    const Tensor x = calls.cast(calls.tensor(std::vector<float>(many, 1)), DType::kBfloat16);
+    CHECK(count(calls, x) == std::vector<float>(2, many == 128 ? 0 : kUnknown));
+  }
+}
+
 }  // namespace epweave::replay
