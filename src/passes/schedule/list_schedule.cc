@@ -70,7 +70,8 @@ class Scheduler {
     while (left_ > 0) {
       retire();
       if (left_ == 0) break;
-      if (is_too_long()) return {.order = {}, .seconds = kNever, .peak = peak_, .starts = {}, .stalls = {}};
+      if (peak_ > options_.most || is_too_long())
+        return {.order = {}, .seconds = kNever, .peak = peak_, .starts = {}, .stalls = {}};
       if (const Place kernel = pick_kernel(); kernel != kNoPlace) {
         if (stands_back(kernel) && idle_until(-in_flight_.top().rank)) continue;
         const double end = now_ + p_.seconds[kernel];
