@@ -391,6 +391,14 @@ class UsageTest(CommandLineTest):
         self.assert_fails(3, "--baseline none.json: cannot open: No such file or directory", "simulate", "small.txt", "--unpriced", "free",
                           "--trace", "trace.json", "--baseline", "none.json")
 
+    def test_trace_names_the_cluster_as_the_report_does(self):
+        for changes in ([], ["--set", "nic=4e11", "--set", "host_us=3"]):
+            report = json.loads(self.output_of("simulate", "small.txt", "--unpriced", "free", "--cluster", "h100-2x4", *changes,
+                                                "--trace", "trace.json", "--json"))
+            trace = json.loads((self.folder / "trace.json").read_text())
+            self.assertEqual(trace["otherData"], {"assumptions": report["assumptions"], "cluster": report["cluster"]})
+            self.assertEqual(report["cluster"]["nic"], 4e11 if changes else 50e9)
+
     def test_tracks_and_critical_path_of_a_trace(self):
         graph = os.path.join(GRAPHS, "dsv3_debug_ep2.5_schedule.epw.gz")
         for host_us in (0, 1.2345, 30):

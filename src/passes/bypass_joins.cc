@@ -53,7 +53,7 @@ class JoinBypass {
       if (const auto join = find_join(id))
         for (NodeId user : users_[id]) bypass(*join, user);
     if (taken_ == 0) return 0;
-    body_.order = order_.list();
+    graph_.step().order = order_.list();
     drop_unused();
     retype_users(
         graph_, facts_, [&](const Node& node) { return infer(node); }, sources_);
@@ -61,6 +61,8 @@ class JoinBypass {
   }
 
  private:
+  Node& change(NodeId id) { return graph_.step().nodes[id]; }
+
   // Values whose memory somebody may look at behind the step, or beside what they show.
   void find_held() {
     for (NodeId id : body_.order) {
@@ -178,13 +180,13 @@ class JoinBypass {
     node.name = names_.make(fmt::format("{}_part{}", context_.text(node.name), group.part));
     node.provenance = {};
     append_provenance(context_, node, {.pass = pass_, .role = ProvenanceRole::kAdded, .origins = origins});
-    const NodeId id = body_.nodes.push_back(node);
+    const NodeId id = graph_.step().nodes.push_back(node);
     order_.put_before(split, id);
     return id;
   }
 
   void take(NodeId element, NodeId split, const Group& group) {
-    Node& node = body_.nodes[element];
+    Node& node = change(element);
     const std::int64_t index = tuple_element(context_, body_, node)->index;
     set_arg(context_, node, 0, Arg::node(split));
     set_arg(context_, node, 1, Arg::integer(index - static_cast<std::int64_t>(group.begin)));
@@ -209,7 +211,7 @@ class JoinBypass {
 
   // Makes it a slice of part k; false: its numbers would have to be computed.
   bool point_at(const Join& join, std::size_t k, NodeId slice, std::pair<ExprId, ExprId> rows) {
-    Node& node = body_.nodes[slice];
+    Node& node = change(slice);
     if (k == 0) {
       set_arg(context_, node, 0, Arg::node(join.parts[k]));
       return true;
@@ -243,7 +245,7 @@ class JoinBypass {
   // ---- behind
 
   void record(NodeId id, NodeId source) {
-    record_specialized(context_, body_.nodes[id], pass_,
+    record_specialized(context_, change(id), pass_,
                        context_.strings.intern("its rows lie in one part of the join"));
     sources_.insert(source);
     ++taken_;
@@ -262,7 +264,7 @@ class JoinBypass {
       gone.insert(*id);
       for_each_input(context_, node, [&](NodeId x) { --uses.at(x); });
     }
-    std::erase_if(body_.order, [&](NodeId id) { return gone.contains(id); });
+    std::erase_if(graph_.step().order, [&](NodeId id) { return gone.contains(id); });
   }
 
   // None: it does not fit.
@@ -276,7 +278,7 @@ class JoinBypass {
 
   Graph& graph_;
   Context& context_;
-  Body& body_;
+  const Body& body_;  // to read: asked to be changed, pages of nodes are copied
   Facts facts_;
   TypeMemo types_;
   Effects effects_;

@@ -6,6 +6,7 @@
 
 #include "common/report.h"
 #include "cost/live_bytes.h"
+#include "simulate_report.h"
 
 namespace epweave::cli {
 namespace {
@@ -42,7 +43,7 @@ class ClockTracer {
     find_causes();
     add_host();
     add_critical_path();
-    const Json other = {{"assumptions", assumptions}, {"cluster", model_.cluster.name}};
+    const Json other = {{"assumptions", assumptions}, {"cluster", cluster_report(model_.cluster)}};
     return text_ + "],\n\"displayTimeUnit\": \"ms\",\n\"otherData\": " + report_line(other) + "}\n";
   }
 

@@ -39,13 +39,6 @@ std::size_t count_of(const SourceCounts& counts, PriceSource source) {
 
 // --------------------------------------------------------------------------- JSON
 
-Json cluster_report(const Cluster& cluster) {
-  Json report = {{"name", cluster.name}};
-  for (const ClusterParameter& parameter : cluster_parameters())
-    report[parameter.name] = cluster.*parameter.value;
-  return report;
-}
-
 Json costs_report(const Simulation& simulation) {
   const SourceCounts counts = count_sources(simulation.model);
   Json report = {{"file", text_or_null(simulation.costs)}};
@@ -211,6 +204,13 @@ std::string collectives_text(const Graph& graph, const Simulation& simulation) {
 }
 
 }  // namespace
+
+Json cluster_report(const Cluster& cluster) {
+  Json report = {{"name", cluster.name}};
+  for (const ClusterParameter& parameter : cluster_parameters())
+    report[parameter.name] = cluster.*parameter.value;
+  return report;
+}
 
 std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& simulation) {
   const StepModel& model = simulation.model;

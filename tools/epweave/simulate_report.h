@@ -29,6 +29,8 @@ struct Simulation {
 Json simulation_report(const Graph& graph, const Simulation& simulation);
 std::string simulation_text(const Graph& graph, const Simulation& simulation);
 
+Json cluster_report(const Cluster& cluster);  // all parameters, as changed
+
 // What the figures rest on and nothing proves, a line each.
 std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& simulation);
 

@@ -49,16 +49,20 @@ UniformSearch search_uniform(ChunkTrials& trials, const ChunkChoice& whole) {
   return found;
 }
 
+Comparison compare_scheduled(ChunkTrial& trial, ChunkTrial& other, const ScheduleOptions& options) {
+  return epweave::compare_scheduled({trial.result.graph, trial.scheduled},
+                                    {other.result.graph, other.scheduled}, options);
+}
+
 // Modules that are better divided otherwise than the rest: at a quick look, and, where the schedule
 // that follows is known, by that too.
 void choose_by_region(ChunkTrials& trials, UniformSearch& uniform) {
-  const ChunkTrial& best = uniform.best ? *uniform.best : uniform.whole;
+  ChunkTrial& best = uniform.best ? *uniform.best : uniform.whole;
   std::optional<ChunkTrial> mixed =
       choose_regions(trials, {uniform.whole, best, uniform.seconds, uniform.too_large});
   if (!mixed) return;
   if (trials.options().then) {
-    const Comparison scheduled =
-        compare_scheduled(best.result.graph, mixed->result.graph, *trials.options().then);
+    const Comparison scheduled = compare_scheduled(best, *mixed, *trials.options().then);
     trials.notes().push_back(fmt::format("choice: {}: scheduled, {}; {}, {}", mixed->choice.name,
                                          print_time(scheduled.other), best.choice.name,
                                          print_time(scheduled.graph)));
@@ -103,25 +107,28 @@ void choose_behind(ChunkTrials& trials, UniformSearch& uniform) {
 }
 
 // The choice with its collectives merged, if that is shorter. `name` is the merged choice's.
-void merge_collectives(ChunkTrials& trials, const std::string& name, PassResult merged, ChunkTrial& best) {
-  const Prediction predicted = predict_schedule(merged.graph, trials.schedule());
+void merge_collectives(ChunkTrials& trials, const std::string& name, PassResult result, ChunkTrial& best) {
+  ChunkTrial merged;
+  merged.choice = best.choice;
+  merged.choice.name = name;
+  merged.result = std::move(result);
+  merged.predicted = predict_schedule(merged.result.graph, trials.schedule());
   std::vector<std::string>& notes = trials.notes();
-  notes.push_back(describe(name, predicted));
-  if (!predicted.fits || predicted.seconds >= best.predicted.seconds) return;
+  notes.push_back(describe(name, merged.predicted));
+  if (!merged.predicted.fits || merged.predicted.seconds >= best.predicted.seconds) return;
   if (trials.options().then) {
-    const Comparison scheduled = compare_scheduled(best.result.graph, merged.graph, *trials.options().then);
+    const Comparison scheduled = compare_scheduled(best, merged, *trials.options().then);
     notes.push_back(fmt::format("choice: {}: {}", name, describe(scheduled)));
     if (!scheduled.pays) return;
   }
-  merged.notes.insert(merged.notes.begin(), best.result.notes.begin(), best.result.notes.end());
-  best.result = std::move(merged);
-  best.choice.name = name;
-  best.predicted = predicted;
+  std::vector<std::string>& merged_notes = merged.result.notes;
+  merged_notes.insert(merged_notes.begin(), best.result.notes.begin(), best.result.notes.end());
+  best = std::move(merged);
 }
 
 // By the clock, and block by block as torchtitan does: the better of the two.
 void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
-  const ChunkTrial apart = best;
+  ChunkTrial apart = best;
   const auto merge = [&](const char* how, const BucketOptions& options, ChunkTrial& trial) {
     PassResult merged = bucket(apart.result.graph, options);
     const bool merges = merged.graph.step().order != apart.result.graph.step().order;
@@ -142,8 +149,7 @@ void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
   }
   if (by_blocks.choice.name == apart.choice.name) return;
   const auto& then = trials.options().then;
-  const bool pays = then ? compare_scheduled(best.result.graph, by_blocks.result.graph, *then).pays
-                         : by_blocks.is_better_than(best);
+  const bool pays = then ? compare_scheduled(best, by_blocks, *then).pays : by_blocks.is_better_than(best);
   if (pays) best = std::move(by_blocks);
 }
 

@@ -28,7 +28,8 @@ struct ChunkTrial {
   ChunkChoice choice;
   PassResult result;
   Prediction predicted;
-  NodeTimes times;  // of the result's nodes
+  NodeTimes times;             // of the result's nodes
+  KnownPredictions scheduled;  // of the result, by the schedule that follows
 
   // What fits is better than what does not; of two that do, what takes less.
   bool is_better_than(const ChunkTrial& other) const {

@@ -66,7 +66,7 @@ class Scheduler {
     while (left_ > 0) {
       retire();
       if (left_ == 0) break;
-      if (is_too_long())
+      if (placed_.peak() > options_.most || is_too_long())
         return {.order = {}, .seconds = kNever, .peak = placed_.peak(), .starts = {}, .stalls = {}};
       if (const Place kernel = pick_kernel(); kernel != kNoPlace) {
         if (stands_back(kernel) && idle_until(-in_flight_.top().rank)) continue;

@@ -25,6 +25,8 @@
 // The result respects `problem.inputs`, the same bytes for the same input. O(n log n).
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "passes/schedule/remaining_time.h"
@@ -40,6 +42,8 @@ struct ListOptions {
   // With `remaining`, a schedule that must take longer than `limit` is not finished.
   double limit = 0;
   const RemainingTime* remaining = nullptr;
+  // Nor is one that needs more bytes than this, where they may be fewer than its budget.
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
 };
 
 // The compute stream was idle until `at`, for so long.

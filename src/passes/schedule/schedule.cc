@@ -110,12 +110,18 @@ LeastMemory find_least_memory(const Step& step, std::int64_t given, std::int64_t
   return least;
 }
 
+// All digits, too, where the short form drops some: "1.00 MiB (1048576 bytes)", "96 B".
+std::string exact_memory_text(std::int64_t bytes) {
+  const std::string text = memory_text(bytes);
+  return text.ends_with(" B") ? text : fmt::format("{} ({} bytes)", text, bytes);
+}
+
 [[noreturn]] void refuse_memory(std::int64_t budget, const Predicted& given, const LeastMemory& least) {
   throw PassError(
       "schedule.memory",
-      fmt::format("the budget is {} ({} bytes), but the input needs {} at its peak, and no order that "
-                  "was tried needs less than {} ({} bytes)",
-                  memory_text(budget), budget, memory_text(given.peak), memory_text(least.peak), least.peak),
+      fmt::format("the budget is {}, but the input needs {} at its peak, and no order that was tried needs "
+                  "less than {}",
+                  exact_memory_text(budget), memory_text(given.peak), exact_memory_text(least.peak)),
       Site(),
       fmt::format("give memory={} or more, or a share above the input's peak as in memory=2%", least.budget));
 }
@@ -173,16 +179,26 @@ Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& opt
   return {given.seconds, taken.seconds, given.peak, taken.peak, stays || fits};
 }
 
-Comparison compare_scheduled(const Graph& graph, const Graph& other, const ScheduleOptions& options) {
+Comparison compare_scheduled(Compared graph, Compared other, const ScheduleOptions& options) {
+  const auto look_at = [&](const Compared& compared, Look look) {
+    std::optional<Prediction>& known = look == Look::kQuick ? compared.known.quick : compared.known.whole;
+    if (!known) known = predict_schedule(compared.graph, options, look);
+    return *known;
+  };
   Comparison compared;
   for (const Look look : {Look::kQuick, Look::kWhole}) {
-    compared.graph = predict_schedule(graph, options, look);
-    compared.other = predict_schedule(other, options, look);
+    compared.graph = look_at(graph, look);
+    compared.other = look_at(other, look);
     compared.pays =
         compared.other.fits && (!compared.graph.fits || compared.other.seconds < compared.graph.seconds);
     if (!compared.pays) break;
   }
   return compared;
+}
+
+Comparison compare_scheduled(const Graph& graph, const Graph& other, const ScheduleOptions& options) {
+  KnownPredictions known, known_of_other;
+  return compare_scheduled({graph, known}, {other, known_of_other}, options);
 }
 
 std::string print_time(const Prediction& predicted) {

@@ -87,6 +87,15 @@ struct Comparison {
   Prediction graph, other;
   bool pays = false;
 };
+// A graph, and what was predicted of it with the same options: what is not known yet is added.
+struct KnownPredictions {
+  std::optional<Prediction> quick, whole;
+};
+struct Compared {
+  const Graph& graph;
+  KnownPredictions& known;
+};
+Comparison compare_scheduled(Compared graph, Compared other, const ScheduleOptions& options);
 Comparison compare_scheduled(const Graph& graph, const Graph& other, const ScheduleOptions& options);
 std::string describe(const Comparison& merged);  // of a graph, and one with merges
 std::string print_time(const Prediction& predicted);

@@ -236,6 +236,33 @@ TEST_CASE("schedule: a list schedule is not finished only where it would take lo
   REQUIRE(stopped > 400);
 }
 
+TEST_CASE("schedule: a list schedule is not finished where it needs more than the most") {
+  std::size_t larger = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const ScheduleProblem problem = ProblemMaker(4000 + seed).make(10 + seed % 50);
+    const std::vector<std::int64_t> live = find_live_bytes(problem);
+    const std::vector<double> tails = find_tails(problem);
+    const std::int64_t given_peak = evaluate_order(problem, given(problem)).peak;
+    ListOptions options{.budget = given_peak + given_peak / 4, .window = 1e9};
+    const ListSchedule whole = schedule_list(problem, live, tails, options);
+    for (const std::int64_t most : {given_peak, whole.peak - 1, whole.peak}) {
+      options.most = most;
+      const ListSchedule limited = schedule_list(problem, live, tails, options);
+      INFO("seed " << seed << ", at most " << most);
+      if (std::isinf(limited.seconds)) {
+        ++larger;
+        REQUIRE(most < whole.peak);
+        REQUIRE(limited.order.empty());
+      } else {
+        REQUIRE(limited.order == whole.order);
+        REQUIRE(limited.seconds == whole.seconds);
+        REQUIRE(limited.peak == whole.peak);
+      }
+    }
+  }
+  REQUIRE(larger > 100);
+}
+
 struct PlainNode {
   PlaceWork work;
   double seconds;
@@ -364,6 +391,27 @@ TEST_CASE("schedule: options of memory") {
   CHECK(parse_memory_budget("34000000000").bytes == 34000000000);
   for (const char* text : {"", "%", "GiB", "-1GiB", "nan", "inf", "1 GiB", "0", "1e30", "2%%"})
     CHECK_THROWS_AS(parse_memory_budget(text), UsageError);
+}
+
+TEST_CASE("schedule: what is known of two graphs is not predicted again, and says the same") {
+  std::string shorter = kInPlace;
+  const std::string mm = "aten.mm.default(%x, %x)";
+  shorter.replace(shorter.find(mm), mm.size(), "aten.relu.default(%x)");
+  const Graph graph = parse_test_graph(kInPlace), other = parse_test_graph(shorter);
+  const ScheduleOptions options;
+  KnownPredictions known, known_of_other;
+  const auto compare = [&] { return compare_scheduled({graph, known}, {other, known_of_other}, options); };
+  const Comparison fresh = compare_scheduled(graph, other, options);
+  CHECK(fresh.pays);
+  CHECK(fresh.other.seconds < fresh.graph.seconds);
+  for (int i = 0; i < 2; ++i) {
+    const Comparison found = compare();
+    CHECK(found.pays);
+    CHECK(found.graph.seconds == fresh.graph.seconds);
+    CHECK(found.other.seconds == fresh.other.seconds);
+  }
+  known.whole->seconds = 0;  // taken as it is
+  CHECK(!compare().pays);
 }
 
 TEST_CASE("schedule: more effort never gives a longer order") {

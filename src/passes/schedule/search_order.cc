@@ -136,10 +136,13 @@ class OrderSearch {
     add_lead_and_noise(setting, priority);
     double before = kUnlimited;
     for (int turn = 0;; ++turn) {
-      // What takes longer is neither kept nor followed by another turn.
+      // What takes longer is neither kept nor followed by another turn. Nor is the last turn, where
+      // it needs more than the budget; what it needs counts as long as no order fits.
       double limit = std::max(at_.seconds, std::min(before, kHopeless * best_.value.seconds));
-      if (turn == 0) limit = std::max(limit, first_seconds_);
-      ListSchedule found = schedule_list(p_, live_, priority, options_of(setting, limit));
+      if (turn == 0 && varies_first()) limit = std::max(limit, first_seconds_);
+      ListOptions list = options_of(setting, limit);
+      if (turn == kTurns && best_.fits) list.most = options_.budget;
+      ListSchedule found = schedule_list(p_, live_, priority, list);
       const bool is_last = options_.any || turn == kTurns || found.seconds >= before ||
                            (best_.fits && found.seconds > kHopeless * best_.value.seconds);
       before = found.seconds;
@@ -154,6 +157,9 @@ class OrderSearch {
       priority = std::move(late);
     }
   }
+
+  // Whether there are settings behind the proven ones, of which those near the first are.
+  bool varies_first() const { return options_.settings > std::size(kProven); }
 
   ListOptions options_of(const Setting& setting, double limit) const {
     return {.budget = static_cast<std::int64_t>(static_cast<double>(options_.budget) * setting.budget),
@@ -188,7 +194,9 @@ class OrderSearch {
     // At first it may get a little longer, on the way to what is shorter.
     const double left = 1 - static_cast<double>(round) / static_cast<double>(options_.steps);
     const double slack = kSlack * left;
-    ListSchedule found = schedule_list(p_, live_, priority, options_of(setting, at_.seconds * (1 + slack)));
+    ListOptions list = options_of(setting, at_.seconds * (1 + slack));
+    list.most = options_.budget;
+    ListSchedule found = schedule_list(p_, live_, priority, list);
     if (keep(std::move(found), setting, std::move(priority), slack)) rebase();
   }
 
