@@ -35,24 +35,26 @@ class Tracer {
     const auto sent = histogram(in), received = histogram(out);
     const auto key = key_of(sort);
     if (!sent || !key) return {};
+    const NodeId sorted_by = numbers_[key->made_of];
     for (const auto& counts : {sent, received})
       if (counts && counts->scattered)
         return wrong("its split sizes come from '{}', which adds up counts of ids that are no neighbours",
                      counts->scattered);
     if (sent->group) return wrong("its split sizes count what other ranks have of '{}'", sent->ids);
-    if (is_other(*sent, *key))
-      return wrong("its split sizes count '{}', and the rows are sorted by '{}'", sent->ids, *key);
-    if (numbers_[sent->ids] != *key) return {};
+    if (is_other(*sent, sorted_by))
+      return wrong("its split sizes count '{}', and the rows are sorted by '{}'", sent->ids, sorted_by);
+    if (numbers_[sent->ids] != sorted_by || sent->may_merge || key->may_merge) return {};
     if (is_descending(sort))
       return {ExchangeCounts::Verdict::kWrong,
               "its split sizes count ids upwards, and the rows are sorted downwards"};
     if (!received) return {};
-    if (is_other(*received, *key))
-      return wrong("it receives by counts of '{}', and the rows are sorted by '{}'", received->ids, *key);
+    if (is_other(*received, sorted_by))
+      return wrong("it receives by counts of '{}', and the rows are sorted by '{}'", received->ids,
+                   sorted_by);
     if (!received->group)
       return wrong("it receives by its own counts of '{}', not by those of other ranks", received->ids);
-    const bool is_matched =
-        numbers_[received->ids] == *key && is_same_group(*received->group, args.values[3]);
+    const bool is_matched = numbers_[received->ids] == sorted_by && !received->may_merge &&
+                            is_same_group(*received->group, args.values[3]);
     return {is_matched ? ExchangeCounts::Verdict::kProved : ExchangeCounts::Verdict::kUnknown, {}};
   }
 
@@ -67,6 +69,7 @@ class Tracer {
   // Numbers of rows of each bucket of ids; of other ranks' rows if exchanged within a group.
   struct Histogram {
     NodeId ids;
+    bool may_merge = false;  // as of Ids
     std::optional<Arg> group;
     NodeId scattered = {};  // the sum whose buckets are not neighbouring ids; none: all are
   };
@@ -102,10 +105,26 @@ class Tracer {
   bool keeps_counts(NodeId id) const { return node(id).op != nullptr && keeps_numbers(node(id).op->family); }
   Arg first_arg(NodeId id) const { return arg_of(context_, node(id), 0); }
 
-  // What the rows are sorted by, before it was given another shape.
-  std::optional<NodeId> key_of(NodeId sort) const {
+  struct Ids {
+    NodeId made_of;          // before they were given another shape or dtype
+    bool may_merge = false;  // some may have become one, which no order tells apart any more
+  };
+  Ids trace_ids(NodeId id) const {
+    bool may_merge = false;
+    for (; keeps_counts(id) && first_arg(id).is_node(); id = first_arg(id).as_node())
+      may_merge |= is_of(id, OpFamily::kCast) && merges_ids(id);
+    return {id, may_merge};
+  }
+  // Whether a cast is to bool, or to what rounds or wraps before 31 bits: an id numbers places of a
+  // dimension.
+  bool merges_ids(NodeId cast) const {
+    const TensorType* type = tensor_of(context_, node(cast).type);
+    return type == nullptr || !is_integral(type->dtype) || info(type->dtype).bytes < 4;
+  }
+
+  std::optional<Ids> key_of(NodeId sort) const {
     const Arg key = first_arg(sort);
-    return key.is_node() ? std::optional(numbers_[unshaped(key.as_node())]) : std::nullopt;
+    return key.is_node() ? std::optional(trace_ids(key.as_node())) : std::nullopt;
   }
   bool is_descending(NodeId sort) const { return !sorts_upwards(context_, node(sort)); }
   bool is_same_group(Arg a, Arg b) const {
@@ -196,7 +215,8 @@ class Tracer {
         if (is_of(summed, OpFamily::kScatter) && node(summed).op->find_param("value")) {
           const auto ids = sums_all_but_last(id, summed) ? marked_ids(summed) : std::nullopt;
           if (!ids) return {};
-          histogram.ids = *ids;
+          histogram.ids = ids->made_of;
+          histogram.may_merge = ids->may_merge;
           return histogram;
         }
         if (!summed_dims(id, summed)) return {};
@@ -247,7 +267,7 @@ class Tracer {
   }
 
   // Of ones written into zeros along the last dimension.
-  std::optional<NodeId> marked_ids(NodeId marks) const {
+  std::optional<Ids> marked_ids(NodeId marks) const {
     const BoundArgs args = bind_args(context_, node(marks));
     const TensorType* type = tensor_of(context_, node(marks).type);
     if (type == nullptr || !args.values[0].is_node() || !args.values[1].is_int() || !args.values[2].is_node())
@@ -259,7 +279,7 @@ class Tracer {
                         (value.is(ArgKind::kReal) && value.as_real() == 1);
     const OpInfo* made = node(args.values[0].as_node()).op;
     if (!is_one || made == nullptr || !made->makes_zeros || (dim != -1 && dim != rank - 1)) return {};
-    return unshaped(args.values[2].as_node());
+    return trace_ids(args.values[2].as_node());
   }
 
   const Graph& graph_;

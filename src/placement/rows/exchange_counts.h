@@ -12,7 +12,8 @@
 //   all_to_all(rows, out, in)
 //
 // Proved by following the sizes back to `ids`. Sizes that read no tensor's content, or are the
-// histogram of other ids, send other rows; of all else nothing is known.
+// histogram of other ids, send other rows; of all else nothing is known, nor of ids that
+// a cast may have merged: rows sorted by whether their id is zero are in no order of the ids.
 #pragma once
 
 #include <string>
