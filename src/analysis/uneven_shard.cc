@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
+#include <set>
 
 #include "analysis/world.h"
 #include "ops/bind.h"
 #include "ops/family.h"
+#include "ops/mesh_calls.h"
 #include "ops/named_arg.h"
 #include "ops/op.h"
 
@@ -45,44 +49,92 @@ class Gathers {
   SideTable<NodeId, std::int64_t> ranks_;  // of inputs; 0: not known
 };
 
-}  // namespace
+// Into how many equal shards a dimension can be cut: products of some of the mesh's extents.
+std::set<std::int64_t> list_shard_counts(const MeshValue& mesh) {
+  std::set<std::int64_t> counts = {1};
+  for (std::uint32_t extent : mesh.shape) {
+    const std::vector<std::int64_t> before(counts.begin(), counts.end());
+    for (std::int64_t count : before) counts.insert(count * extent);
+  }
+  return counts;
+}
 
-std::vector<UnevenShard> find_uneven_shards(const Graph& graph) {
-  std::vector<UnevenShard> found;
-  const Context& context = *graph.context;
+std::map<StringId, NodeId> list_placeholders(const Graph& graph) {
   const Body& step = graph.step();
-  const std::int64_t world_size = recorded_world_size(graph);  // 0: every count of shards divides it
-  const Gathers gathers(graph);
   std::map<StringId, NodeId> placeholders;
   for (NodeId id : step.order) {
     if (step.nodes[id].kind != NodeKind::kPlaceholder) break;
     placeholders.emplace(step.nodes[id].name, id);
   }
-  for (const InputRole& input : graph.inputs) {
-    const auto at = placeholders.find(input.name);
-    const Arg* global = find_entry(context, input.more, "global_shape");
-    const TensorType* tensor =
-        at == placeholders.end() ? nullptr : tensor_of(context, step.nodes[at->second].type);
-    if (global == nullptr || !global->is_list() || tensor == nullptr) continue;
-    const auto extents = context.args.children(*global);
-    for (std::size_t d = 0; d < tensor->rank() && extents.size() == tensor->rank(); ++d) {
-      const auto local = context.exprs.constant(tensor->sizes[d]);
-      if (!local || !extents[d].is_int() || extents[d].as_int() == *local) continue;
-      const std::int64_t shards =
-          *local > 0 && extents[d].as_int() % *local == 0 ? extents[d].as_int() / *local : 0;
-      if (shards > 0 && world_size % shards == 0 && shards % gathers.ranks_of(at->second) == 0) continue;
-      found.push_back({at->second, d, *local, extents[d].as_int()});
-      break;
-    }
+  return placeholders;
+}
+
+class UnevenShards {
+ public:
+  explicit UnevenShards(const Graph& graph)
+      : graph_(graph),
+        context_(*graph.context),
+        world_size_(recorded_world_size(graph)),
+        gathers_(graph),
+        placeholders_(list_placeholders(graph)) {
+    for (const InputRole& input : graph.inputs)
+      if (const auto at = placeholders_.find(input.name); at != placeholders_.end())
+        if (const auto mesh = recorded_mesh(context_, graph.step().nodes[at->second]))
+          counts_.emplace(input.fqn, list_shard_counts(*mesh));
   }
+
+  std::optional<UnevenShard> find(const InputRole& input) const {
+    const auto at = placeholders_.find(input.name);
+    const Arg* global = find_entry(context_, input.more, "global_shape");
+    const TensorType* tensor =
+        at == placeholders_.end() ? nullptr : tensor_of(context_, graph_.step().nodes[at->second].type);
+    if (global == nullptr || !global->is_list() || tensor == nullptr) return std::nullopt;
+    const auto extents = context_.args.children(*global);
+    if (extents.size() != tensor->rank()) return std::nullopt;
+    std::optional<UnevenShard> cut;  // the first dimension that is a shard
+    bool is_known = true;
+    std::int64_t ranks = gathers_.ranks_of(at->second);  // among which no dimension is divided
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      const auto local = context_.exprs.constant(tensor->sizes[d]);
+      is_known = is_known && local && extents[d].is_int();
+      if (!local || !extents[d].is_int() || extents[d].as_int() == *local) continue;
+      const UnevenShard shard{at->second, input.fqn, d, *local, extents[d].as_int()};
+      const std::int64_t count = *local > 0 && shard.global % *local == 0 ? shard.global / *local : 0;
+      if (!can_be_count(input.fqn, count)) return shard;
+      ranks /= std::gcd(ranks, count);
+      if (!cut) cut = shard;
+    }
+    return is_known && ranks != 1 ? cut : std::nullopt;
+  }
+
+ private:
+  bool can_be_count(StringId fqn, std::int64_t count) const {
+    const auto counts = counts_.find(fqn);
+    return count > 0 && world_size_ % count == 0 &&
+           (counts == counts_.end() || counts->second.contains(count));
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  std::int64_t world_size_ = 0;  // 0: every count of shards divides it
+  Gathers gathers_;
+  std::map<StringId, NodeId> placeholders_;
+  std::map<StringId, std::set<std::int64_t>> counts_;  // by parameter whose mesh is recorded
+};
+
+}  // namespace
+
+std::vector<UnevenShard> find_uneven_shards(const Graph& graph) {
+  const UnevenShards shards(graph);
+  std::vector<UnevenShard> found;
+  for (const InputRole& input : graph.inputs)
+    if (const auto shard = shards.find(input)) found.push_back(*shard);
   return found;
 }
 
 std::string describe(const Graph& graph, const UnevenShard& shard) {
-  const StringId name = graph.step().nodes[shard.input].name;
-  const auto role = std::ranges::find(graph.inputs, name, &InputRole::name);
-  return fmt::format("%{} ({}, {} of {})", graph.text(name), graph.text(role->fqn), shard.local,
-                     shard.global);
+  return fmt::format("%{} ({}, {} of {})", graph.text(graph.step().nodes[shard.input].name),
+                     graph.text(shard.fqn), shard.local, shard.global);
 }
 
 }  // namespace epweave

@@ -14,12 +14,14 @@ namespace epweave {
 // One dimension of an input.
 struct UnevenShard {
   NodeId input;
+  StringId fqn;  // of the parameter
   std::size_t dim = 0;
   std::int64_t local = 0, global = 0;  // extents
 };
 
 // In the order of the inputs, for each the first such dimension; by the global shapes that the
-// graph records of its parameters.
+// graph records of its parameters, by their meshes, and by how many ranks gather them: of 4 rows
+// the ranks of a mesh [2, 3] hold 2, 2 and 0 where 3 gather them, not half.
 std::vector<UnevenShard> find_uneven_shards(const Graph& graph);
 
 // "%arg3_1 (layers.0.w, 683 of 2048)"

@@ -306,8 +306,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     const bool is_of_backward =
         (node.is_backward() || holds_with_call(*graph.context, body, id, is_left_to_backward)) &&
         !joint.forward(id) && !launch;
-    const bool is_recomputed = holds_with_call(*graph.context, body, id, is_tagged) &&
-                               (!launch || holds_with_call(*graph.context, body, launch, is_tagged));
+    const bool is_recomputed = holds_with_call(*graph.context, body, id, is_tagged) && !launch;
     return ValueChoice{.is_recomputed = is_of_backward || is_recomputed,
                        .can_save = can_save(*graph.context, node),
                        .can_recompute = holds_with_call(*graph.context, body, id, can_recompute)};

@@ -9,10 +9,9 @@
 #include <string_view>
 
 #include "analysis/rank_view.h"
-#include "analysis/sharded_dims.h"
+#include "analysis/uneven_shard.h"
 #include "compare/ranks/rank_program.h"
 #include "ir/walk.h"
-#include "ops/mesh_calls.h"
 
 namespace epweave {
 namespace {
@@ -60,53 +59,11 @@ void find_uneven_exchanges(const Graph& graph, std::vector<OneRankCall>& found) 
   }
 }
 
-// Products of some of the mesh's extents: into so many equal shards it can cut a dimension.
-std::set<std::int64_t> list_shard_counts(const MeshValue& mesh) {
-  std::set<std::int64_t> counts = {1};
-  for (std::uint32_t extent : mesh.shape) {
-    const std::vector<std::int64_t> before(counts.begin(), counts.end());
-    for (std::int64_t count : before) counts.insert(count * extent);
-  }
-  return counts;
-}
-
-// A dimension that the mesh of the parameter does not cut into equal shards.
-std::optional<std::string> print_uneven_shard(const Context& context, const TensorType& tensor, Arg global,
-                                              const MeshValue& mesh) {
-  const std::set<std::int64_t> counts = list_shard_counts(mesh);
-  const std::span<const Arg> extents = items_of(context, global, tensor.rank());
-  for (std::size_t d = 0; d < extents.size(); ++d) {
-    const auto local = context.exprs.constant(tensor.sizes[d]);
-    if (!local || !extents[d].is_int() || *local < 0) continue;
-    const std::int64_t whole = extents[d].as_int();
-    if (whole == *local || (*local != 0 && whole % *local == 0 && counts.contains(whole / *local))) continue;
-    return fmt::format("{} of {} places of dimension {}", *local, whole, d);
-  }
-  return std::nullopt;
-}
-
 void find_uneven_parameters(const Graph& graph, std::vector<OneRankCall>& found) {
-  const Context& context = *graph.context;
-  const Body& step = graph.step();
-  std::map<StringId, NodeId> placeholders;
-  for (NodeId id : step.order)
-    if (step.nodes[id].kind == NodeKind::kPlaceholder) placeholders.emplace(step.nodes[id].name, id);
-  std::map<StringId, MeshValue> meshes;  // by parameter
-  for (const InputRole& input : graph.inputs)
-    if (const auto at = placeholders.find(input.name); at != placeholders.end())
-      if (auto mesh = recorded_mesh(context, step.nodes[at->second])) meshes.emplace(input.fqn, *mesh);
-  for (const InputRole& input : graph.inputs) {
-    const auto at = placeholders.find(input.name);
-    const auto mesh = meshes.find(input.fqn);
-    const Arg* global = find_entry(context, input.more, "global_shape");
-    if (at == placeholders.end() || mesh == meshes.end() || global == nullptr) continue;
-    const TensorType* tensor = tensor_of(context, step.nodes[at->second].type);
-    if (tensor == nullptr) continue;
-    if (const auto shard = print_uneven_shard(context, *tensor, *global, mesh->second))
-      found.push_back({at->second, *shard,
-                       fmt::format("ranks of the mesh [{}] hold shards of {} of other sizes",
-                                   fmt::join(mesh->second.shape, ", "), graph.text(input.fqn))});
-  }
+  for (const UnevenShard& shard : find_uneven_shards(graph))
+    found.push_back({shard.input,
+                     fmt::format("{} of {} places of dimension {}", shard.local, shard.global, shard.dim),
+                     fmt::format("other ranks hold shards of {} of other sizes", graph.text(shard.fqn))});
 }
 
 }  // namespace
