@@ -211,9 +211,8 @@ class JoinBypass {
 
   // Makes it a slice of part k; false: its numbers would have to be computed.
   bool point_at(const Join& join, std::size_t k, NodeId slice, std::pair<ExprId, ExprId> rows) {
-    Node& node = change(slice);
     if (k == 0) {
-      set_arg(context_, node, 0, Arg::node(join.parts[k]));
+      set_arg(context_, change(slice), 0, Arg::node(join.parts[k]));
       return true;
     }
     const auto start = count_from(join.begins[k], rows.first), end = count_from(join.begins[k], rows.second);
@@ -222,6 +221,7 @@ class JoinBypass {
     std::vector<Arg> args{Arg::node(join.parts[k]), Arg::integer(static_cast<std::int64_t>(join.dim)),
                           Arg::integer(*start)};
     if (!is_to_end) args.push_back(Arg::integer(*end));
+    Node& node = change(slice);
     node.args = context_.args.add(args);
     node.kwargs = {};
     return true;

@@ -107,50 +107,48 @@ void choose_behind(ChunkTrials& trials, UniformSearch& uniform) {
 }
 
 // The choice with its collectives merged, if that is shorter. `name` is the merged choice's.
-void merge_collectives(ChunkTrials& trials, const std::string& name, PassResult result, ChunkTrial& best) {
+std::optional<ChunkTrial> merge_collectives(ChunkTrials& trials, ChunkTrial& apart, const std::string& name,
+                                            PassResult result) {
   ChunkTrial merged;
-  merged.choice = best.choice;
+  merged.choice = apart.choice;
   merged.choice.name = name;
   merged.result = std::move(result);
   merged.predicted = predict_schedule(merged.result.graph, trials.schedule());
   std::vector<std::string>& notes = trials.notes();
   notes.push_back(describe(name, merged.predicted));
-  if (!merged.predicted.fits || merged.predicted.seconds >= best.predicted.seconds) return;
+  if (!merged.predicted.fits || merged.predicted.seconds >= apart.predicted.seconds) return {};
   if (trials.options().then) {
-    const Comparison scheduled = compare_scheduled(best, merged, *trials.options().then);
+    const Comparison scheduled = compare_scheduled(apart, merged, *trials.options().then);
     notes.push_back(fmt::format("choice: {}: {}", name, describe(scheduled)));
-    if (!scheduled.pays) return;
+    if (!scheduled.pays) return {};
   }
   std::vector<std::string>& merged_notes = merged.result.notes;
-  merged_notes.insert(merged_notes.begin(), best.result.notes.begin(), best.result.notes.end());
-  best = std::move(merged);
+  merged_notes.insert(merged_notes.begin(), apart.result.notes.begin(), apart.result.notes.end());
+  return merged;
 }
 
 // By the clock, and block by block as torchtitan does: the better of the two.
 void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
-  ChunkTrial apart = best;
-  const auto merge = [&](const char* how, const BucketOptions& options, ChunkTrial& trial) {
-    PassResult merged = bucket(apart.result.graph, options);
-    const bool merges = merged.graph.step().order != apart.result.graph.step().order;
-    const std::string name = fmt::format("{}, {}", apart.choice.name, how);
-    if (merges)
-      merge_collectives(trials, name, std::move(merged), trial);
-    else if (options.overlap)
-      trials.notes().push_back(fmt::format("choice: {}: no collective that pays", name));
+  const auto merge = [&](const char* how, const BucketOptions& options) -> std::optional<ChunkTrial> {
+    PassResult merged = bucket(best.result.graph, options);
+    const bool merges = merged.graph.step().order != best.result.graph.step().order;
+    const std::string name = fmt::format("{}, {}", best.choice.name, how);
+    if (merges) return merge_collectives(trials, best, name, std::move(merged));
+    if (options.overlap) trials.notes().push_back(fmt::format("choice: {}: no collective that pays", name));
+    return {};
   };
-  merge("merged", {trials.schedule().prices(), {}}, best);
-  ChunkTrial by_blocks = apart;
+  std::optional<ChunkTrial> by_clock = merge("merged", {trials.schedule().prices(), {}}), by_blocks;
   try {
-    merge("merged by blocks", {}, by_blocks);
+    by_blocks = merge("merged by blocks", {});
   } catch (const PassError& error) {
-    trials.notes().push_back(fmt::format("choice: {}, merged by blocks: declined: {} [{}]", apart.choice.name,
+    trials.notes().push_back(fmt::format("choice: {}, merged by blocks: declined: {} [{}]", best.choice.name,
                                          error.problem(), error.id()));
-    return;
   }
-  if (by_blocks.choice.name == apart.choice.name) return;
+  if (by_clock) best = std::move(*by_clock);
+  if (!by_blocks) return;
   const auto& then = trials.options().then;
-  const bool pays = then ? compare_scheduled(best, by_blocks, *then).pays : by_blocks.is_better_than(best);
-  if (pays) best = std::move(by_blocks);
+  const bool pays = then ? compare_scheduled(best, *by_blocks, *then).pays : by_blocks->is_better_than(best);
+  if (pays) best = std::move(*by_blocks);
 }
 
 }  // namespace
