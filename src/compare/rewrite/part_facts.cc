@@ -127,7 +127,8 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
     entry.spoils_shared = !(accumulates(context_, node) && is_summand(entry.full));
     entry.full = entry.rows = PartFact::kOwn;
   }
-  if (writes_part && claims_.whole(effects_.storage_of(origin)) && !is_data(entry.full))
+  // What is no rows of it is memory that each part has all of: each writes there what one should.
+  if (writes_part && claims_.whole(effects_.storage_of(origin)) && entry.full != PartFact::kRows)
     entry.spoils_whole = true;
   if (writes_part) write_through(effects_.storage_of(origin), entry.full);
   write_beside(origin, is_common(entry.full) ? PartFact::kSame : PartFact::kOwn);
