@@ -137,4 +137,13 @@ std::string describe(const Graph& graph, const UnevenShard& shard) {
                      graph.text(shard.fqn), shard.local, shard.global);
 }
 
+std::string describe(const Graph& graph, const std::vector<UnevenShard>& shards) {
+  if (shards.empty()) return "";
+  const std::size_t others = shards.size() - 1;
+  const std::string more =
+      others == 0 ? " is" : fmt::format(" and {} more input{} are", others, others == 1 ? "" : "s");
+  return fmt::format("{}{} cut unevenly: ranks that hold shards of other sizes run another program",
+                     describe(graph, shards[0]), more);
+}
+
 }  // namespace epweave

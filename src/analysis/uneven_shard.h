@@ -27,4 +27,8 @@ std::vector<UnevenShard> find_uneven_shards(const Graph& graph);
 // "%arg3_1 (layers.0.w, 683 of 2048)"
 std::string describe(const Graph& graph, const UnevenShard& shard);
 
+// "%arg3_1 (layers.0.w, 683 of 2048) and 4 more inputs are cut unevenly: ranks that hold shards of
+// other sizes run another program". "" if none is.
+std::string describe(const Graph& graph, const std::vector<UnevenShard>& shards);
+
 }  // namespace epweave

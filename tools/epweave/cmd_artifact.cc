@@ -5,6 +5,7 @@
 
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
+#include "analysis/uneven_shard.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/kept_context.h"
@@ -75,6 +76,9 @@ int make(const ArtifactCommand& command, Console& console) {
   Fingerprint config = read_config(command.config);
   Graph graph = read_sound_input(command.input, nullptr, Soundness::kStructure);
   require_for_all_ranks(graph);
+  if (const std::string uneven = describe(graph, find_uneven_shards(graph));
+      is_rank_agnostic(graph) && !uneven.empty())
+    console.warn(fmt::format("{}: {}", display_name(command.input), uneven));
   Fingerprint fingerprint = take_fingerprint(graph, sha256_of_pieces);
   fingerprint.merge(config);
   write_fingerprint(graph, fingerprint);

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "analysis/uneven_shard.h"
 #include "analysis/verify.h"
 #include "analysis/world.h"
 #include "commands.h"
@@ -110,6 +111,18 @@ std::string limit_text(const std::vector<std::string_view>& axes, std::string_vi
                      fmt::join(axes, ", "), is_one ? "is" : "are", seen, is_one ? "it" : "them");
 }
 
+Json uneven_report(const Generalization& made) {
+  Json rows = Json::array();
+  if (!made.graph) return rows;
+  for (const UnevenShard& shard : find_uneven_shards(*made.graph))
+    rows.push_back({{"node", made.graph->text(made.graph->step().nodes[shard.input].name)},
+                    {"parameter", made.graph->text(shard.fqn)},
+                    {"dimension", shard.dim},
+                    {"held", shard.local},
+                    {"of", shard.global}});
+  return rows;
+}
+
 // "g.epw: a graph for all ranks, but axis ep is not observed: what depends on it is not checked"
 std::string verdict_text(const Generalization& made, std::string_view output) {
   std::vector<std::string_view> blind, guessed;
@@ -120,6 +133,8 @@ std::string verdict_text(const Generalization& made, std::string_view output) {
   std::vector<std::string> limits;
   if (!blind.empty()) limits.push_back(limit_text(blind, "not observed"));
   if (!guessed.empty()) limits.push_back(limit_text(guessed, "observed at some places only"));
+  if (std::string uneven = describe(*made.graph, find_uneven_shards(*made.graph)); !uneven.empty())
+    limits.push_back(std::move(uneven));
   return fmt::format("{}: a graph for all ranks{}{}", output, limits.empty() ? "" : ", but ",
                      fmt::join(limits, "; "));
 }
@@ -130,7 +145,7 @@ void refuse_one_rank_calls(Generalization& made) {
   for (const OneRankCall& call : find_one_rank_calls(*made.graph)) {
     const Node& node = made.graph->step().nodes[call.node];
     made.unexplained.push_back({.site = site_of(*made.graph, node),
-                                .argument = node.kind == NodeKind::kPlaceholder ? "shard" : "call",
+                                .argument = "call",
                                 .why = call.why,
                                 .values = std::vector<std::string>(made.ranks.size(), call.value)});
   }
@@ -216,6 +231,7 @@ int generalize(const GeneralizeCommand& command, Console& console) {
     Json document = {{"inputs", Json::array()}, {"output", file_report(command.output.path)}};
     for (const InputOptions& input : command.inputs) document["inputs"].push_back(file_report(input.path));
     document.update(generalize_report(made));
+    document["uneven_shards"] = uneven_report(made);
     console.print(report_text(std::move(document)));
   } else {
     if (const std::string text = generalize_text(made); !text.empty()) console.info(text);

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "analysis/rank_view.h"
-#include "analysis/uneven_shard.h"
 #include "compare/ranks/rank_program.h"
 #include "ir/walk.h"
 
@@ -59,18 +58,10 @@ void find_uneven_exchanges(const Graph& graph, std::vector<OneRankCall>& found) 
   }
 }
 
-void find_uneven_parameters(const Graph& graph, std::vector<OneRankCall>& found) {
-  for (const UnevenShard& shard : find_uneven_shards(graph))
-    found.push_back({shard.input,
-                     fmt::format("{} of {} places of dimension {}", shard.local, shard.global, shard.dim),
-                     fmt::format("other ranks hold shards of {} of other sizes", graph.text(shard.fqn))});
-}
-
 }  // namespace
 
 std::vector<OneRankCall> find_one_rank_calls(const Graph& graph) {
   std::vector<OneRankCall> found;
-  find_uneven_parameters(graph, found);
   find_named_groups(graph, found);
   find_uneven_exchanges(graph, found);
   return found;
