@@ -740,6 +740,28 @@ class Recurrent(TracedTest):
         self.assertTrue(torch._C._get_mkldnn_enabled())
         self.assertFalse({"lstm", "gru"} & set(vars(torch._VF)))
 
+    def test_drops_between_layers_what_torch_drops(self):
+        import torch
+
+        def step(model, x):
+            rows, ends = model(x)
+            return rows.sin().sum() + sum(end.cos().sum() for end in (ends if isinstance(ends, tuple) else [ends]))
+
+        for kind, options in (("LSTM", {"proj_size": 3}), ("GRU", {"batch_first": True}), ("RNN", {"bidirectional": True})):
+            for tokens in (None, {"x": 0}):
+                with self.subTest(kind=kind, tokens=tokens):
+                    torch.manual_seed(7)
+                    model = getattr(torch.nn, kind)(4, 6, num_layers=3, dropout=0.5, **options).double()
+                    inputs = {"x": torch.randn(3, 2, 4).double()}
+                    traced = epweave.trace(step, model, inputs, tokens=tokens)
+                    torch.manual_seed(1)
+                    expected = step(model, **inputs)
+                    gradients = torch.autograd.grad(expected, list(model.parameters()))
+                    torch.manual_seed(1)
+                    loss, found = traced(model, inputs)
+                    torch.testing.assert_close(loss, expected)
+                    torch.testing.assert_close(list(found.values()), list(gradients))
+
 
 class Pooling(TracedTest):
     """Pooling, interpolation, unfolding and padding of images."""

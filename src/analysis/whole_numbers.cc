@@ -18,10 +18,8 @@ bool has_whole_numbers(const Graph& graph, const Effects& effects, NodeId tensor
   for (int step = 0; step < kMostSteps; ++step) {
     const Node& node = graph.step().nodes[tensor];
     const TensorType* type = tensor_of(context, node.type);
-    if (type == nullptr || type->dtype == DType::kBool) return false;
-    if (is_integral(type->dtype)) return true;
-    if (!is_floating(type->dtype) || info(type->dtype).bytes < kLeastBytes || node.op == nullptr ||
-        effects.is_written(effects.storage_of(tensor)))
+    if (type == nullptr || !is_floating(type->dtype) || info(type->dtype).bytes < kLeastBytes ||
+        node.op == nullptr || effects.is_written(effects.storage_of(tensor)))
       return false;
     const OpFamily family = node.op->family;
     if (family == OpFamily::kCount) return named_arg(context, node, "weights").is_none();

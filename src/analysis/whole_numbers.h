@@ -10,8 +10,8 @@
 
 namespace epweave {
 
-// Of a tensor of 32 bits or more whose elements can be followed back to counts or integers, and
-// that nothing ever writes to.
+// Of a tensor of 32 bits or more whose elements can be followed back to counts, and that nothing
+// ever writes to. Other integers may be too large for a sum of them to be exact.
 bool has_whole_numbers(const Graph& graph, const Effects& effects, NodeId tensor);
 
 // Whether a cast of a sum over parts to another type is the sum of the parts' casts, but for

@@ -50,6 +50,8 @@ void IndexedExtents::note_classes(const Node& node) {
 void IndexedExtents::note(NodeId index, std::optional<std::int64_t> extent) {
   const NodeId input = shown_[index];
   if (!input || !extent || *extent <= 0) return;
+  const TensorType* type = tensor_of(context_, step_.nodes[input].type);
+  if (type != nullptr && type->dtype == DType::kBool) return;  // a mask chooses no place
   std::optional<std::int64_t>& least = extents_.at(input);
   least = std::min(least.value_or(*extent), *extent);
 }
