@@ -11,7 +11,8 @@
 namespace epweave {
 
 // Of a tensor of 32 bits or more whose elements can be followed back to counts, and that nothing
-// ever writes to. Other integers may be too large for a sum of them to be exact.
+// ever writes to. Other integers may be too large for a sum of them to be exact, as are counts of
+// 2^24 elements in 32 bits: extents that are no numbers are taken to be small enough.
 bool has_whole_numbers(const Graph& graph, const Effects& effects, NodeId tensor);
 
 // Whether a cast of a sum over parts to another type is the sum of the parts' casts, but for
