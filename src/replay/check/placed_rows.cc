@@ -1,11 +1,29 @@
 #include "replay/check/placed_rows.h"
 
+#include <optional>
+#include <string>
+
 #include "ir/facts.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
 #include "replay/check/sum_check.h"
 
 namespace epweave::replay {
+namespace {
+
+// What places are counted along; none of a value that is no tensor with dimensions.
+std::optional<std::string> first_extent(const Graph& graph, NodeId id) {
+  const TensorType* type = tensor_of(*graph.context, graph.step().nodes[id].type);
+  if (type == nullptr || type->rank() == 0) return std::nullopt;
+  return std::string(graph.context->exprs.text(type->sizes[0]));
+}
+
+// Parts as long as the whole are its summands: their elements lie where those of the whole do.
+bool are_rows(const PairedGraphs& graphs, const Group& group) {
+  return first_extent(graphs.a, group.whole) != first_extent(graphs.b, group.values[0]);
+}
+
+}  // namespace
 
 IdSet<NodeId> find_placed_rows(const PairedGraphs& graphs) {
   const Graph& graph = graphs.a;
@@ -13,7 +31,7 @@ IdSet<NodeId> find_placed_rows(const PairedGraphs& graphs) {
   IdSet<NodeId> exchanges;
   for (const Group& group : graphs.groups) {
     const Node& node = graph.step().nodes[group.whole];
-    if (!group.is_parts) continue;
+    if (!group.is_parts || !are_rows(graphs, group)) continue;
     const bool is_by_place =
         has_family(node, OpFamily::kReduceScatter) ||
         (has_family(node, OpFamily::kAllToAll) && count_equal_shares(facts, graph, node));
