@@ -28,9 +28,9 @@
 // parts cut off a value that is written in place, and joins of its parts: they show it where they
 // stand, which is where it is read.
 //
-// Of rows of a part that ranks exchange by equal shares, or reduce and scatter, a rank has others than
-// of the whole (placed_rows.h): parts behind it that differ are skipped, and what joins them is
-// compared.
+// Of a part of rows that ranks exchange by equal shares, or reduce and scatter, a rank has other
+// rows than of the whole (placed_rows.h): parts behind it that differ are skipped, and what joins
+// them is compared.
 //
 // The verdict on B:
 //

@@ -1,5 +1,6 @@
 #include "replay/check/placed_rows.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -20,7 +21,9 @@ std::optional<std::string> first_extent(const Graph& graph, NodeId id) {
 
 // Parts as long as the whole are its summands: their elements lie where those of the whole do.
 bool are_rows(const PairedGraphs& graphs, const Group& group) {
-  return first_extent(graphs.a, group.whole) != first_extent(graphs.b, group.values[0]);
+  const auto part =
+      std::ranges::find_if(group.values, [](NodeId id) { return bool(id); });  // others are missing
+  return part != group.values.end() && first_extent(graphs.a, group.whole) != first_extent(graphs.b, *part);
 }
 
 }  // namespace
