@@ -456,6 +456,25 @@ class TracedTest(unittest.TestCase):
         self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
 
 
+def residual_model(width, make_layer):
+    """An embedding of 32 tokens and two layers, each of which adds to what it reads."""
+    import torch
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = torch.nn.Embedding(32, width)
+            self.layers = torch.nn.ModuleList([make_layer(), make_layer()])
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            for layer in self.layers:
+                x = x + layer(x)
+            return x
+
+    return Model()
+
+
 class GroupNorm(TracedTest):
     """Of tokens, as of a recurrence's heads, and over the sequence: divided, proved and executed as what it is made of."""
 
@@ -475,19 +494,7 @@ class GroupNorm(TracedTest):
                     return self.norm(y.transpose(1, 2)).transpose(1, 2)
                 return self.norm(y.reshape(-1, 8)).view_as(x)
 
-        class Model(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.embed = torch.nn.Embedding(32, 8)
-                self.layers = torch.nn.ModuleList([Layer(), Layer()])
-
-            def forward(self, tokens):
-                x = self.embed(tokens)
-                for layer in self.layers:
-                    x = x + layer(x)
-                return x
-
-        model = Model().double()  # with few channels in a group, single precision loses much
+        model = residual_model(8, Layer).double()  # with few channels in a group, single precision loses much
         return model, lambda model, tokens: model(tokens).square().mean(), {"tokens": torch.randint(32, (4, 6))}
 
     def test_is_kept_where_its_decomposition_is_none(self):
@@ -611,24 +618,12 @@ class Counts(TracedTest):
                 self.means = scores.mean(0)
                 return x * scores.amax(-1).view_as(x[..., 0]).unsqueeze(-1)
 
-        class Model(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.embed = torch.nn.Embedding(32, 4)
-                self.layers = torch.nn.ModuleList([Layer(), Layer()])
-
-            def forward(self, tokens):
-                x = self.embed(tokens)
-                for layer in self.layers:
-                    x = x + layer(x)
-                return x
-
         def step(model, tokens):
             loss = model(tokens).square().mean()
             return loss + sum((x.means * x.counts * x.weighed).sum() for x in model.layers)
 
         torch.manual_seed(7)
-        model, inputs = Model(), {"tokens": torch.randint(32, (4, 6))}
+        model, inputs = residual_model(4, Layer), {"tokens": torch.randint(32, (4, 6))}
         traced = epweave.trace(step, model, inputs)
         self.assertEqual([], [n for n in traced.graph.graph.nodes if "bincount" in str(n.target)])
         self.assert_computes(traced, model, step, inputs)
@@ -777,19 +772,7 @@ class Pooling(TracedTest):
                 images = self.up(x).transpose(1, 2).reshape(-1, 4, 4, 4)
                 return resample(images).tanh().flatten(2).mean(2, keepdim=True).transpose(1, 2)
 
-        class Model(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.embed = torch.nn.Embedding(32, 4)
-                self.layers = torch.nn.ModuleList([Layer(), Layer()])
-
-            def forward(self, tokens):
-                x = self.embed(tokens)
-                for layer in self.layers:
-                    x = x + layer(x)
-                return x
-
-        return (Model().double(), lambda model, tokens: model(tokens).square().mean(),
+        return (residual_model(4, Layer).double(), lambda model, tokens: model(tokens).square().mean(),
                 {"tokens": torch.randint(32, (4, 16))})
 
     @staticmethod

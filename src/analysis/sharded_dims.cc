@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analysis/collectives.h"
+#include "analysis/placeholders.h"
 #include "analysis/returned_values.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -83,22 +84,12 @@ std::optional<Arg> ShardFinder::describe(NodeId id) const {
   return graph_.context->args.intern_tree(ArgKind::kList, dims);
 }
 
-std::map<StringId, NodeId> ShardFinder::list_placeholders() const {
-  const Body& step = graph_.step();
-  std::map<StringId, NodeId> placeholders;
-  for (NodeId id : step.order) {
-    if (step.nodes[id].kind != NodeKind::kPlaceholder) break;
-    placeholders.emplace(step.nodes[id].name, id);
-  }
-  return placeholders;
-}
-
 void ShardFinder::read_recorded() {
   std::map<StringId, NodeId> placeholders;
   for (const InputRole& input : graph_.inputs) {
     const Arg* recorded = find_entry(context_, input.more, kShardsKey);
     if (recorded == nullptr) continue;
-    if (placeholders.empty()) placeholders = list_placeholders();
+    if (placeholders.empty()) placeholders = list_placeholders(graph_);
     const auto at = placeholders.find(input.name);
     const TensorType* tensor =
         at != placeholders.end() ? tensor_of(context_, graph_.step().nodes[at->second].type) : nullptr;
@@ -115,7 +106,7 @@ void ShardFinder::read_parameters() {
   std::map<StringId, std::vector<RankAxis>> axes;  // by parameter
   const Body& step = graph_.step();
   const std::map<StringId, Rules> reduced = list_reduced();
-  const std::map<StringId, NodeId> placeholders = list_placeholders();
+  const std::map<StringId, NodeId> placeholders = list_placeholders(graph_);
   for (const InputRole& input : graph_.inputs)
     if (const auto at = placeholders.find(input.name); at != placeholders.end())
       if (const auto mesh = recorded_mesh(context_, step.nodes[at->second])) axes[input.fqn] = axes_of(*mesh);

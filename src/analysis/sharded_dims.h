@@ -68,8 +68,6 @@ class ShardFinder {
   std::optional<Arg> describe(NodeId id) const;
 
  private:
-  std::map<StringId, NodeId> list_placeholders() const;
-
   // What the graph that these inputs are saved values of knew (describe_shards).
   void read_recorded();
 

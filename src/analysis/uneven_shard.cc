@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "analysis/placeholders.h"
 #include "analysis/world.h"
 #include "ops/bind.h"
 #include "ops/family.h"
@@ -57,16 +58,6 @@ std::set<std::int64_t> list_shard_counts(const MeshValue& mesh) {
     for (std::int64_t count : before) counts.insert(count * extent);
   }
   return counts;
-}
-
-std::map<StringId, NodeId> list_placeholders(const Graph& graph) {
-  const Body& step = graph.step();
-  std::map<StringId, NodeId> placeholders;
-  for (NodeId id : step.order) {
-    if (step.nodes[id].kind != NodeKind::kPlaceholder) break;
-    placeholders.emplace(step.nodes[id].name, id);
-  }
-  return placeholders;
 }
 
 class UnevenShards {

@@ -15,4 +15,8 @@ std::span<const Arg> named_items(const Context& context, const Node& node, std::
   return list.is_list() ? context.args.children(list) : std::span<const Arg>();
 }
 
+bool is_zero_number(Arg arg) {
+  return (arg.is_int() && arg.as_int() == 0) || (arg.is(ArgKind::kReal) && arg.as_real() == 0.0);
+}
+
 }  // namespace epweave

@@ -16,4 +16,7 @@ Arg named_arg(const Context& context, const Node& node, std::string_view name);
 // The items of such a list; empty where the argument is no list.
 std::span<const Arg> named_items(const Context& context, const Node& node, std::string_view name);
 
+// Whether it is the number 0, whole or real; False is none.
+bool is_zero_number(Arg arg);
+
 }  // namespace epweave

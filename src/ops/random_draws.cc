@@ -1,6 +1,7 @@
 #include "ops/random_draws.h"
 
 #include "ops/bind.h"
+#include "ops/named_arg.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -10,8 +11,7 @@ bool has_dropout(const Context& context, const Node& node) {
   const auto dropout = node.op->find_param("dropout_p");
   if (!dropout) return false;
   const Arg p = arg_of(context, node, *dropout);
-  const bool is_zero = (p.is(ArgKind::kReal) && p.as_real() == 0) || (p.is_int() && p.as_int() == 0);
-  return !p.is_none() && !is_zero;
+  return !p.is_none() && !is_zero_number(p);
 }
 
 bool draws_random(const Context& context, const Node& node) {

@@ -45,7 +45,6 @@ Json field_or_null(const std::optional<std::string>& text) {
 
 // A graph that all ranks run has no number of one rank, and no call that is right on one alone.
 void require_for_all_ranks(const Graph& graph) {
-  if (!is_rank_agnostic(graph)) return;
   const Rank rank = read_world(graph).file_rank;
   const RankLiterals literals = find_rank_literals(graph, rank);
   for (const RankLiteral& literal : literals.proved)
@@ -75,10 +74,11 @@ int make(const ArtifactCommand& command, Console& console) {
   check_output(command.output);
   Fingerprint config = read_config(command.config);
   Graph graph = read_sound_input(command.input, nullptr, Soundness::kStructure);
-  require_for_all_ranks(graph);
-  if (const std::string uneven = describe(graph, find_uneven_shards(graph));
-      is_rank_agnostic(graph) && !uneven.empty())
-    console.warn(fmt::format("{}: {}", display_name(command.input), uneven));
+  if (is_rank_agnostic(graph)) {
+    require_for_all_ranks(graph);
+    if (const std::string uneven = describe(graph, find_uneven_shards(graph)); !uneven.empty())
+      console.warn(fmt::format("{}: {}", display_name(command.input), uneven));
+  }
   Fingerprint fingerprint = take_fingerprint(graph, sha256_of_pieces);
   fingerprint.merge(config);
   write_fingerprint(graph, fingerprint);

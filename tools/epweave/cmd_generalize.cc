@@ -27,6 +27,18 @@ Json pairs_report(const GeneralizePairs& pairs) {
   return {{"unseen", unseen}, {"next", pairs.unseen.empty() ? Json(nullptr) : Json(pairs.next)}};
 }
 
+Json uneven_report(const Generalization& made) {
+  Json rows = Json::array();
+  if (!made.graph) return rows;
+  for (const UnevenShard& shard : find_uneven_shards(*made.graph))
+    rows.push_back({{"node", made.graph->text(made.graph->step().nodes[shard.input].name)},
+                    {"parameter", made.graph->text(shard.fqn)},
+                    {"dimension", shard.dim},
+                    {"held", shard.local},
+                    {"of", shard.global}});
+  return rows;
+}
+
 Json generalize_report(const Generalization& made) {
   Json axes = Json::array(), explained = Json::array(), unexplained = Json::array();
   for (const GeneralizeAxis& axis : made.axes)
@@ -55,7 +67,8 @@ Json generalize_report(const Generalization& made) {
           {"explained", std::move(explained)},
           {"unexplained", std::move(unexplained)},
           {"unproved", made.unproved},
-          {"structure", made.structure ? Json(*made.structure) : Json(nullptr)}};
+          {"structure", made.structure ? Json(*made.structure) : Json(nullptr)},
+          {"uneven_shards", uneven_report(made)}};
 }
 
 std::string print_unexplained(const Unexplained& row) {
@@ -111,18 +124,6 @@ std::string limit_text(const std::vector<std::string_view>& axes, std::string_vi
                      fmt::join(axes, ", "), is_one ? "is" : "are", seen, is_one ? "it" : "them");
 }
 
-Json uneven_report(const Generalization& made) {
-  Json rows = Json::array();
-  if (!made.graph) return rows;
-  for (const UnevenShard& shard : find_uneven_shards(*made.graph))
-    rows.push_back({{"node", made.graph->text(made.graph->step().nodes[shard.input].name)},
-                    {"parameter", made.graph->text(shard.fqn)},
-                    {"dimension", shard.dim},
-                    {"held", shard.local},
-                    {"of", shard.global}});
-  return rows;
-}
-
 // "g.epw: a graph for all ranks, but axis ep is not observed: what depends on it is not checked"
 std::string verdict_text(const Generalization& made, std::string_view output) {
   std::vector<std::string_view> blind, guessed;
@@ -142,13 +143,11 @@ std::string verdict_text(const Generalization& made, std::string_view output) {
 // What no difference between the given ranks shows, and is wrong on others.
 void refuse_one_rank_calls(Generalization& made) {
   if (!made.graph) return;
-  for (const OneRankCall& call : find_one_rank_calls(*made.graph)) {
-    const Node& node = made.graph->step().nodes[call.node];
-    made.unexplained.push_back({.site = site_of(*made.graph, node),
+  for (const OneRankCall& call : find_one_rank_calls(*made.graph))
+    made.unexplained.push_back({.site = site_of(*made.graph, made.graph->step().nodes[call.node]),
                                 .argument = "call",
                                 .why = call.why,
                                 .values = std::vector<std::string>(made.ranks.size(), call.value)});
-  }
   if (!made.unexplained.empty()) made.graph.reset();
 }
 
@@ -231,7 +230,6 @@ int generalize(const GeneralizeCommand& command, Console& console) {
     Json document = {{"inputs", Json::array()}, {"output", file_report(command.output.path)}};
     for (const InputOptions& input : command.inputs) document["inputs"].push_back(file_report(input.path));
     document.update(generalize_report(made));
-    document["uneven_shards"] = uneven_report(made);
     console.print(report_text(std::move(document)));
   } else {
     if (const std::string text = generalize_text(made); !text.empty()) console.info(text);

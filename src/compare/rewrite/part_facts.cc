@@ -33,22 +33,18 @@ bool is_common(PartFact fact) {
 
 bool makes_zeros(const Context& context, const Node& node) {
   if (node.op->makes_zeros) return true;
-  const Arg fill = named_arg(context, node, "fill_value");
-  return (fill.is_int() && fill.as_int() == 0) || (fill.is(ArgKind::kReal) && fill.as_real() == 0.0);
+  return is_zero_number(named_arg(context, node, "fill_value"));
 }
 
 bool pads_zeros(const Context& context, const Node& node) {
   const Arg value = named_arg(context, node, "value");
-  return value.is_none() || (value.is_int() && value.as_int() == 0) ||
-         (value.is(ArgKind::kReal) && value.as_real() == 0.0);
+  return value.is_none() || is_zero_number(value);
 }
 
 // Whether each number that a call takes in the place of an operand's elements is 0.
 bool fills_zeros(const Context& context, const Node& node) {
-  for (std::size_t i = 0; i < node.op->params.size(); ++i) {
-    const Arg value = node.op->params[i].type == "Scalar" ? arg_of(context, node, i) : Arg::integer(0);
-    if (value != Arg::integer(0) && !(value.is(ArgKind::kReal) && value.as_real() == 0.0)) return false;
-  }
+  for (std::size_t i = 0; i < node.op->params.size(); ++i)
+    if (node.op->params[i].type == "Scalar" && !is_zero_number(arg_of(context, node, i))) return false;
   return true;
 }
 
@@ -434,9 +430,9 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
 bool PartFacts::scales_by_finite(const Node& node) const {
   for (std::size_t i = 0; i < op_->params.size(); ++i) {
     const Arg given = arg_of(context_, node, i);
-    const bool is_zero = given == Arg::integer(0) || (given.is(ArgKind::kReal) && given.as_real() == 0.0);
     if (given.is(ArgKind::kReal) && !std::isfinite(given.as_real())) return false;
-    if (is_zero && op_->linearity == Linearity::kFirst && op_->params[i].name == "other") return false;
+    if (is_zero_number(given) && op_->linearity == Linearity::kFirst && op_->params[i].name == "other")
+      return false;
   }
   return true;
 }

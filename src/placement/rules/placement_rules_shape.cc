@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/mapping.h"
+#include "ops/named_arg.h"
 #include "ops/number_ops.h"
 #include "ops/rules.h"
 #include "placement/placement_blocks.h"
@@ -191,8 +192,7 @@ Placement unslice(PlacementCall& call) {
 }
 
 bool is_literal_zero(Arg arg) {
-  return (arg.is_int() && arg.as_int() == 0) || (arg.is(ArgKind::kReal) && arg.as_real() == 0) ||
-         (arg.is(ArgKind::kBool) && !arg.as_bool());
+  return is_zero_number(arg) || (arg.is(ArgKind::kBool) && !arg.as_bool());
 }
 
 // Parts of a sum may each be padded with zeros only: any other fill would be added once per part.

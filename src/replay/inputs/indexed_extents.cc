@@ -23,9 +23,10 @@ IndexedExtents::IndexedExtents(const Graph& graph)
 }
 
 std::optional<std::int64_t> IndexedExtents::of(std::string_view input) const {
-  for (NodeId id : step_.order)
-    if (step_.nodes[id].kind == NodeKind::kPlaceholder && graph_.text(step_.nodes[id].name) == input)
-      return extents_[id];
+  for (NodeId id : step_.order) {
+    if (step_.nodes[id].kind != NodeKind::kPlaceholder) break;
+    if (graph_.text(step_.nodes[id].name) == input) return extents_[id];
+  }
   return std::nullopt;
 }
 
