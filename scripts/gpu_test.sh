@@ -6,7 +6,8 @@
 #   --call N       some of the parts, within 590 s (docs/gpu.md has what each is for): 1: kernels, steps, memcheck; 2: rewrite,
 #                  graphs, nccl, native; 3: measure, torch, rates, widths; 4: racecheck, initcheck, ranks
 #   --total N      seconds of the whole: a step that would start behind them is not run, one that they cut short is no failure
-#   --logs DIR     whole logs of the steps, a file each, and summary.txt, a line each (default: a new folder of /tmp)
+#   --logs DIR     whole logs of the steps, a file each; summary.txt, a line each; report.txt, the same with what is at both ends
+#                  of the logs of those that failed (default: a new folder of /tmp)
 #   --seconds N    what a step may take (default 90), under compute-sanitizer and for rates three times that
 #   --bare         nothing but this folder, bash and the driver: no python, no torch, no nvidia-smi
 #
@@ -14,8 +15,8 @@
 # default: the release build of this checkout, or the bundle that this script is in (scripts/gpu_bundle.sh). Whole training
 # steps are those of testdata/gpu/NAME.txt, what `epweave-replay run -q` prints of testdata/graphs/NAME.epw.gz on the CPU.
 #
-# Where a kernel fails, each test is run alone, and of all else the whole steps; where the first run does not end, nothing. A
-# step that fails is run again with CUDA_LAUNCH_BLOCKING=1, then under compute-sanitizer where that is. Prints what docs/gpu.md
+# Where a kernel fails, each test is run alone, and of all else the whole steps; where the first run does not end, the tests of
+# kernels alone are run, with 20 seconds for each, and nothing else. A step that fails is run again with CUDA_LAUNCH_BLOCKING=1, then under compute-sanitizer where that is. Prints what docs/gpu.md
 # reports; exits 0 if all that was run passed, 1 if something failed, 2 for a wrong command line, 77 if there is no GPU. What
 # was not run is listed at the end.
 set -u
@@ -66,6 +67,7 @@ if [ -z "$logs" ]; then logs=$(mktemp -d); fi
 mkdir -p "$logs" || exit 2
 logs=$(cd "$logs" && pwd)
 : >"$logs/summary.txt"
+: >"$logs/report.txt"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 graphs=$here/testdata/graphs hashes=$here/testdata/gpu
@@ -75,7 +77,25 @@ export EPWEAVE_TESTDATA bin work graphs hashes scripts under
 failed=0 steps=0 not_run=() again=1 last_log=''
 
 # say TEXT: to the terminal and the summary.
-say() { printf '%s\n' "$*" | tee -a "$logs/summary.txt"; }
+say() { printf '%s\n' "$*" | tee -a "$logs/summary.txt" "$logs/report.txt"; }
+# show LOG: what is at both ends of a log, and what says that something failed between them, into the report.
+show() {
+  local lines
+  lines=$(wc -l <"$1") || return
+  {
+    echo "---- $(basename "$1"), $lines lines"
+    if [ "$lines" -le 60 ]; then
+      cut -c 1-300 "$1"
+    else
+      head -n 15 "$1" | cut -c 1-300
+      echo "---- lines that say so"
+      grep -n -m 15 -i -e 'failed' -e 'error' -e 'differ' "$1" | cut -c 1-300
+      echo "---- the last"
+      tail -n 25 "$1" | cut -c 1-300
+    fi
+    echo "----"
+  } >>"$logs/report.txt"
+}
 leave_out() {
   not_run+=("$1")
   say "not run: $1"
@@ -144,27 +164,40 @@ attempt() {
   say "$name: $(how_it_ended "$status"), $((SECONDS - start)) s: $(tail -n 1 "$log.log" | cut -c 1-160)"
   [ "$status" -ne 0 ] || return 0
   failed=$((failed + 1))
+  show "$log.log"
   if [ "$again" -ne 0 ]; then look_into "$log" "$@"; fi
   return "$status"
 }
 # tests_alone LOG: each test of the kernels in a process of its own, four at a time: a kernel that crashes takes the device from all
-# tests behind it. The first two that fail are looked into.
+# tests behind it, and one that does not end the time. The first two that fail are looked into.
 tests_alone() {
-  local log=$1 names=() number=0 fail=()
-  mapfile -t names < <("$bin/replay_kernels_device_test" --list-test-names-only 2>/dev/null | sed 's/[],[\\]/\\&/g')
+  local log=$1 names=() number=0 fail=() cut=0 status
+  mapfile -t names < <("$bin/replay_kernels_device_test" --list-test-names-only 2>/dev/null | sed 's/[],[\]/\\&/g')
   if [ ${#names[@]} -lt 2 ]; then return 1; fi
   for name in "${names[@]}"; do
     if [ "$number" -ge 4 ]; then wait -n; fi
     number=$((number + 1))
-    (in_time "$log.alone-$number.log" tests replay_kernels_device_test "$name" || : >"$log.alone-$number.failed") &
+    (
+      limit=$(time_left) status=0
+      in_time "$log.alone-$number.log" tests replay_kernels_device_test "$name" || status=$?
+      if ran_out "$status" && [ "$limit" -lt "$seconds" ]; then status="cut"; fi
+      echo "$status" >"$log.alone-$number.status"
+    ) &
   done
   wait
   for ((number = 1; number <= ${#names[@]}; ++number)); do
-    if [ ! -f "$log.alone-$number.failed" ]; then continue; fi
+    status=$(cat "$log.alone-$number.status")
+    if [ "$status" = 0 ]; then continue; fi
+    if [ "$status" = cut ]; then
+      cut=$((cut + 1))
+      continue
+    fi
     fail+=("$number")
-    say "  alone, too: ${names[number - 1]}: $(grep -m 1 -A 1 -e 'FAILED:' -e 'error:' "$log.alone-$number.log" | tr -s '\n ' ' ' | cut -c 1-160)"
+    say "  alone, too: ${names[number - 1]}: $(how_it_ended "$status"): $(grep -m 1 -A 1 -e 'FAILED:' -e 'error:' "$log.alone-$number.log" |
+      tr -s '\n ' ' ' | cut -c 1-160)"
+    show "$log.alone-$number.log"
   done
-  say "  tests that fail alone: ${#fail[@]} of ${#names[@]}"
+  say "  tests that fail alone: ${#fail[@]} of ${#names[@]}$(if [ "$cut" -ne 0 ]; then echo ", $cut of them not run: no time is left (--total $total)"; fi)"
   for number in "${fail[@]:0:2}"; do
     look_into "$log.alone-$number" tests replay_kernels_device_test "${names[number - 1]}"
   done
@@ -176,21 +209,28 @@ look_into() {
   limit=$(time_left)
   CUDA_LAUNCH_BLOCKING=1 in_time "$log.blocking.log" "$@" || found=$?
   say "  with CUDA_LAUNCH_BLOCKING=1: $(how_it_ended "$found" "$limit"): $(tail -n 1 "$log.blocking.log" | cut -c 1-160)"
+  if [ "$found" -ne 0 ]; then show "$log.blocking.log"; fi
   if command -v compute-sanitizer >/dev/null; then
     found=0 limit=$(time_left)
     EPWEAVE_DEVICE_BLOCKS=whole under="compute-sanitizer --error-exitcode 9" in_time "$log.sanitizer.log" "$@" || found=$?
     say "  under compute-sanitizer: $(how_it_ended "$found" "$limit"): $(tail -n 1 "$log.sanitizer.log" | cut -c 1-160)"
+    if [ "$found" -ne 0 ]; then show "$log.sanitizer.log"; fi
   else
     say "  under compute-sanitizer: not run, it is not installed"
   fi
 }
 replay() { $under "$bin/epweave-replay" "$@"; }
 tests() { EPWEAVE_TEST_DEVICE=cuda $under "$bin/$1" "${@:2}"; }
-# same_hashes NAME [OPTION...]: the GPU's hashes of a whole step are those of the CPU, which are in a file.
+# same_hashes NAME [OPTION...]: the GPU's hashes of a whole step are those of the CPU, which are in a file. The last line says how
+# many ranks differ, and what the first of them found.
 same_hashes() {
   local name=$1
   shift
-  replay run "$graphs/$name.epw.gz" --device cuda -q "$@" >"$work/found" && diff "$hashes/$name.txt" "$work/found"
+  replay run "$graphs/$name.epw.gz" --device cuda -q "$@" >"$work/found" || return
+  diff "$hashes/$name.txt" "$work/found" >"$work/differences" && return
+  cat "$work/differences"
+  echo "$(grep -c '^>' "$work/differences") of $(wc -l <"$hashes/$name.txt") ranks are not as on the CPU: $(grep -m 1 '^>' "$work/differences")"
+  return 1
 }
 check_rewrite() {
   local name=$1
@@ -316,7 +356,13 @@ say "$(grep 'device:' "$logs/00-first-run.log" || echo "device: unknown")"
 if [ "$status" -ne 0 ]; then
   tail -n 5 "$logs/00-first-run.log"
   say "the first run on the GPU: $(how_it_ended "$status"), the log is $logs/00-first-run.log"
+  show "$logs/00-first-run.log"
   if ran_out "$status"; then
+    case " $parts " in
+      *" kernels "*)
+        if [ "$seconds" -gt 20 ]; then seconds=20; fi
+        tests_alone "$logs/00-first-run" ;;
+    esac
     say "nothing else was run: ${parts# }"
     exit 1
   fi
@@ -540,7 +586,7 @@ for part in $all_parts; do
   esac
 done
 if [ "$failed" -ne 0 ] || [ "$status" -ne 0 ]; then
-  say "something failed on the GPU: $failed of $steps steps; whole logs are in $logs"
+  say "something failed on the GPU: $failed of $steps steps; whole logs are in $logs, in short $logs/report.txt"
   exit 1
 fi
 say "passed on the GPU: $steps steps; whole logs are in $logs"

@@ -145,11 +145,27 @@ case $1 in
 esac
 """)
     code, summary, logs = gpu_test(folder, "--bare", "--only", "kernels", "--only", "memcheck")
-    expect(code == 1 and "  alone, too: products: a_test.cc:3: FAILED: CHECK( a == b )" in summary, f"alone: exit {code}: {summary}")
+    expect(code == 1 and "  alone, too: products: FAILED (exit 1): a_test.cc:3: FAILED: CHECK( a == b )" in summary, f"alone: exit {code}: {summary}")
     expect("  tests that fail alone: 1 of 3" in summary and "01-kernels--bits-of-the-CPU.alone-2.blocking.log" in logs, f"{summary}{logs}")
     expect(summary.count("alone, too") == 1 and summary.count("with CUDA_LAUNCH_BLOCKING=1") == 1, summary)
-    code, summary, _ = gpu_test(bundle(place / "first", before="sleep 60"), "--bare", "--seconds", "1")
+    # One file has the summary with what failed.
+    report = (folder / "logs/report.txt").read_text()
+    expect([line for line in report.splitlines() if line in summary.splitlines()] == summary.splitlines(), report)
+    for text in ("---- 01-kernels--bits-of-the-CPU.alone-2.log, 3 lines\na_test.cc:3: FAILED:\n  CHECK( a == b )\nwith expansion:\n----\n",
+                 "---- 01-kernels--bits-of-the-CPU.alone-2.blocking.log, 3 lines\n"):  # fmt: skip
+        expect(text in report, report)
+    # A first run that does not end: the tests of kernels that do not end either are named.
+    folder = bundle(place / "first", before="sleep 60")
+    (folder / "bin/replay_kernels_device_test").write_text("""#!/bin/bash
+case $1 in
+  --list-test-names-only) printf '%s\n' maps products sums ;;
+  products) sleep 60 ;;
+  *) echo "All tests passed" ;;
+esac
+""")
+    code, summary, _ = gpu_test(folder, "--bare", "--seconds", "1")
     expect(code == 1 and "the first run on the GPU: FAILED (ran past 1 s)" in summary and "nothing else was run: kernels" in summary, summary)
+    expect("  alone, too: products: FAILED (ran past 1 s): " in summary and "  tests that fail alone: 1 of 3" in summary, summary)
     folder = bundle(place / "total")
     (folder / "bin/replay_kernels_device_test").write_text("#!/bin/bash\nsleep 60\n")
     code, summary, _ = gpu_test(folder, "--bare", "--only", "kernels", "--only", "steps", "--total", "8")
@@ -215,6 +231,8 @@ def check_failures(place):
     code, summary, logs = gpu_test(folder, "--bare", "--only", "steps")
     expect(code == 1 and "small, hashes of the CPU: FAILED (exit 1)" in summary, f"bits: exit {code}: {summary}")
     expect("  with CUDA_LAUNCH_BLOCKING=1: FAILED (exit 1)" in summary and "  under compute-sanitizer: " in summary, summary)
+    found = re.search(r"small, hashes of the CPU: FAILED \(exit 1\), \d+ s: (.*)", summary)[1]
+    expect(found.startswith("1 of 2 ranks are not as on the CPU: > rank "), summary)
     expect("small, the first node that differs: passed" in summary and "something failed on the GPU: 1 of 2 steps" in summary, summary)
     expect("01-small--hashes-of-the-CPU.blocking.log" in logs, logs.keys())
 
