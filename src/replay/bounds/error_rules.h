@@ -14,8 +14,7 @@ namespace epweave::replay {
 double sum_error(std::int64_t terms, DType dtype);
 
 // Of a sum of n squares or magnitudes, and of its root, relative to what was computed. No term is
-// below 0, and in the order of math/sum_order.h each is in a few of the additions alone. Throws
-// NoBound as sum_error does.
+// below 0, and in the order of math/sum_order.h each is in a few of the additions alone.
 double norm_error(std::int64_t terms, DType dtype);
 
 // Argument `param`. Throws NoBound if it is no tensor.

@@ -97,19 +97,23 @@ bool is_one(const Tensor& a, const Tensor& b) {
   return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides;
 }
 
+// In how many additions a term of a sum is at most: in the lanes, and where tiles are added up.
+std::int64_t count_additions(std::int64_t terms) {
+  constexpr std::int64_t kLevels = 4;  // at which the lanes are added up
+  static_assert(math::kLanes == 1 << kLevels);
+  if (terms > math::kSumTile)
+    return count_additions(math::kSumTile) + count_additions(math::count_sum_tiles(terms));
+  return (terms + math::kLanes - 1) / math::kLanes + kLevels;
+}
+
 }  // namespace
 
 // A product of k factors that are each off by u is off by at most exp(k u) - 1 of what it gives,
 // but for squares of u.
 double norm_error(std::int64_t terms, DType dtype) {
-  constexpr std::int64_t kLevels = 4;  // at which the lanes are added up
-  static_assert(math::kLanes == 1 << kLevels);
   constexpr std::int64_t kOthers = 2;  // a square, a root
   const double u = unit_roundoff(dtype == DType::kFloat64 ? dtype : DType::kFloat32);
-  const std::int64_t additions = (terms + math::kLanes - 1) / math::kLanes + kLevels;
-  const double error = static_cast<double>(additions + kOthers) * u * (1 + kBoundSlack);
-  if (!(error <= 1)) throw NoBound();
-  return std::expm1(error);
+  return std::expm1(static_cast<double>(count_additions(terms) + kOthers) * u * (1 + kBoundSlack));
 }
 
 const Tensor& only_result(const BoundedCall& call) {

@@ -399,6 +399,37 @@ TEST_CASE("sums and softmax of long rows and short ones") {
                  {g, x, shape, rstd, weight, Value::list({true, true})}) == "");
 }
 
+// Sums of more elements than one tile has: of a whole tensor, of rows that are dense or not, that
+// are whole tiles or not, and of columns.
+TEST_CASE("sums in tiles") {
+  Random random;
+  const Value none, no = false, yes = true, last = Value::list({std::int64_t{-1}}),
+                    first = Value::list({std::int64_t{0}});
+  constexpr std::int64_t kTile = math::kSumTile;
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat64}) {
+    INFO(info(dtype).name);
+    for (const std::int64_t length : {kTile - 1, kTile, kTile + 1, 3 * kTile, 3 * kTile - 7}) {
+      const Tensor x = random.tensor({length}, dtype);
+      CHECK(run_both("aten.sum.default", {x, none}) == "");
+      CHECK(run_both("aten.mean.default", {x, none}) == "");
+      CHECK(run_both("aten.linalg_vector_norm.default", {x, std::int64_t{2}, none, no, none}) == "");
+    }
+    for (const std::int64_t length : {2 * kTile, kTile + 3}) {
+      const Tensor x = random.tensor({2, length + 5}, dtype);
+      CHECK(run_both("aten.sum.dim_IntList", {x, last, yes, none}) == "");
+      const Tensor apart = x.view({2, length}, {length + 5, 1}, 1);
+      CHECK(run_both("aten.sum.dim_IntList", {apart, last, no, none}) == "");
+      CHECK(run_both("aten.mean.dim", {apart, last, no, none}) == "");
+      CHECK(run_both("aten._softmax.default", {apart, std::int64_t{-1}, no}) == "");
+    }
+    const Tensor columns = random.tensor({kTile + 9, 2}, dtype);
+    CHECK(run_both("aten.sum.dim_IntList", {columns, first, no, none}) == "");
+    CHECK(run_both("aten.mean.dim", {columns, first, no, none}) == "");
+  }
+  const Tensor counts = random.integers(std::vector<std::int64_t>(kTile + 2, 3), {kTile + 2});
+  CHECK(run_both("aten.sum.default", {counts, none}) == "");
+}
+
 // Of many rows each has fewer threads, and more tiles.
 TEST_CASE("softmax, RMS norm and sums of many rows") {
   Random random;

@@ -421,17 +421,16 @@ Depth operator+(Depth a, Depth b) {
 
 TEST_CASE("the norm of all gradients of a large model is bounded by the order of its sum") {
   constexpr double kUnit = 0x1p-24;
-  for (const std::int64_t terms : {1, 2, 16, 17, 100, 4096, 100'001}) {
+  for (const std::int64_t terms : {1, 2, 16, 17, 100, 4096, 100'001, 262'144, 262'145, 700'000}) {
     CAPTURE(terms);
     const std::vector<Depth> numbers(static_cast<std::size_t>(terms), Depth{0});
     const int additions = cpu::ordered_sum(numbers.data(), terms).additions;
     CHECK(norm_error(terms, DType::kFloat32) >= (additions + 2) * kUnit);
     CHECK(norm_error(terms, DType::kFloat32) <= (additions + 8) * kUnit * 1.01);
   }
-  CHECK(norm_error(4'194'304, DType::kFloat32) < 0.016);
-  CHECK(norm_error(200'000'000, DType::kFloat32) < 1.2);
-  CHECK_THROWS_AS(norm_error(std::int64_t{1} << 29, DType::kFloat32), NoBound);
-  CHECK(norm_error(std::int64_t{1} << 29, DType::kFloat64) < 1e-8);
+  CHECK(norm_error(200'000'000, DType::kFloat32) < 0.0011);
+  CHECK(norm_error(std::int64_t{1} << 40, DType::kFloat32) < 0.0025);
+  CHECK(norm_error(std::int64_t{1} << 40, DType::kFloat64) < 1e-11);
 }
 
 // Where the divisor may be 0 nothing is known, but where it is a root to which a number was added.

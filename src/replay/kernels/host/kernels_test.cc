@@ -157,6 +157,22 @@ TEST_CASE("a sum is taken in 16 lanes") {
   CHECK(column == lanes[0]);
 }
 
+TEST_CASE("a long sum is the sum of its tiles") {
+  constexpr std::int64_t kTile = 262144, kCount = 2 * kTile + 5;
+  std::vector<float> x(static_cast<std::size_t>(kCount));
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 1.0f / static_cast<float>(i % 4099 + 1);
+  const float tiles[3] = {cpu::ordered_sum(x.data(), kTile), cpu::ordered_sum(x.data() + kTile, kTile),
+                          cpu::ordered_sum(x.data() + 2 * kTile, 5)};
+  const float sum = cpu::ordered_sum(x.data(), kCount);
+  CHECK(sum == cpu::ordered_sum(tiles, 3));
+  float columns[2] = {};
+  std::vector<float> pairs;
+  for (const float each : x) pairs.insert(pairs.end(), {each, -each});
+  cpu::ordered_column_sums(pairs.data(), kCount, 2, columns);
+  CHECK(columns[0] == sum);
+  CHECK(columns[1] == -sum);
+}
+
 TEST_CASE("a product is one chain of fused multiply-adds per element") {
   Fixture f;
   const Tensor a = f.random({11, 67}), b = f.random({67, 45});

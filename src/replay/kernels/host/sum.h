@@ -12,6 +12,12 @@ using math::kLanes;
 
 template <class C>
 C ordered_sum(const C* x, std::int64_t n) {
+  if (n > math::kSumTile) {
+    Buffer<C> sums;
+    for (std::int64_t first = 0; first < n; first += math::kSumTile)
+      sums.push_back(ordered_sum(x + first, math::end_of_sum_tile(first, n) - first));
+    return ordered_sum(sums.data(), static_cast<std::int64_t>(sums.size()));
+  }
   C lanes[kLanes] = {};
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
@@ -23,6 +29,16 @@ C ordered_sum(const C* x, std::int64_t n) {
 // The sums of the columns of a dense matrix: out[j] = ordered_sum of column j.
 template <class C>
 void ordered_column_sums(const C* x, std::int64_t rows, std::int64_t columns, C* out) {
+  if (rows > math::kSumTile) {
+    const std::int64_t tiles = math::count_sum_tiles(rows);
+    Buffer<C> sums(static_cast<std::size_t>(tiles * columns));
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      const std::int64_t first = t * math::kSumTile;
+      ordered_column_sums(x + first * columns, math::end_of_sum_tile(first, rows) - first, columns,
+                          sums.data() + t * columns);
+    }
+    return ordered_column_sums(sums.data(), tiles, columns, out);
+  }
   Buffer<C> lanes(static_cast<std::size_t>(kLanes * columns), C(0));
   C* lane = lanes.data();
   for (std::int64_t i = 0; i < rows; ++i) {

@@ -154,18 +154,26 @@ void Scratch::throw_fault() const {
 Tensor Scratch::sum_on_device(const Tensor& x, Along along, Sum sum) {
   const bool is_rows = along == Along::kRows;
   const std::int64_t count = x.sizes[is_rows ? 0 : 1], length = x.sizes[is_rows ? 1 : 0];
-  Tensor out = is_rows ? make(x.dtype, {count, 1}) : make(x.dtype, {1, count});
+  const std::int64_t tiles = math::count_sum_tiles(length);
+  Tensor out = make(x.dtype, {count, tiles});
   with_real(x.dtype, [&](auto zero) {
     using C = decltype(zero);
-    const Tensor lanes = make(x.dtype, {count, math::kLanes});
+    const Tensor lanes = make(x.dtype, {count * tiles, math::kLanes});
     const RowsOf<C> rows{x.data<C>(), length, is_rows ? length : 1, is_rows ? 1 : count};
-    launch(tasks::LaneSumTask<C>{rows, count, lanes.data<C>()}, count * math::kLanes, {&x, &lanes});
-    const C divisor = sum == Sum::kMean ? static_cast<C>(length) : C(0);
-    launch(tasks::LaneTotalTask<C>{lanes.data<C>(), out.data<C>(), divisor}, count, {&lanes, &out});
-    // The mean of no elements is 0 / 0.
-    if (sum == Sum::kMean && length == 0)
-      map_into<math::Div>(out, Value(), out, filled(out.dtype, {}, Value(0.0)));
+    launch(tasks::LaneSumTask<C>{rows, count, tiles, lanes.data<C>()}, lanes.numel(), {&x, &lanes});
+    const C divisor = sum == Sum::kMean && tiles == 1 ? static_cast<C>(length) : C(0);
+    launch(tasks::LaneTotalTask<C>{lanes.data<C>(), out.data<C>(), divisor}, count * tiles, {&lanes, &out});
   });
+  if (tiles > 1) return add_tiles(out, length, sum);
+  // The mean of no elements is 0 / 0.
+  if (sum == Sum::kMean && length == 0)
+    map_into<math::Div>(out, Value(), out, filled(out.dtype, {}, Value(0.0)));
+  return is_rows ? out : out.view({1, count}, {count, 1}, out.offset);
+}
+Tensor Scratch::add_tiles(const Tensor& sums, std::int64_t length, Sum sum) {
+  const Tensor out = sum_rows(sums);
+  if (sum == Sum::kMean)
+    map_into<math::Div>(out, Value(), out, filled(out.dtype, {}, Value(static_cast<double>(length))));
   return out;
 }
 Tensor Scratch::sum_rows(const Tensor& x, Sum sum) {

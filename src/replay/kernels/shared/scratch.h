@@ -171,6 +171,8 @@ class Scratch {
   // Sums in the one order (math/sum_order.h). kMean: divided by the length.
   enum class Sum { kTotal, kMean };
   Tensor sum_rows(const Tensor& x, Sum sum = Sum::kTotal);
+  // Of rows of `length` elements, from the sums of their tiles.
+  Tensor add_tiles(const Tensor& sums, std::int64_t length, Sum sum);
   // Of the columns: [1, columns].
   Tensor sum_columns(const Tensor& x);
   Tensor maximum_of_rows(const Tensor& x, NanRule nan);

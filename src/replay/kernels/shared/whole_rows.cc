@@ -10,6 +10,34 @@ tasks::RowPlace place_of(const Tensor& tensor, std::int64_t row_stride) {
   return {tensor.bytes(), row_stride, stored_of(tensor.dtype)};
 }
 
+// Of `rows`, one element behind the other, into `out`, one row's behind the other's.
+void sum_dense_rows(Scratch& scratch, const Tensor& rows, const Tensor& out, float divisor) {
+  const tasks::RowSum op{{rows.sizes[1]}, out.data<float>(), divisor};
+  const bool is_launched = launch_rows<tasks::RowSum>(
+      scratch, op, {{place_of(rows, rows.strides[0])}, {}, rows.sizes[0]}, {&rows, &out});
+  EPWEAVE_CHECK(is_launched);
+}
+// The sums of the tiles of each row: [rows, tiles].
+Tensor sum_tiles(Scratch& scratch, const Tensor& rows) {
+  const std::int64_t count = rows.sizes[0], length = rows.sizes[1], stride = rows.strides[0];
+  const std::int64_t whole = length / math::kSumTile, rest = length % math::kSumTile,
+                     tiles = math::count_sum_tiles(length);
+  const Tensor sums = scratch.make(DType::kFloat32, {count, tiles});
+  const auto add = [&](std::int64_t first, std::int64_t how_many, std::int64_t of, std::int64_t to) {
+    sum_dense_rows(scratch, rows.view({how_many, of}, {math::kSumTile, 1}, rows.offset + first),
+                   sums.view({how_many, 1}, {1, 1}, sums.offset + to), 0.0f);
+  };
+  if (rest == 0 && (count == 1 || stride == length)) {
+    add(0, count * tiles, math::kSumTile, 0);
+    return sums;
+  }
+  for (std::int64_t row = 0; row < count; ++row) {
+    add(row * stride, whole, math::kSumTile, row * tiles);
+    if (rest != 0) add(row * stride + whole * math::kSumTile, 1, rest, row * tiles + whole);
+  }
+  return sums;
+}
+
 }  // namespace
 
 std::optional<tasks::RowPlace> find_place(const Rows& rows) {
@@ -34,10 +62,10 @@ std::optional<Tensor> sum_in_place(Scratch& scratch, const Rows& rows, Scratch::
     if (!columns) return std::nullopt;
     return columns->view({rows.count, 1}, {1, 1}, columns->offset);
   }
+  if (!find_place(rows) || rows.count == 0 || rows.length == 0) return std::nullopt;
+  if (rows.length > math::kSumTile) return scratch.add_tiles(sum_tiles(scratch, matrix), rows.length, sum);
   const Tensor out = scratch.make(DType::kFloat32, {rows.count, 1});
-  const tasks::RowSum op{{rows.length}, out.data<float>(), divisor};
-  if (!launch_rows<tasks::RowSum>(scratch, op, {{find_place(rows)}, {}, rows.count}, {&matrix, &out}))
-    return std::nullopt;
+  sum_dense_rows(scratch, matrix, out, divisor);
   return out;
 }
 

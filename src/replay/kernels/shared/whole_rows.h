@@ -19,12 +19,13 @@ struct RowOperands {
   std::optional<tasks::RowPlace> out;  // of an op with results
   std::int64_t rows;
 };
-// Launches the op. False, and nothing is done: the CPU computes, there are no elements, or an
-// operand has no place.
+// Launches the op. False, and nothing is done: the CPU computes, there are no elements, the sum of
+// a row has tiles, or an operand has no place.
 template <class Op>
 bool launch_rows(Scratch& scratch, const Op& op, const RowOperands<Op>& operands,
                  std::initializer_list<const Tensor*> tensors) {
   if (scratch.queue() == nullptr || operands.rows == 0 || op.length == 0) return false;
+  if (op.length > math::kSumTile) return false;
   if (Op::kHasResult && !operands.out) return false;
   tasks::WholeRowTask<Op> task{};
   for (std::size_t i = 0; i < operands.in.size(); ++i) {
@@ -51,6 +52,7 @@ template <class Op>
 std::optional<Tensor> sum_columns(Scratch& scratch, const Op& op, const ColumnOperands<Op>& operands,
                                   std::initializer_list<const Tensor*> tensors) {
   if (scratch.queue() == nullptr || operands.rows == 0 || operands.columns == 0) return std::nullopt;
+  if (operands.rows > math::kSumTile) return std::nullopt;
   tasks::ColumnLanesTask<Op> task{};
   for (std::size_t i = 0; i < operands.in.size(); ++i) {
     if (!operands.in[i] || operands.in[i]->stored != operands.in[0]->stored) return std::nullopt;

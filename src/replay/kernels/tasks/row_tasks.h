@@ -19,29 +19,32 @@ struct RowsOf {
 // wait for each sum, it need not wait for memory as often.
 inline constexpr int kAhead = 8;
 
-// lanes[r * 16 + l]: the sum of elements l, l + 16, ... of row r. Index: 16 r + l, or, where rows
-// lie side by side, count l + r: neighbours read neighbouring elements.
+// lanes[(r * tiles + t) * 16 + l]: the sum of elements l, l + 16, ... of tile t of row r. Index:
+// the same, or, where rows lie side by side, count (16 t + l) + r: neighbours read neighbouring
+// elements.
 template <class C>
 struct LaneSumTask {
   RowsOf<C> rows;
-  std::int64_t count;  // rows
+  std::int64_t count, tiles;  // rows, and tiles of each
   C* lanes;
 
   EPWEAVE_HD void run(std::int64_t i) const {
     const bool is_side_by_side = rows.row_stride == 1;
-    const std::int64_t row = is_side_by_side ? i % count : i / math::kLanes,
-                       lane = is_side_by_side ? i / count : i % math::kLanes;
+    const std::int64_t of_row = tiles * math::kLanes, row = is_side_by_side ? i % count : i / of_row,
+                       place = is_side_by_side ? i / count : i % of_row;
+    const std::int64_t first = place / math::kLanes * math::kSumTile,
+                       end = math::end_of_sum_tile(first, rows.length);
     C sum = C(0);
-    std::int64_t j = lane;
-    for (; j + (kAhead - 1) * math::kLanes < rows.length; j += kAhead * math::kLanes) {
+    std::int64_t j = first + place % math::kLanes;
+    for (; j + (kAhead - 1) * math::kLanes < end; j += kAhead * math::kLanes) {
       C ahead[kAhead];
       EPWEAVE_UNROLL
       for (int k = 0; k < kAhead; ++k) ahead[k] = rows.at(row, j + k * math::kLanes);
       EPWEAVE_UNROLL
       for (int k = 0; k < kAhead; ++k) sum = sum + ahead[k];
     }
-    for (; j < rows.length; j += math::kLanes) sum = sum + rows.at(row, j);
-    lanes[row * math::kLanes + lane] = sum;
+    for (; j < end; j += math::kLanes) sum = sum + rows.at(row, j);
+    lanes[row * of_row + place] = sum;
   }
 };
 // out[r] = the lanes of row r added up; divided by `divisor` where that is not 0. Overwrites the
