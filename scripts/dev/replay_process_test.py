@@ -209,6 +209,31 @@ def check_library_sums(files):
         expect(refused.returncode == 2 and "--nccl-native is " in refused.stderr, f"{command}: {refused}")
 
 
+def check_log(files):
+    """NCCL's log is read, and lies where nobody else can have put a link; nothing of it is left."""
+    graph, temporary, target = files.folder / "alone.txt", files.folder / "temporary", files.folder / "target"
+    graph.write_text("""epweave text 1
+group 7 ranks=[0]
+graph
+  %x = placeholder : f32[4] role=user which=x
+  %g = _c10d_functional.all_reduce.default(%x, "sum", "7") : f32[4]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[4]
+  output([%w])
+""")
+    temporary.mkdir()
+    # The name that follows from the number of the process, which the shell has, too.
+    link = f'ln -s {target} "$TMPDIR/epweave-nccl-$$.log"; exec "$0" "$@"'
+    result = subprocess.run(
+        ["sh", "-c", link, REPLAY, "run", graph, "--transport", "nccl", "--device", "emulated", "--rank", "0", "--world-size", "1",
+         "--rendezvous", f"file:{files.folder / 'meeting'}", "--nccl-native", "--json"],
+        capture_output=True, text=True, check=False, env={**CLEAN, "TMPDIR": str(temporary)})  # fmt: skip
+    expect(result.returncode == 0, f"alone: {result}")
+    settings = {s["name"]: s["taken"] for s in json.loads(result.stdout)["environment"]["nccl_settings"]}
+    expect(settings["NCCL_ALGO"] == "Ring", settings)
+    left = list(temporary.iterdir())
+    expect(not target.exists() and len(left) == 1 and left[0].is_symlink(), f"a link was followed, or a log is left: {left}")
+
+
 def check_graphs(files):
     """Stretches of compute as graphs, NCCL's work on its own streams between them. All ranks or none."""
     arguments = [files.exchange, "--inputs", files.counts, "--json", "--deadline", 30, "--repeat", 3, "--poison"]
@@ -553,7 +578,7 @@ def main():
         files = Files(pathlib.Path(name))
         pair = MISMATCH.replace("[1, 3]", "[2, 2]")
         (files.folder / "pair.txt").write_text(pair)
-        for check in (check_refusals, check_bits, check_library_sums, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous, check_strangers,
+        for check in (check_refusals, check_bits, check_library_sums, check_log, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous, check_strangers,
                       check_mismatch, check_killed, check_stuck, check_lost_device, check_measuring):
             began = time.time()
             check(files)

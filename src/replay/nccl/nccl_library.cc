@@ -78,14 +78,19 @@ Log::Log() {
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
   if (failed) return;
-  path_ = (folder / fmt::format("epweave-nccl-{}.log", getpid())).string();
+  // For this user alone: NCCL follows a link that it finds in the file's place.
+  std::string made = (folder / "epweave-nccl-XXXXXX").string();
+  if (mkdtemp(made.data()) == nullptr) return;
+  path_ = made + "/log";
   setenv("NCCL_DEBUG", "INFO", 1);
   setenv("NCCL_DEBUG_SUBSYS", "ENV", 1);
   setenv("NCCL_DEBUG_FILE", path_.c_str(), 1);
 }
 
 Log::~Log() {
-  if (!path_.empty()) std::remove(path_.c_str());
+  if (path_.empty()) return;
+  std::remove(path_.c_str());
+  rmdir(std::filesystem::path(path_).parent_path().c_str());
 }
 
 std::vector<std::string> Log::lines() const {

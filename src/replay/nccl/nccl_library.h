@@ -30,7 +30,8 @@ std::vector<Setting> pin_settings(Sums sums);
 // log.
 std::vector<Setting> list_other_settings(const std::vector<Setting>& pinned);
 
-// What NCCL logs, in a file of its own, unless the environment says how NCCL logs (NCCL_DEBUG).
+// What NCCL logs, in a file and a folder of its own, unless the environment says how NCCL logs
+// (NCCL_DEBUG).
 class Log {
  public:
   Log();  // before NCCL is loaded
