@@ -4,6 +4,7 @@
 The program is $EPWEAVE_REPLAY, else build/release/bin/epweave-replay; $EPWEAVE or the one beside it makes its inputs.
 """
 import json
+import math
 import os
 import pathlib
 import re
@@ -75,6 +76,20 @@ class FitTest(unittest.TestCase):
         self.assertEqual(graph["peak"]["module"], "layers.5.attention.inner_attention")
         sizes = [value["bytes"] for value in graph["largest"]]
         self.assertEqual(sizes, sorted(sizes, reverse=True))
+
+    def test_a_rank_waits_for_several_steps_as_they_are_predicted(self):
+        small = self.extract("llama3_debug_fsdp4.1_norm", "lm_head")
+        self.assertEqual(self.report("run", small, "--dry-run")["deadline"], 60)
+        self.assertEqual(self.report("run", small, "--dry-run", "--deadline", "2.5")["deadline"], 2.5)
+        (graph,) = (report := self.report("run", LARGE, "--dry-run", "--memory", "2000"))["graphs"]
+        self.assertGreater(report["deadline"], 60)
+        self.assertEqual(report["deadline"], math.ceil(10 * graph["seconds"]))
+        often = self.report("run", LARGE, "--dry-run", "--memory", "2000", "--repeat", "3")
+        self.assertEqual(often["deadline"], report["deadline"])
+        # A run with bounds computes more than one without.
+        self.assertEqual(self.run_tool("rewrite", DEBUG, "--preset", "ep-overlap", "-o", "b.epw", "-q", program=EPWEAVE).returncode, 0)
+        bounded, plain = (self.report("check", DEBUG, "b.epw", "--dry-run", "--bounds", bounds)["deadline"] for bounds in ("cpu", "none"))
+        self.assertGreater(bounded, plain)
 
     def test_only_inputs_that_a_run_writes_are_copied_for_the_next(self):
         once = self.report("run", DEBUG, "--dry-run")

@@ -244,7 +244,8 @@ FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& gr
 
 }  // namespace
 
-int replay_check(const CheckCommandOptions& options, Console& console) {
+int replay_check(const CheckCommandOptions& given, Console& console) {
+  CheckCommandOptions options = given;
   const bool is_process = options.transport.has_processes();
   require_report_dir(options.transport);
   const Graph a = read_written_out(options.a), b = read_written_out(options.b);
@@ -263,6 +264,7 @@ int replay_check(const CheckCommandOptions& options, Console& console) {
       find_need(options, graphs, {devices, is_process ? 1 : world.size, is_process ? place.local_ranks : 1}),
       console);
   if (fitting.is_done) return kFine;
+  if (options.replay.deadline == 0) options.replay.deadline = fitting.deadline;
   const InputSource source(options.replay);
   source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
   ReplayProgress progress(console, 3 + (reference ? 1 : 0));  // A, B, and A again, at least

@@ -56,10 +56,12 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
   take_whole_number(
       command.add_option("--seed", replay.seed, "Seed of the inputs (default 0)")->type_name("S"), 0,
       kAnySeed);
-  take_number(
-      command.add_option("--deadline", replay.deadline, "Seconds a rank waits for the others (default 60)")
-          ->type_name("SECONDS"),
-      Zero::kRefused);
+  take_number(command
+                  .add_option("--deadline", replay.deadline,
+                              "Seconds a rank waits for the others (default: 60, or ten times a "
+                              "step as --dry-run predicts it)")
+                  ->type_name("SECONDS"),
+              Zero::kRefused);
   command.add_flag("--report-types", replay.report_types,
                    "Count recorded types that values contradict and go on, instead of stopping there");
   take_number(command

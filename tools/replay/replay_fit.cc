@@ -90,9 +90,12 @@ void Fit::find_needs() {
     };
     entry.need = finder.find(need_of(run.place));
     if (run.has_bounds) entry.bounded = finder.find(need_of(run.bounded_place), &run.followed);
-    if (!command_.options.dry_run) continue;
     const replay::StepWork work =
         replay::find_step_work(run.graph, rates_of(run.place, command_), costs ? &*costs : nullptr);
+    entry.longest = work.seconds * count_sharing(run.place);
+    if (run.has_bounds)
+      entry.longest = std::max(entry.longest, bounded_work(run).seconds * count_sharing(run.bounded_place));
+    if (!command_.options.dry_run) continue;
     entry.flops = static_cast<double>(work.flops) * ranks * run.runs;
     entry.kernels = work.kernels;
     entry.measured = work.measured;
@@ -120,13 +123,31 @@ void Fit::count_lots() {
   for (GraphNeed& entry : needs_) {
     if (!entry.run->has_bounds) continue;
     entry.bounded_runs = static_cast<std::uint32_t>(std::max(1.0, std::ceil(kept / kept_)));
-    // With bounds and in float64 everything is computed about three times.
-    constexpr double kBoundedWork = 3;
-    const replay::StepWork work =
-        replay::find_step_work(entry.run->graph, rates_of(entry.run->bounded_place, command_), nullptr);
+    const replay::StepWork work = bounded_work(*entry.run);
     entry.flops += static_cast<double>(work.flops) * command_.ranks * entry.bounded_runs;
-    entry.seconds += kBoundedWork * entry.bounded_runs * command_.ranks * work.seconds;
+    entry.seconds += work.seconds * command_.ranks * entry.bounded_runs;
   }
+}
+
+// With bounds and in float64 everything is computed about three times.
+replay::StepWork Fit::bounded_work(const FitGraph& run) const {
+  constexpr double kBoundedWork = 3;
+  replay::StepWork work = replay::find_step_work(run.graph, rates_of(run.bounded_place, command_), nullptr);
+  work.seconds *= kBoundedWork;
+  return work;
+}
+
+// Ranks that share what computes: those of all processes where the host's cores do.
+double Fit::count_sharing(const FitPlace& place) const {
+  return static_cast<double>(command_.ranks) *
+         (place.is_cpu() || place.is_emulated() ? command_.processes : 1);
+}
+
+double Fit::deadline() const {
+  constexpr double kLeast = 60, kSlower = 10;
+  double longest = 0;
+  for (const GraphNeed& entry : needs_) longest = std::max(longest, entry.longest);
+  return std::max(kLeast, std::ceil(kSlower * longest));
 }
 
 const Fit::GraphNeed& Fit::largest() const {
@@ -275,7 +296,7 @@ Fitting fit(const FitCommand& command, Console& console) {
     console.print(console.json() ? report_text(found.json()) : found.text());
   else
     found.warn(console);
-  return {command.options.dry_run, static_cast<std::size_t>(found.kept_bytes())};
+  return {command.options.dry_run, static_cast<std::size_t>(found.kept_bytes()), found.deadline()};
 }
 
 }  // namespace epweave::cli

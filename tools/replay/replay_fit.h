@@ -10,6 +10,7 @@
 
 #include "common/report.h"
 #include "replay/need/rank_need.h"
+#include "replay/need/step_work.h"
 #include "replay_commands.h"
 #include "replay_setup.h"
 
@@ -58,6 +59,7 @@ struct FitCommand {
 struct Fitting {
   bool is_done = false;
   std::size_t kept_bytes = 0;  // CheckSetup's
+  double deadline = 0;         // seconds: --deadline where it is not given
 };
 Fitting fit(const FitCommand& command, Console& console);
 
@@ -74,6 +76,9 @@ class Fit {
   Json json() const;
   // Of A's values with bounds that may be kept at a time, where bounds are made.
   double kept_bytes() const { return kept_; }
+  // How long a rank may have to wait for the others: they may do a whole step meanwhile, several
+  // times slower than predicted.
+  double deadline() const;
 
  private:
   struct Line {
@@ -102,6 +107,7 @@ class Fit {
     const replay::RankNeed& most() const { return is_bounded_there() ? bounded : need; }
     std::uint32_t bounded_runs = 0;             // of a dry run
     double flops = 0, copied = 0, seconds = 0;  // of all runs and ranks here
+    double longest = 0;                         // seconds: of its runs, of all ranks that share the place
     std::size_t kernels = 0, measured = 0;
   };
 
@@ -110,6 +116,8 @@ class Fit {
   void add_devices();
   void add_device(const FitPlace& place);
   void count_lots();
+  replay::StepWork bounded_work(const FitGraph& run) const;
+  double count_sharing(const FitPlace& place) const;
   const GraphNeed& largest() const;
   double count_kept(const GraphNeed& entry) const;
   double certain_values(const GraphNeed& entry) const;

@@ -171,6 +171,7 @@ Json Fit::json() const {
       {"fits", std::all_of(memories_.begin(), memories_.end(), [](const Memory& one) { return one.fits(); })},
       {"ranks", command_.ranks},
       {"processes", command_.processes},
+      {"deadline", command_.options.deadline == 0 ? deadline() : command_.options.deadline},
       {"memory", std::move(memory)},
       {"graphs", std::move(graphs)}};
 }

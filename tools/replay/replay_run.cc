@@ -452,7 +452,8 @@ int run_process(const RunCommandOptions& options, const Prepared& prepared, cons
 
 }  // namespace
 
-int replay_run(const RunCommandOptions& options, Console& console) {
+int replay_run(const RunCommandOptions& given, Console& console) {
+  RunCommandOptions options = given;
   const bool is_process = options.transport.has_processes();
   for (const std::string& path :
        {options.outputs, options.save_inputs, options.measure.timeline, options.measure.costs})
@@ -479,7 +480,9 @@ int replay_run(const RunCommandOptions& options, Console& console) {
                            .ranks = is_process ? 1 : world.size,
                            .processes = is_process ? place.local_ranks : 1,
                            .has_own_device = is_process};
-  if (fit(command, console).is_done) return kFine;
+  const Fitting fitting = fit(command, console);
+  if (fitting.is_done) return kFine;
+  if (options.replay.deadline == 0) options.replay.deadline = fitting.deadline;
   const InputSource source(options.replay);
   source.files.require_all_used({{graph, world.size}});
   replay::InputData data = source.data;
