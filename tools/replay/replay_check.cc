@@ -161,7 +161,9 @@ int check_here(const CheckCommandOptions& options, const PreparedPair& prepared,
 // code.
 int check_process(const CheckCommandOptions& options, const PreparedPair& prepared,
                   const replay::nccl::Place& place, Console& console) {
-  const auto& [graphs, devices, setup] = prepared;
+  const CheckedGraphs& graphs = prepared.graphs;
+  const Devices& devices = prepared.devices;
+  replay::CheckSetup& setup = prepared.setup;
   replay::require_comparable(graphs.a, graphs.b, setup);
   std::vector<Plan> plans;
   for (const Graph* graph : {&graphs.a, &graphs.b, graphs.reference})

@@ -473,17 +473,18 @@ TEST_CASE("softmax, RMS norm and sums of whole rows") {
   const float nan = std::numeric_limits<float>::quiet_NaN(),
               infinite = std::numeric_limits<float>::infinity();
   for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat16})
-    for (const auto& [rows, length, stride, offset] : {std::array<std::int64_t, 4>{1, 1, 1, 0},
-                                                       {3, 5, 5, 0},
-                                                       {37, 64, 64, 0},
-                                                       {5, 256, 260, 1},
-                                                       {5, 257, 264, 0},
-                                                       {4, 1000, 1000, 0},
-                                                       {3, 4096, 4096, 8},
-                                                       {2, 4097, 4100, 0},
-                                                       {2, 9001, 9001, 3},
-                                                       {0, 16, 16, 0},
-                                                       {2, 0, 1, 0}}) {
+    for (const auto& layout : {std::array<std::int64_t, 4>{1, 1, 1, 0},
+                               {3, 5, 5, 0},
+                               {37, 64, 64, 0},
+                               {5, 256, 260, 1},
+                               {5, 257, 264, 0},
+                               {4, 1000, 1000, 0},
+                               {3, 4096, 4096, 8},
+                               {2, 4097, 4100, 0},
+                               {2, 9001, 9001, 3},
+                               {0, 16, 16, 0},
+                               {2, 0, 1, 0}}) {
+      const std::int64_t rows = layout[0], length = layout[1], stride = layout[2], offset = layout[3];
       const Extents sizes{rows, length}, one{rows, 1};
       const auto tensor = [&] {
         return random.tensor({offset + rows * stride + length}, dtype).view(sizes, {stride, 1}, offset);
