@@ -1048,6 +1048,41 @@ def write_documented_step(path):
     write_file(step, path)
 
 
+class Draws(unittest.TestCase):
+    """Dropout and noise in divided modules."""
+
+    def test_parts_take_the_numbers_that_the_whole_draws(self):
+        import torch
+        import torch.nn.functional as F
+
+        class Block(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.router, self.up = torch.nn.Linear(8, 4), torch.nn.Linear(8, 8)
+
+            def forward(self, x):
+                logits = self.router(x * torch.empty_like(x).uniform_(0.9, 1.1))
+                logits = logits + torch.randn_like(logits) * F.softplus(logits.detach())
+                return x + F.dropout(self.up(x).tanh(), 0.5) * logits.softmax(-1).amax(-1, keepdim=True)
+
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(Block(), Block())
+        inputs = {"inputs": torch.randn(4, 6, 8)}
+        traced = epweave.trace(lambda model, inputs: model(inputs).square().sum(), model, inputs, tokens={"inputs": 0})
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "step.epw"
+            traced.export(path)
+            divided = epweave.rewrite(path, "chunk{roots=[0,1],dense=true}")
+            self.assertTrue(epweave.verify(path, divided.path))
+            runs = []
+            for step in (traced, traced.with_graph(divided.graph)):
+                torch.manual_seed(5)
+                runs.append(step(model, inputs))
+        self.assertAlmostEqual(runs[0][0].item(), runs[1][0].item(), delta=1e-4)
+        self.assertLess(largest_difference(torch, runs[0][1], runs[1][1]), 1e-5)
+        self.assertEqual(sum("chunk" in node.name for node in divided.graph.graph.nodes if "bernoulli" in str(node.target)), 0)
+
+
 class Documented(unittest.TestCase):
     def test_the_step_that_docs_show_is_what_the_example_traces(self):
         with tempfile.TemporaryDirectory() as folder:
