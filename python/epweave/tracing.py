@@ -23,6 +23,7 @@ from .counts import count_decompositions
 from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
+from .functions import function_decompositions
 from .lists import list_decompositions
 from .norms import instance_norms_as_group_norms, norm_decompositions
 from .of_torch import torch_decompositions
@@ -31,7 +32,7 @@ from .operators import short_frame
 from .recurrent import recurrent_layers_taken_apart
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
-from .views import drop_restrides, view_decompositions
+from .views import drop_restrides, name_views, view_decompositions
 
 if TYPE_CHECKING:
     from .kinds import GraphModule, Inputs, Module, Path
@@ -477,7 +478,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
           _symbols_kept(bool(tokens))):
         try:
             table = {**torch_decompositions(), **list_decompositions(), **norm_decompositions(), **pooling_decompositions(),
-                     **view_decompositions(), **count_decompositions(), **(decompositions or {})}
+                     **view_decompositions(), **count_decompositions(), **function_decompositions(), **(decompositions or {})}
             table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
@@ -489,6 +490,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
     drop_copies_of_results(graph)
     drop_splits_that_are_joined(graph)
     drop_restrides(graph)
+    name_views(graph)
     for node in graph.graph.nodes:
         node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
         if (lines := node.meta.get("stack_trace")) and short_frame(lines) == lines:
