@@ -41,8 +41,9 @@ def name_views(graph_module) -> None:
                 and target.namespace == "aten" and (name := target._opname.removesuffix("_")) != target._opname):
             continue
         packet = getattr(torch.ops.aten, name, None)
-        if packet is not None and target._overloadname in packet.overloads():
-            fresh = getattr(packet, target._overloadname)
-            if fresh.is_view:
+        parameters = [(a.name, str(a.type)) for a in target._schema.arguments]
+        for kind in packet.overloads() if packet is not None else ():
+            fresh = getattr(packet, kind)
+            if fresh.is_view and [(a.name, str(a.type)) for a in fresh._schema.arguments] == parameters:
                 node.target = fresh
     graph_module.recompile()

@@ -726,7 +726,7 @@ class TakenApart(TracedTest):
                  lambda x: torch.view_as_real(complex_numbers(x).sgn()), lambda x: torch.view_as_real(complex_numbers(x) @ complex_numbers(x).mH),
                  lambda x: torch.view_as_real(complex_numbers(x.reshape(2, 3, 4)) @ complex_numbers(x.reshape(2, 4, 3))),
                  lambda x: complex_numbers(x).conj().imag, lambda x: F.affine_grid(x[:2, :3].repeat(1, 2).reshape(2, 2, 3), [2, 1, 2, 3]),
-                 lambda x: x.quantile(0.3, dim=0), lambda x: spoilt(x).nanquantile(0.5, dim=0), lambda x: x.unsqueeze(0).clone().squeeze_(0),
+                 lambda x: x.quantile(0.3, dim=0), lambda x: spoilt(x).nanquantile(0.5, dim=0), lambda x: x.unsqueeze(0).clone().squeeze_(0), lambda x: x.clone().transpose_(0, 1) * x.clone().t_(),
                  lambda x: x * torch.hann_window(4), lambda x: torch.heaviside(x.detach() - 0.5, x[0, 0].detach()) * x,
                  lambda x: x * torch.isin(row.new_tensor([0, 1, 2, 3]), row), lambda x: x * (x / 0).isposinf(), lambda x: torch.ldexp(x, row[0]),
                  lambda x: x * torch.logspace(0, 1, 4), torch.log10, lambda x: (x + 1).acosh(), torch.asinh, lambda x: (x * 0.9).atanh(),
