@@ -29,7 +29,7 @@ from .norms import instance_norms_as_group_norms, norm_decompositions
 from .of_torch import torch_decompositions
 from .pooling import pooling_decompositions
 from .operators import short_frame
-from .recurrent import recurrent_layers_taken_apart
+from .recurrent import PackedSequences, recurrent_layers_taken_apart
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
 from .views import drop_restrides, name_views, view_decompositions
@@ -304,6 +304,16 @@ def _data_dependent_error(error: Exception) -> UsageError | None:
                              " and return what it reads behind the loss; of a size, say what holds: torch._check(size > 0)")
 
 
+def _packing_error(error: Exception) -> UsageError | None:
+    """What to say where the step packs sequences; None of any other error."""
+    if not isinstance(error, PackedSequences):
+        return None
+    source = users_line(error)
+    return UsageError(f"packed sequences cannot be traced: how many rows a step of the layer has is read from what the lengths hold"
+                      f"{f', at {source}' if source else ''}", source=source,
+                      remedy="give the layer the padded sequences, and take each one's last state by its length (gather)")
+
+
 def _require_own_forward(model) -> None:
     """Refuses modules whose parameters or gradients hooks of torch's wrappers replace while they run."""
     import torch.distributed as dist
@@ -483,7 +493,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
             if said := (collective_error(error) or _checkpoint_error(error) or _second_backward_error(error)
-                        or _data_dependent_error(error)):
+                        or _packing_error(error) or _data_dependent_error(error)):
                 raise said from error
             raise
     require_functional_collectives(graph)

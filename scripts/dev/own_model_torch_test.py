@@ -1432,7 +1432,13 @@ class Refusals(unittest.TestCase):
             rows = model(x).unsqueeze(1).log_softmax(-1)
             return F.ctc_loss(rows, torch.ones(1, 2, dtype=torch.int64), (6,), (2,))
 
+        def packed(model, x):
+            rows = torch.nn.utils.rnn.pack_padded_sequence(model(x).unsqueeze(0), torch.tensor([3]), batch_first=True)
+            return rows.data.sum()
+
         for step, message, line, remedy in [
+                (packed, "packed sequences cannot be traced: how many rows a step of the layer has is read from what the lengths hold",
+                 "in packed: rows = torch.nn.utils.rnn.pack_padded_sequence", "give the layer the padded sequences"),
                 (branch, "what runs depends on `Eq(u0, 1)`, a number that a tensor holds, and a graph has no branches",
                  "in branch: if loss.isnan():", "choose with torch.where"),
                 (alignment, "aten._ctc_loss.default cannot be traced, as what it returns depends on what its tensors hold",
