@@ -1132,6 +1132,7 @@ class Draws(unittest.TestCase):
             traced.export(path)
             divided = epweave.rewrite(path, "chunk{roots=[0,1],dense=true}")
             self.assertTrue(epweave.verify(path, divided.path))
+            self.assertEqual(epweave.replay_check(path, divided.path)["verdict"], "same")
             runs = []
             for step in (traced, traced.with_graph(divided.graph)):
                 torch.manual_seed(5)
