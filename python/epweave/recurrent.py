@@ -47,14 +47,23 @@ def _taken_apart(layer: Callable) -> Callable:
     return call
 
 
+class PackedSequences(RuntimeError):
+    """How many rows a packed step has is read from what the lengths hold."""
+
+
+def _refuse_packing(*args):
+    raise PackedSequences
+
+
 @contextlib.contextmanager
 def recurrent_layers_taken_apart() -> Iterator[None]:
     """In here layers that torch.nn calls are such calls. Else each is one kernel of oneDNN's or cuDNN's where that serves the
     device; oneDNN's backward takes a workspace that a traced call does not get."""
     import torch
-    own = {name: getattr(torch._VF, name) for name in _LAYERS}
-    for name, layer in own.items():
-        setattr(torch._VF, name, _taken_apart(layer))
+    own = {name: getattr(torch._VF, name) for name in (*_LAYERS, "_pack_padded_sequence")}
+    for name in _LAYERS:
+        setattr(torch._VF, name, _taken_apart(own[name]))
+    torch._VF._pack_padded_sequence = _refuse_packing
     try:
         yield
     finally:

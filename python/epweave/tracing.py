@@ -23,15 +23,16 @@ from .counts import count_decompositions
 from .errors import UsageError
 from .exporter import export, live_process_groups
 from .labels import annotate
+from .functions import function_decompositions
 from .lists import list_decompositions
 from .norms import instance_norms_as_group_norms, norm_decompositions
 from .of_torch import torch_decompositions
 from .pooling import pooling_decompositions
 from .operators import short_frame
-from .recurrent import recurrent_layers_taken_apart
+from .recurrent import PackedSequences, recurrent_layers_taken_apart
 from .roles import expand_role
 from .subclasses import Layout, unwrap, wrap
-from .views import drop_restrides, view_decompositions
+from .views import drop_restrides, name_views, view_decompositions
 
 if TYPE_CHECKING:
     from .kinds import GraphModule, Inputs, Module, Path
@@ -303,6 +304,16 @@ def _data_dependent_error(error: Exception) -> UsageError | None:
                              " and return what it reads behind the loss; of a size, say what holds: torch._check(size > 0)")
 
 
+def _packing_error(error: Exception) -> UsageError | None:
+    """What to say where the step packs sequences; None of any other error."""
+    if not isinstance(error, PackedSequences):
+        return None
+    source = users_line(error)
+    return UsageError(f"packed sequences cannot be traced: how many rows a step of the layer has is read from what the lengths hold"
+                      f"{f', at {source}' if source else ''}", source=source,
+                      remedy="give the layer the padded sequences, and take each one's last state by its length (gather)")
+
+
 def _require_own_forward(model) -> None:
     """Refuses modules whose parameters or gradients hooks of torch's wrappers replace while they run."""
     import torch.distributed as dist
@@ -477,18 +488,19 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
           _symbols_kept(bool(tokens))):
         try:
             table = {**torch_decompositions(), **list_decompositions(), **norm_decompositions(), **pooling_decompositions(),
-                     **view_decompositions(), **count_decompositions(), **(decompositions or {})}
+                     **view_decompositions(), **count_decompositions(), **function_decompositions(), **(decompositions or {})}
             table = {op: decomposition for op, decomposition in table.items() if decomposition is not None}
             graph = make_fx(tracer.run, decomposition_table=table, record_stack_traces=True)(*fakes)
         except Exception as error:
             if said := (collective_error(error) or _checkpoint_error(error) or _second_backward_error(error)
-                        or _data_dependent_error(error)):
+                        or _packing_error(error) or _data_dependent_error(error)):
                 raise said from error
             raise
     require_functional_collectives(graph)
     drop_copies_of_results(graph)
     drop_splits_that_are_joined(graph)
     drop_restrides(graph)
+    name_views(graph)
     for node in graph.graph.nodes:
         node.meta.pop("eager_input_vals", None)  # fake tensors, for Inductor
         if (lines := node.meta.get("stack_trace")) and short_frame(lines) == lines:

@@ -29,3 +29,21 @@ def drop_restrides(graph_module) -> None:
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
     graph_module.recompile()
+
+
+def name_views(graph_module) -> None:
+    """`squeeze_` and its like, which change how a tensor shows its memory, as calls that show it so anew: what comes after takes
+    their results, as the tracer follows the tensor."""
+    import torch
+    for node in graph_module.graph.nodes:
+        target = node.target
+        if not (isinstance(target, torch._ops.OpOverload) and torch.Tag.inplace_view in target.tags
+                and target.namespace == "aten" and (name := target._opname.removesuffix("_")) != target._opname):
+            continue
+        packet = getattr(torch.ops.aten, name, None)
+        parameters = [(a.name, str(a.type)) for a in target._schema.arguments]
+        for kind in packet.overloads() if packet is not None else ():
+            fresh = getattr(packet, kind)
+            if fresh.is_view and [(a.name, str(a.type)) for a in fresh._schema.arguments] == parameters:
+                node.target = fresh
+    graph_module.recompile()

@@ -1447,6 +1447,54 @@ def sums_of_numbers():
     case(op, holes(1, 1), [1])
 
 
+def more_composed():
+    """Ops whose kernels are made of several formulas, of one operand and of two."""
+    edges = torch.tensor([0.0, -0.0, 1e-30, -1e-5, 1e-4, -1e-3, 0.3, -0.5, 0.99, 1.0, -1.0, 1.5, 10.0, -3.0, 1000.0, 1e20, -1e38, INF, -INF, NAN])
+    for op in ("log10", "acosh", "asinh", "atanh"):
+        case(f"aten.{op}.default", edges, ulps=4)
+        case(f"aten.{op}.default", rand(4, 5).t(), ulps=4)
+        case(f"aten.{op}.default", rand(3, 4, dtype=torch.float64), ulps=16)
+        case(f"aten.{op}.default", strided(rand(3, 4, dtype=torch.bfloat16)), ulps=1)
+        case(f"aten.{op}.default", ints(0, 3, 6), ulps=4)
+        case(f"aten.{op}.default", rand(0, 3))
+        case(f"aten.{op}.default", rand(1), ulps=4)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        case("aten.signbit.default", edges.to(dtype)[:-1])
+    case("aten.signbit.default", strided(rand(3, 4)))
+    case("aten.signbit.default", ints(-3, 3, 2, 5).t())
+    case("aten.signbit.default", rand(0, 3))
+    case("aten.signbit.default", rand(1, 1))
+    signs = torch.tensor([1.0, -1.0, 0.0, -0.0, INF, -INF])
+    case("aten.copysign.Tensor", edges.unsqueeze(1), signs)
+    case("aten.copysign.Tensor", rand(4, 1, dtype=torch.bfloat16), rand(3, dtype=torch.bfloat16))
+    case("aten.copysign.Tensor", strided(rand(3, 4, dtype=torch.float64)), rand(3, 4, dtype=torch.float64))
+    case("aten.copysign.Tensor", ints(-9, 9, 3, 4), ints(-9, 9, 4))
+    case("aten.copysign.Tensor", rand(0, 3), rand(3))
+    case("aten.copysign.Tensor", rand(1), rand(1))
+    for number in (-2.0, -0.0, 0, 3):
+        case("aten.copysign.Scalar", edges, number)
+    case("aten.copysign.Scalar", strided(rand(3, 4)), -1)
+    case("aten.copysign.Scalar", ints(-9, 9, 3, 4), -1.5)
+    case("aten.copysign.Scalar", rand(0, 3), -1)
+    case("aten.copysign.Scalar", rand(1, 1), -1)
+    case("aten.hypot.default", edges[:-1].unsqueeze(1), torch.tensor([0.0, -2.0, 1e-30, 1e30, INF]), ulps=4)
+    case("aten.hypot.default", edges, torch.ones(1), ulps=4)
+    case("aten.hypot.default", rand(4, 1, dtype=torch.bfloat16), rand(3, dtype=torch.bfloat16), ulps=1)
+    case("aten.hypot.default", strided(rand(3, 4, dtype=torch.float64)), torch.tensor([1e200, -3.0, 1e-200, 0.0], dtype=torch.float64), ulps=16)
+    case("aten.hypot.default", rand(0, 3), rand(3))
+    case("aten.hypot.default", rand(1), rand(1), ulps=4)
+    for op in ("__lshift__", "__rshift__"):
+        case(f"aten.{op}.Tensor", ints(0, 90, 3, 4), ints(0, 5, 4))
+        case(f"aten.{op}.Tensor", ints(0, 90, 4, 3).t(), ints(0, 5, 3, 4))
+        case(f"aten.{op}.Tensor", ints(0, 9, 0, 3), ints(0, 5, 3))
+        case(f"aten.{op}.Tensor", ints(0, 9, 1), ints(0, 5, 1))
+    case("aten.bitwise_xor.Scalar", ints(-9, 9, 3, 4), 6)
+    case("aten.bitwise_xor.Scalar", strided(ints(-9, 9, 3, 4)), -1)
+    case("aten.bitwise_xor.Scalar", rand(3, 4) > 0, True)
+    case("aten.bitwise_xor.Scalar", ints(0, 9, 0, 3), 1)
+    case("aten.bitwise_xor.Scalar", ints(0, 9, 1), 1)
+
+
 def write():
     global GEN
     GEN = torch.Generator().manual_seed(7)
@@ -1460,6 +1508,7 @@ def write():
     composed()
     named_by_nothing()
     sums_of_numbers()
+    more_composed()
     return "[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n"
 
 

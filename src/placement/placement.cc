@@ -11,6 +11,7 @@
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
+#include "ops/traffic.h"
 #include "placement/chunk_roots.h"
 #include "placement/node_regions.h"
 #include "placement/obstacles.h"
@@ -149,6 +150,7 @@ class Inference {
     require_unchunked(graph_, roots_, matcher_);
     require_tokens(graph_, tokens_);
     outside_.find_sharing_ranks();
+    find_memory_of_draws();
     result_.unused_patterns = roots_.unused_patterns;
     result_.unmatched_patterns = roots_.unmatched_patterns;
     for (const auto [id, node] : walk(*graph_.context, step_)) {
@@ -217,11 +219,7 @@ class Inference {
     if (node.chunk.role)
       throw PlacementRefusal{"chunk.already-chunked", "it already belongs to a part of a chunked region",
                              "chunk a graph once, with all patterns in one list: roots=[A,B]"};
-    if (node.op != nullptr && node.op->is_random)
-      throw PlacementRefusal{
-          "chunk.random", "it draws random numbers, and a part would draw others than the whole",
-          "trace the model without it (dropout of 0), or select roots that leave it outside"};
-    const PlacementRule rule = node.op == nullptr ? nullptr : find_placement_rule(*node.op);
+    const PlacementRule rule = find_rule(id);
     if (rule == nullptr)
       throw PlacementRefusal{
           "chunk.no-rule", "there is no placement rule for this operation",
@@ -248,6 +246,22 @@ class Inference {
     result_.placement.set(id, placement);
     result_.divided.push_back(id);
     updates_.note_placed(id, placement);
+  }
+
+  // Random numbers are drawn once, of the joined rows, and so is the memory made that they are
+  // written to.
+  PlacementRule find_rule(NodeId id) const {
+    const Node& node = step_.nodes[id];
+    if (node.op == nullptr) return nullptr;
+    const bool is_drawn = node.op->is_random || (leaves_unset(*node.op) && drawn_into_.contains(id));
+    return is_drawn ? draw_once : find_placement_rule(*node.op);
+  }
+
+  void find_memory_of_draws() {
+    for (const auto [id, node] : walk(*graph_.context, step_))
+      if (node.op != nullptr && node.op->is_random)
+        for (const StorageAccess& access : result_.effects->accesses_of(id))
+          if (access.writes) drawn_into_.insert(access.storage);
   }
 
   // Rules read dimensions off the recorded types.
@@ -323,6 +337,7 @@ class Inference {
   PlacementCall call_;
   Obstacles obstacles_;
   IdSet<RegionId> has_division_;
+  IdSet<NodeId> drawn_into_;  // storages
 };
 
 }  // namespace

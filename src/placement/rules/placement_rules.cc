@@ -478,6 +478,23 @@ Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Li
   return rows;
 }
 
+Placement draw_once(PlacementCall& call) {
+  const auto take = [&](const Operand& operand) {
+    const Placement p = call.of(operand);
+    if (!p.is_divided()) return;
+    const bool is_joinable = p.is(PlacementKind::kSplit) || p.is_partial();
+    if (!is_joinable)
+      call.refuse("chunk.random", "it draws random numbers for rows in an order of the part's own",
+                  "trace the model without it (dropout of 0), or select roots that leave it outside");
+    call.take_whole(operand);
+  };
+  for (const Operand& operand : call.operands()) {
+    take(operand);
+    for (const Operand& item : call.items(operand)) take(item);
+  }
+  return Placement::whole();
+}
+
 bool writes_nothing(const OpInfo& op) {
   return !op.writes;
 }

@@ -212,6 +212,10 @@ struct Rows {
 void require_same_extent(PlacementCall& call, const Rows& a, const Rows& b);
 // Rows of a value that all parts share and that is not divided, beside rows of a part.
 [[noreturn]] void refuse_shared_rows(PlacementCall& call, const Rows& rows);
+// Random numbers, drawn of the joined rows as the step draws them: parts would draw others. Rows in
+// an order of the part's own are refused.
+Placement draw_once(PlacementCall& call);
+
 // Rows from outside, which may be cut in any blocks, are cut in those of the part's rows that they
 // pair with.
 void cut_outside_rows(PlacementCall& call, std::span<const Operand> operands,

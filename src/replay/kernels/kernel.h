@@ -92,9 +92,13 @@ class KernelCall {
 
   bool is_nested() const { return is_nested_; }
 
+  // Of an op that draws random numbers: which draw this is. Draws of one number are the same.
+  std::uint64_t draw() const { return draw_; }
+
   // For the executor.
   void set_results(std::vector<ResultType> results) { results_ = std::move(results); }
   void set_nested() { is_nested_ = true; }
+  void set_draw(std::uint64_t draw) { draw_ = draw; }
 
  private:
   const OpInfo* op_;
@@ -103,6 +107,7 @@ class KernelCall {
   Memory* memory_;
   std::vector<ResultType> results_;
   bool is_nested_ = false;
+  std::uint64_t draw_ = 0;
 };
 
 using KernelFn = Value (*)(KernelCall& call);

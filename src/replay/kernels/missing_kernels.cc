@@ -62,9 +62,8 @@ std::string_view name_remedy(const std::vector<std::string>& ops) {
     const OpInfo* op = find_op(name);
     return op != nullptr && op->family == OpFamily::kRandom;
   });
-  return draws ? "torch's random numbers are not imitated: trace the model without dropout, or give what is "
-                 "drawn as an input of the step; `epweave verify A B` proves a rewrite that draws, and "
-                 "executes nothing"
+  return draws ? "orders and counts are not drawn: give what is drawn as an input of the step; `epweave "
+                 "verify A B` proves a rewrite that draws, and executes nothing"
                : "write it with other ops in the model, or add its kernel (docs/adding.md); `epweave verify "
                  "A B` proves a rewrite that has it, and executes nothing";
 }

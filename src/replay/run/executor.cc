@@ -22,6 +22,7 @@
 #include "replay/run/recorded_values.h"
 #include "replay/values/block_cache.h"
 #include "replay/values/evaluate.h"
+#include "replay/values/random_numbers.h"
 
 namespace epweave::replay {
 namespace {
@@ -294,10 +295,21 @@ class RankRunner {
     if (clock_.takes_spans()) result_.measured[id].operands = describe_operands(bound.args);
     KernelCall kernel(*node.op, std::move(bound.args), bound.given, memory_);
     kernel.set_results(evaluate_results(graph_, symbols_, node.type));
+    if (node.op->is_random) kernel.set_draw(find_draw(id));
     const CallBounds::How how = bounds_.begin(id, kernel);
     Value result = program_.kernels.find(*node.op)(kernel);
     bounds_.end(id, how, {kernel.op(), kernel.args(), result});
     return result;
+  }
+
+  // By rank, and by how many calls of the graph's order draw before: two graphs that draw in the
+  // same order draw the same, in whatever order their steps are issued.
+  std::uint64_t find_draw(NodeId id) {
+    if (draws_.empty())
+      for (NodeId other : body_.order)
+        if (const OpInfo* op = body_.nodes[other].op; op != nullptr && op->is_random)
+          draws_.emplace(other, draws_.size());
+    return RandomNumbers(rank_, "draws").bits(draws_.at(id));
   }
 
   // What an op writes in place, and, as its nested graphs are not looked into, all where it runs
@@ -396,8 +408,9 @@ class RankRunner {
   Environment environment_;
   std::unordered_map<StringId, OpTime> times_;
   std::uint32_t next_stretch_ = 0;
-  std::uint32_t begun_ = 0;  // steps, the one that is carried out included
-  bool is_joined_ = false;   // the step before made the compute stream wait
+  std::uint32_t begun_ = 0;                // steps, the one that is carried out included
+  bool is_joined_ = false;                 // the step before made the compute stream wait
+  std::map<NodeId, std::uint64_t> draws_;  // calls that draw random numbers, numbered in the graph's order
   RankResult result_;
 };
 

@@ -73,11 +73,13 @@ Targets find_lacking(bool Coverage::*has) {
 
 }  // namespace
 
+// But those of random numbers, which are not PyTorch's.
 TEST_CASE("every CPU kernel has a case of PyTorch's") {
   const std::map<std::string, Coverage> covered = read_coverage();
   Targets lacking;
   for (const KernelRow& row : cpu_kernel_rows())
-    if (!covered.contains(std::string(row.target))) lacking.emplace(row.target);
+    if (!covered.contains(std::string(row.target)) && !find_op(row.target)->is_random)
+      lacking.emplace(row.target);
   CHECK(lacking == Targets());
 }
 

@@ -181,6 +181,14 @@ class InDouble {
     copy_elements(values, out);
     return out;
   }
+  // Of two operands.
+  Value store(const Tensor& values, DType dtype) {
+    const Tensor& a = call_.tensor(0);
+    const Tensor out = call_[1].is_tensor() ? result_like(call_, dtype, {&a, &call_.tensor(1)})
+                                            : result_like(call_, dtype, {&a});
+    copy_elements(values, out);
+    return out;
+  }
 
  private:
   KernelCall& call_;
@@ -232,6 +240,68 @@ Value hyperbolic_sine(KernelCall& call) {
   return by.store(by.map<Select>(by.map<Less>(by.map<Abs>(x), one), small, large));
 }
 
+Value logarithm_of_ten(KernelCall& call) {
+  InDouble by(call);
+  return by.store(by.map<Div>(by.map<LogOf>(by.operand(0)), by.number(2.302585092994046)));
+}
+// log(x + sqrt(x * x - 1)), without cancellation near 1.
+Value area_cosine(KernelCall& call) {
+  InDouble by(call);
+  const Tensor above = by.map<Difference>(by.operand(0), by.number(1));
+  const Tensor root =
+      by.map<Mul>(by.map<Sqrt>(above), by.map<Sqrt>(by.map<Difference>(above, by.number(-2))));
+  return by.store(by.map<Log1p>(by.map<Difference>(above, by.map<Neg>(root))));
+}
+// x - x^3 / 6 near 0; else log(|x| + sqrt(x * x + 1)) with the sign of x.
+Value area_sine(KernelCall& call) {
+  InDouble by(call);
+  const Tensor x = by.operand(0), size = by.map<Abs>(x), one = by.number(1), zero = by.number(0);
+  const Tensor square = by.map<Mul>(x, x);
+  const Tensor small = by.map<Mul>(x, by.map<Difference>(one, by.map<Div>(square, by.number(6))));
+  const Tensor root = by.map<Sqrt>(by.map<Difference>(square, by.number(-1)));
+  const Tensor share = by.map<Div>(size, by.map<Difference>(root, by.number(-1)));
+  const Tensor grown = by.map<Log1p>(by.map<Difference>(size, by.map<Neg>(by.map<Mul>(size, share))));
+  const Tensor huge = by.map<Difference>(by.map<LogOf>(size), by.number(-0.6931471805599453));
+  const Tensor large = by.map<Select>(by.map<Less>(by.number(1e8), size), huge, grown);
+  const Tensor with_sign = by.map<Select>(by.map<Less>(x, zero), by.map<Neg>(large), large);
+  return by.store(by.map<Select>(by.map<Less>(size, by.number(1e-4)), small, with_sign));
+}
+Value area_tangent(KernelCall& call) {
+  InDouble by(call);
+  const Tensor x = by.operand(0);
+  const Tensor both = by.map<Difference>(by.map<Log1p>(x), by.map<Log1p>(by.map<Neg>(x)));
+  return by.store(by.map<Mul>(both, by.number(0.5)));
+}
+// sqrt(x * x + y * y), by the ratio of the smaller to the larger; infinite where either is.
+Value hypotenuse(KernelCall& call) {
+  InDouble by(call);
+  const Tensor x = by.map<Abs>(by.operand(0)), y = by.map<Abs>(by.operand(1)), zero = by.number(0);
+  const Tensor large = by.map<Maximum>(x, y), small = by.map<Minimum>(x, y);
+  const Tensor ratio = by.map<Div>(small, large);
+  const Tensor root = by.map<Sqrt>(by.map<Difference>(by.map<Mul>(ratio, ratio), by.number(-1)));
+  const Tensor length = by.map<Select>(by.map<Equal>(large, zero), zero, by.map<Mul>(large, root));
+  const Tensor infinity = by.number(std::numeric_limits<double>::infinity());
+  const Tensor of_y = by.map<Select>(by.map<Equal>(y, infinity), infinity, length);
+  return by.store(by.map<Select>(by.map<Equal>(x, infinity), infinity, of_y), promoted_dtype(call, {0, 1}));
+}
+// The angle of (-1, x) shows the sign of 0, too.
+Tensor is_negative(InDouble& by, const Tensor& x) {
+  return by.map<Less>(by.map<Atan2>(x, by.number(-1)), by.number(0));
+}
+Value sign_bit(KernelCall& call) {
+  InDouble by(call);
+  const Tensor out = result_like(call, DType::kBool, {&call.tensor(0)});
+  copy_elements(is_negative(by, by.operand(0)), out);
+  return out;
+}
+Value with_sign_of_other(KernelCall& call) {
+  InDouble by(call);
+  const Tensor size = by.map<Abs>(by.operand(0));
+  const Tensor other = call[1].is_tensor() ? by.operand(1) : number_tensor(call, call[1], DType::kFloat64);
+  const Tensor with_sign = by.map<Select>(is_negative(by, other), by.map<Neg>(size), size);
+  return by.store(with_sign, to_float(promoted_dtype(call, {0, 1})));
+}
+
 // x - trunc(x), which is exact.
 Value fraction(KernelCall& call) {
   const Tensor& x = call.tensor(0);
@@ -275,13 +345,16 @@ Value conjugate(KernelCall& call) {
 constexpr KernelRow kRows[] = {
     {"aten.__and__.Tensor", binary<BitAnd>},
     {"aten.__lshift__.Scalar", binary<ShiftLeft>},
+    {"aten.__lshift__.Tensor", binary<ShiftLeft>},
     {"aten.__or__.Tensor", binary<BitOr>},
     {"aten.__rshift__.Scalar", binary<ShiftRight>},
+    {"aten.__rshift__.Tensor", binary<ShiftRight>},
     {"aten._conj.default", conjugate},
     {"aten._prelu_kernel.default", prelu},
     {"aten.abs.default", unary<Abs>},
     {"aten.abs_.default", unary<Abs, InPlace>},
     {"aten.acos.default", arc_cosine},
+    {"aten.acosh.default", area_cosine},
     {"aten.add.Scalar", scaled<AddScaled, Fresh>},
     {"aten.add.Tensor", scaled<AddScaled, Fresh>},
     {"aten.add_.Scalar", scaled<AddScaled, InPlace>},
@@ -291,7 +364,9 @@ constexpr KernelRow kRows[] = {
     {"aten.addcmul.default", add_product<AddProduct, Fresh>},
     {"aten.addcmul_.default", add_product<AddProduct, InPlace>},
     {"aten.asin.default", arc_sine},
+    {"aten.asinh.default", area_sine},
     {"aten.atan.default", arc_tangent},
+    {"aten.atanh.default", area_tangent},
     {"aten.bitwise_and.Scalar", binary<BitAnd>},
     {"aten.bitwise_and.Tensor", binary<BitAnd>},
     {"aten.bitwise_and_.Tensor", binary<BitAnd, InPlace>},
@@ -301,6 +376,7 @@ constexpr KernelRow kRows[] = {
     {"aten.bitwise_or.Tensor", binary<BitOr>},
     {"aten.bitwise_or_.Tensor", binary<BitOr, InPlace>},
     {"aten.bitwise_right_shift.Tensor", binary<ShiftRight>},
+    {"aten.bitwise_xor.Scalar", binary<BitXor>},
     {"aten.bitwise_xor.Tensor", binary<BitXor>},
     {"aten.ceil.default", unary<Ceil>},
     {"aten.ceil_.default", unary<Ceil, InPlace>},
@@ -315,6 +391,8 @@ constexpr KernelRow kRows[] = {
     {"aten.clamp_min_.Tensor", binary<Maximum, InPlace>},
     {"aten.clamp_min_.default", binary<Maximum, InPlace>},
     {"aten.conj_physical.default", conjugate},
+    {"aten.copysign.Scalar", with_sign_of_other},
+    {"aten.copysign.Tensor", with_sign_of_other},
     {"aten.cos.default", unary_float<Cos>},
     {"aten.cos_.default", unary_float<Cos, InPlace>},
     {"aten.cosh.default", hyperbolic_cosine},
@@ -341,6 +419,7 @@ constexpr KernelRow kRows[] = {
     {"aten.ge.Tensor", compare<GreaterEqual>},
     {"aten.gt.Scalar", compare<Greater>},
     {"aten.gt.Tensor", compare<Greater>},
+    {"aten.hypot.default", hypotenuse},
     {"aten.isinf.default", test_each<IsInf>},
     {"aten.isnan.default", test_each<IsNan>},
     {"aten.le.Scalar", compare<LessEqual>},
@@ -350,6 +429,7 @@ constexpr KernelRow kRows[] = {
     {"aten.lerp_.Scalar", lerp<InPlace>},
     {"aten.lerp_.Tensor", lerp<InPlace>},
     {"aten.log.default", unary_float<LogOf>},
+    {"aten.log10.default", logarithm_of_ten},
     {"aten.log_.default", unary_float<LogOf, InPlace>},
     {"aten.logical_and.default", compare<LogicalAnd>},
     {"aten.logical_and_.default", compare<LogicalAnd, InPlace>},
@@ -395,6 +475,7 @@ constexpr KernelRow kRows[] = {
     {"aten.sigmoid_.default", unary_float<Sigmoid, InPlace>},
     {"aten.sigmoid_backward.default", backward_of<SigmoidBackward>},
     {"aten.sign.default", unary<SignOf>},
+    {"aten.signbit.default", sign_bit},
     {"aten.silu.default", unary_float<Silu>},
     {"aten.silu_.default", unary_float<Silu, InPlace>},
     {"aten.silu_backward.default", backward_of<SiluBackward>},

@@ -1,0 +1,229 @@
+// Random numbers of the replay's own: torch's generators are not imitated.
+//
+// Element i of a call's result, in row-major order, is made of i and of the number of the call
+// (KernelCall::draw) alone: two graphs that draw in the same order draw the same, whatever lies
+// between, on any device and with any strides.
+//
+//   bits(i)    splitmix64(i * 0x9e3779b97f4a7c15 ^ draw)
+//   uniform    the upper 24 bits, read as k / 2^24: in [0, 1)
+//   normal     sqrt(-2 log(1 - u)) cos(2 pi v)        u, v: two streams
+#include <limits>
+
+#include "replay/kernels/host/kernels.h"
+#include "replay/kernels/host/map_ops.h"
+
+namespace epweave::replay::cpu {
+namespace {
+
+// 0, 1, .. in row-major order.
+Tensor places(KernelCall& call, const Extents& sizes) {
+  const Tensor out = call.make(DType::kInt64, sizes);
+  const std::int64_t count = out.numel();
+  if (Queue* queue = out.storage->queue(); queue != nullptr) {
+    queue->progress(out.view({count}, {1}, out.offset), Value(std::int64_t{0}), Value(std::int64_t{1}));
+    return out;
+  }
+  Buffer<std::int64_t> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = i;
+  store_dense(values, out);
+  return out;
+}
+
+// Arithmetic of doubles, and of integers of 64 bits that wrap.
+class Draws {
+ public:
+  explicit Draws(KernelCall& call) : call_(call) {}
+
+  template <class Op, class... In>
+  Tensor map(const In&... in) {
+    return map_as<Op>(DType::kFloat64, in...);
+  }
+  Tensor number(double value) { return number_tensor(call_, Value(value), DType::kFloat64); }
+  Tensor number(std::size_t param) { return number_tensor(call_, call_[param], DType::kFloat64); }
+  // In double.
+  Tensor values_of(const Tensor& from) {
+    Tensor to = call_.make(DType::kFloat64, from.sizes);
+    copy_elements(from, to);
+    return to;
+  }
+
+  // In [0, 1).
+  Tensor uniform(const Extents& sizes) {
+    const std::uint64_t stream = call_.draw() * 2 + stream_++;
+    Tensor bits = map_int<Mul>(places(call_, sizes), 0x9e3779b97f4a7c15);
+    bits = mixed(map_int<BitXor>(bits, stream * 0xd1342543de82ef95 + 0x2545f4914f6cdd1d));
+    return map<Mul>(values_of(shifted(bits, 40)), number(0x1p-24));
+  }
+  Tensor normal(const Extents& sizes) {
+    const Tensor u = uniform(sizes), v = uniform(sizes);
+    const Tensor length = map<Sqrt>(map<Mul>(map<LogOf>(map<Difference>(number(1.0), u)), number(-2.0)));
+    return map<Mul>(length, map<Cos>(map<Mul>(v, number(6.283185307179586))));
+  }
+  // Of mean 1.
+  Tensor exponential(const Extents& sizes) {
+    return map<Neg>(map<LogOf>(map<Difference>(number(1.0), uniform(sizes))));
+  }
+  // first + factor * second.
+  Tensor sum(const Tensor& first, const Tensor& factor, const Tensor& second) {
+    return map<Difference>(first, map<Neg>(map<Mul>(factor, second)));
+  }
+
+ private:
+  template <class Op, class... In>
+  Tensor map_as(DType dtype, const In&... in) {
+    const std::vector<const Tensor*> all{&in...};
+    Tensor to = call_.make(dtype, broadcast_sizes(all));
+    map_op<Op, sizeof...(In)>(call_, dtype, to, {&in...});
+    return to;
+  }
+  template <class Op>
+  Tensor map_int(const Tensor& bits, std::uint64_t constant) {
+    const Value value(static_cast<std::int64_t>(constant));
+    return map_as<Op>(DType::kInt64, bits, number_tensor(call_, value, DType::kInt64));
+  }
+  // To the right, with zeros from the left.
+  Tensor shifted(const Tensor& bits, unsigned count) {
+    return map_int<BitAnd>(map_int<ShiftRight>(bits, count),
+                           std::numeric_limits<std::uint64_t>::max() >> count);
+  }
+  Tensor mixed(Tensor bits) {
+    bits = map_int<Mul>(map_as<BitXor>(DType::kInt64, bits, shifted(bits, 30)), 0xbf58476d1ce4e5b9);
+    bits = map_int<Mul>(map_as<BitXor>(DType::kInt64, bits, shifted(bits, 27)), 0x94d049bb133111eb);
+    return map_as<BitXor>(DType::kInt64, bits, shifted(bits, 31));
+  }
+
+  KernelCall& call_;
+  std::uint64_t stream_ = 0;
+};
+
+DType asked_dtype(const KernelCall& call, std::string_view param, DType otherwise) {
+  const auto position = call.op().find_param(param);
+  const bool is_given = position && call[*position].is<DType>();
+  return is_given ? call[*position].as<DType>() : call.result_dtype(0, otherwise);
+}
+
+// The extents of what is drawn: `size`, else those of the first operand.
+Extents sizes_of(const KernelCall& call) {
+  const auto position = call.op().find_param("size");
+  return position ? Extents(call[*position].integers()) : call.tensor(0).sizes;
+}
+
+// Written over the first operand of `uniform_` and its like, else a new tensor.
+Value store(KernelCall& call, const Tensor& values) {
+  if (call.op().writes) {
+    copy_elements(values, call.tensor(0));
+    return call.tensor(0);
+  }
+  const DType otherwise = call[0].is_tensor() ? call.tensor(0).dtype : DType::kFloat32;
+  const Tensor out = call.make_result(0, asked_dtype(call, "dtype", otherwise), values.sizes);
+  copy_elements(values, out);
+  return out;
+}
+
+Value uniform(KernelCall& call) {
+  return store(call, Draws(call).uniform(sizes_of(call)));
+}
+Value normal(KernelCall& call) {
+  return store(call, Draws(call).normal(sizes_of(call)));
+}
+Value between(KernelCall& call) {
+  Draws by(call);
+  const Tensor from = by.number(std::size_t{1}), width = by.map<Difference>(by.number(std::size_t{2}), from);
+  return store(call, by.sum(from, width, by.uniform(sizes_of(call))));
+}
+// Whole numbers from `low` on below `high`, the second of two numbers behind `first`; one alone is
+// `high`.
+template <std::size_t First, std::size_t Count>
+Value whole_numbers(KernelCall& call) {
+  Draws by(call);
+  const Tensor low = Count == 2 ? by.number(First) : by.number(0.0), high = by.number(First + Count - 1);
+  const Tensor within = by.map<Floor>(by.map<Mul>(by.uniform(sizes_of(call)), by.map<Difference>(high, low)));
+  return store(call, by.sum(low, by.number(1.0), within));
+}
+// `mean` and `std`, the first of them a tensor or a number.
+template <std::size_t First>
+Value normal_about(KernelCall& call) {
+  Draws by(call);
+  const Tensor mean = call[First].is_tensor() ? by.values_of(call.tensor(First)) : by.number(First);
+  return store(call, by.sum(mean, by.number(First + 1), by.normal(sizes_of(call))));
+}
+Value log_normal(KernelCall& call) {
+  Draws by(call);
+  const Tensor exponent =
+      by.sum(by.number(std::size_t{1}), by.number(std::size_t{2}), by.normal(sizes_of(call)));
+  return store(call, by.map<Exp>(exponent));
+}
+Value exponential(KernelCall& call) {
+  Draws by(call);
+  return store(call, by.map<Div>(by.exponential(sizes_of(call)), by.number(std::size_t{1})));
+}
+// How often until a chance of p comes.
+Value geometric(KernelCall& call) {
+  Draws by(call);
+  const Tensor rate = by.map<LogOf>(by.map<Difference>(by.number(1.0), by.number(std::size_t{1})));
+  const Tensor times = by.map<Ceil>(by.map<Div>(by.map<Neg>(by.exponential(sizes_of(call))), rate));
+  return store(call, by.map<Maximum>(times, by.number(1.0)));
+}
+Value cauchy(KernelCall& call) {
+  Draws by(call);
+  const Tensor half = by.map<Difference>(by.uniform(sizes_of(call)), by.number(0.5));
+  const Tensor angle = by.map<Mul>(half, by.number(3.141592653589793));
+  const Tensor tangent = by.map<Div>(by.map<Sin>(angle), by.map<Cos>(angle));
+  return store(call, by.sum(by.number(std::size_t{1}), by.number(std::size_t{2}), tangent));
+}
+// 1 with the chance that the parameter says, which is a number or one for each element.
+template <std::size_t Chance>
+Value chosen(KernelCall& call) {
+  Draws by(call);
+  const Tensor chance = call[Chance].is_tensor() ? by.values_of(call.tensor(Chance)) : by.number(Chance);
+  return store(call, by.map<Less>(by.uniform(sizes_of(call)), chance));
+}
+// The kept elements scaled, and which are kept.
+Value dropout(KernelCall& call) {
+  Draws by(call);
+  const Tensor& x = call.tensor(0);
+  const bool drops = call[2].is_none() || call.boolean(2);
+  const double chance = drops ? 1 - call.real(1) : 1;
+  const Tensor kept = by.map<Less>(by.uniform(x.sizes), by.number(chance));
+  const Tensor scaled =
+      by.map<Mul>(by.map<Mul>(by.values_of(x), kept), by.number(chance == 0 ? 0 : 1 / chance));
+  const Tensor out = call.make_result(0, x.dtype, x.sizes), mask = call.make_result(1, DType::kBool, x.sizes);
+  copy_elements(scaled, out);
+  copy_elements(kept, mask);
+  return Value::tuple({out, mask});
+}
+
+constexpr KernelRow kRows[] = {
+    {"aten.bernoulli.default", chosen<0>},
+    {"aten.bernoulli.p", chosen<1>},
+    {"aten.bernoulli_.Tensor", chosen<1>},
+    {"aten.bernoulli_.float", chosen<1>},
+    {"aten.cauchy_.default", cauchy},
+    {"aten.exponential.default", exponential},
+    {"aten.exponential_.default", exponential},
+    {"aten.geometric_.default", geometric},
+    {"aten.log_normal_.default", log_normal},
+    {"aten.native_dropout.default", dropout},
+    {"aten.normal.Tensor_float", normal_about<0>},
+    {"aten.normal.float_float", normal_about<0>},
+    {"aten.normal_.default", normal_about<1>},
+    {"aten.normal_functional.default", normal_about<1>},
+    {"aten.rand.default", uniform},
+    {"aten.rand_like.default", uniform},
+    {"aten.randint.default", whole_numbers<0, 1>},
+    {"aten.randint.low", whole_numbers<0, 2>},
+    {"aten.randint_like.default", whole_numbers<1, 1>},
+    {"aten.randint_like.low_dtype", whole_numbers<1, 2>},
+    {"aten.randn.default", normal},
+    {"aten.randn_like.default", normal},
+    {"aten.uniform.default", between},
+    {"aten.uniform_.default", between},
+};
+
+}  // namespace
+
+std::span<const KernelRow> random_rows() {
+  return kRows;
+}
+
+}  // namespace epweave::replay::cpu
