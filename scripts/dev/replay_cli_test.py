@@ -141,6 +141,7 @@ class ReplayCommandLineTest(unittest.TestCase):
         self.assertEqual(commands, ["run", "check", "steps", "recipe", "completion"])
         for command in commands:
             self.assertRegex(self.run_tool(command, "--help").stdout, r"(?m)^Examples?:\n  (source <\()?epweave-replay ")
+            self.assertNotIn("\n\n\n", self.run_tool(command, "--help").stdout)
         self.assertRegex(self.run_tool("--version").stdout, r"^epweave-replay \d+\.\d+\.\d+ \(graph format 1; .*, CLI11 \S+\)\n$")
 
     def test_the_same_numbers_each_time(self):

@@ -149,6 +149,13 @@ void refuse_empty_values(const CLI::App& app) {
   }
 }
 
+// CLI11 leaves an empty line for a group of options that are hidden.
+std::string help_text(const CLI::App& app, const CLI::App& command) {
+  std::string text = (&command == &app ? app.help() : command.help(app.get_name())) + "\n";
+  if (const std::size_t at = text.find("\n\n\n"); at != text.npos) text.erase(at, 1);
+  return text;
+}
+
 }  // namespace
 
 // --------------------------------------------------------------------------- values
@@ -231,7 +238,7 @@ std::optional<std::string> parse_arguments(CLI::App& app, int argc, char** argv)
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     const CLI::App& command = given_command(app);  // the one that --help was given to
-    return wrap_help((&command == &app ? app.help() : command.help(app.get_name())) + "\n", output_columns());
+    return wrap_help(help_text(app, command), output_columns());
   } catch (const CLI::CallForVersion& version) {
     return std::string(version.what()) + "\n";
   } catch (const CLI::ExtrasError&) {
