@@ -18,6 +18,11 @@ case ${1:-} in
   ;;
 esac
 
+if ! command -v dpkg-query >/dev/null; then
+  # shellcheck disable=SC2086  # a list of words
+  echo "install_packages.sh: only Debian's packages are known here; install what these hold, then run scripts/build.sh:" $packages >&2
+  exit 1
+fi
 missing=
 for package in $packages; do
   dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
@@ -26,6 +31,7 @@ done
 
 if [ "$(id -u)" != 0 ]; then
   echo "install_packages.sh: not root, and these packages are missing:$missing" >&2
+  echo "  sudo scripts/install_packages.sh${1:+ $1}" >&2
   exit 1
 fi
 echo "Installing packages:$missing" >&2

@@ -23,7 +23,7 @@ def require_graph(x) -> None:
     """Raises UsageError unless `x` has a torch.fx.Graph, as a GraphModule has."""
     import torch
     if not isinstance(getattr(x, "graph", None), torch.fx.Graph):
-        raise UsageError(f"a {type(x).__name__} is no graph",
+        raise UsageError(f"{type(x).__name__} is not a graph",
                          remedy="give a torch.fx.GraphModule; epweave.trace makes one of a model's training step")
 
 

@@ -432,7 +432,7 @@ def whole_number_from(least: int):
     """What argparse reads a whole number by."""
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least}")
         return int(text)
     return read
 
@@ -444,7 +444,7 @@ def amount(text: str) -> float:
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and number >= 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
     return number
 
 

@@ -3,6 +3,8 @@
 
 The program is $EPWEAVE, else build/release/bin/epweave. Messages of single commands have goldens in testdata/cli.
 """
+import contextlib
+import fcntl
 import gzip
 import hashlib
 import json
@@ -12,8 +14,10 @@ import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 import zipfile
@@ -135,7 +139,7 @@ class UsageTest(CommandLineTest):
             self.assert_fails(3, f"option '{text}': none.json: cannot open: No such file or directory",
                               *words, f"{name}{{{more}{text}=none.json}}")
             self.assert_fails(3, f"option '{text}': ./: cannot read: Is a directory", *words, f"{name}{{{more}{text}=./}}")
-            self.assert_fails(3, "empty.json: no JSON: it ends too early, at line 1, column 1",
+            self.assert_fails(3, "empty.json: not JSON: it ends too early, at line 1, column 1",
                               *words, f"{name}{{{more}{text}=empty.json}}")
 
     def test_folders_are_no_streams(self):
@@ -214,8 +218,8 @@ class UsageTest(CommandLineTest):
 
     def test_values_that_options_do_not_take(self):
         for arguments, message in (
-                (("print", "small.txt", "--part", "x"), "--part: 'x' is no whole number from 0 to 1000000"),
-                (("print", "small.txt", "--part", "-1"), "--part: '-1' is no whole number from 0 to 1000000"),
+                (("print", "small.txt", "--part", "x"), "--part: 'x' is not a whole number from 0 to 1000000"),
+                (("print", "small.txt", "--part", "-1"), "--part: '-1' is not a whole number from 0 to 1000000"),
                 (("print", "small.txt", "--color", "x"), "--color: 'x' is none of auto, always, never"),
                 (("print", "small.txt", "--part", "1", "--part", "2"), "--part is given more than once"),
                 (("diff", "small.txt", "small.txt", "--ignore", "order,x"),
@@ -230,7 +234,7 @@ class UsageTest(CommandLineTest):
         self.assertEqual((result.returncode, result.stderr), (2, b"epweave: error: --output needs a value: OUT\n"))
         result = self.run_tool("reduce", "small.txt", "-o", "x", "--timeout", "nan", "--", "true")
         self.assertEqual((result.returncode, result.stderr),
-                         (2, b"epweave: error: --timeout: 'nan' is no number from 0, up to 1000000000\n"))
+                         (2, b"epweave: error: --timeout: 'nan' is not a number from 0, up to 1000000000\n"))
 
     def test_standard_input_is_read_once(self):
         for arguments in (("diff", "-", "-"), ("verify", "-", "-"), ("overlap", "-", "--before", "-")):
@@ -461,6 +465,53 @@ class UsageTest(CommandLineTest):
             self.assertEqual(table[code], meaning)
             self.assertIn(f"  {code:4} {meaning}\n", page)
 
+    def on_terminal(self, columns, *words):
+        """What the program shows on a terminal of so many columns."""
+        reader, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        with subprocess.Popen([EPWEAVE, *words], cwd=self.folder, stdout=terminal, stderr=terminal) as process:
+            os.close(terminal)
+            text = b""
+            with contextlib.suppress(OSError):  # on Linux the end of a terminal
+                while piece := os.read(reader, 65536):
+                    text += piece
+            self.assertEqual(process.wait(), 0)
+        os.close(reader)
+        return text.decode().replace("\r\n", "\n")
+
+    def test_progress_says_how_long_a_pass_runs(self):
+        shutil.copy(GRAPHS / "dsv3_debug_L96.1b_remat.epw.gz", self.folder / "in.epw.gz")
+        begin = time.monotonic()
+        shown = self.on_terminal(80, "rewrite", "in.epw.gz", "-p", "dce,choose-chunks{parts=2}", "-o", "out.epw")
+        took = time.monotonic() - begin
+        progress = re.findall(r"(?:^|\x1b\[K)(\[\d/2\] .*?)(?=\r)", shown)
+        self.assertEqual(progress[:2], ["[1/2] dce ...", "[2/2] choose-chunks ..."])
+        seconds = [int(re.fullmatch(r"\[2/2\] choose-chunks \.\.\. (\d+) s", line)[1]) for line in progress[2:]]
+        self.assertEqual(seconds, list(range(2, 2 + len(seconds))))
+        self.assertLessEqual(len(seconds), took)
+        self.assertNotRegex(shown[shown.index("choice:"):], r"\[\d/\d\]")
+
+    def test_help_is_as_wide_as_the_terminal(self):
+        def help_on(columns, *words):
+            return self.on_terminal(columns, *words, "--help")
+
+        for words in ((), ("partition",), ("simulate",), ("bisect",)):
+            whole = self.output_of(*words, "--help").decode()
+            examples = [line for line in whole.splitlines() if line.startswith("  epweave ")]
+            self.assertEqual(bool(examples), bool(words))
+            for columns in (60, 80, 132):
+                shown = help_on(columns, *words)
+                self.assertEqual(shown.split(), whole.split())
+                lines = shown.splitlines()
+                self.assertLessEqual(set(examples), set(lines))
+                for line in set(lines) - set(examples):
+                    self.assertTrue(len(line) <= columns or "FORM:{" in line or len(line.split()) == 1, line)
+            self.assertEqual(help_on(0, *words), whole)
+        self.assertIn("  --trace FILE                Write streams, live bytes and the critical path\n"
+                      f"{'':30}for ui.perfetto.dev\n", help_on(80, "simulate"))
+        self.assertIn("  1    verify: there are violations; diff: the graphs differ; overlap: more is\n"
+                      "       exposed than --max-exposed; report: not proved; simulate: worse than the\n", help_on(80))
+
     def test_binary_is_not_written_to_a_terminal(self):
         for extra, code in (([], 2), (["--force"], 0), (["--to", "text"], 0)):
             reader, terminal = pty.openpty()
@@ -655,7 +706,7 @@ class BadInputTest(CommandLineTest):
     def test_missing_empty_and_foreign_files(self):
         self.assert_unreadable("none: cannot open: No such file or directory", "none")
         self.assert_unreadable("empty: empty", self.write("empty", ""))
-        self.assert_unreadable("foreign: not an epweave graph (the first bytes are not its magic)",
+        self.assert_unreadable("foreign: not an epweave graph in any form; epweave.export makes one of a torch.fx graph",
                                self.write("foreign", "\x7fELF whatever"))
         self.assert_unreadable(".: cannot read: Is a directory", ".")
 

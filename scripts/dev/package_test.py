@@ -312,11 +312,11 @@ class Package(unittest.TestCase):
                              "--precompile makes one artifact: give --rewrite once"),
                             (["--compare", "none,none"], "--compare names a pipeline twice"),
                             (["--ep", "3"], "--ep 3 does not divide the 2 ranks of --world"),
-                            (["--tp", "0"], "argument --tp: '0' is no whole number from 1"),
-                            (["--sequence", "-4"], "argument --sequence: '-4' is no whole number from 1"),
-                            (["--steps", "0"], "argument --steps: '0' is no whole number from 1"),
+                            (["--tp", "0"], "argument --tp: '0' is not a whole number from 1"),
+                            (["--sequence", "-4"], "argument --sequence: '-4' is not a whole number from 1"),
+                            (["--steps", "0"], "argument --steps: '0' is not a whole number from 1"),
                             (["--ranks", "a", "--precompile", "x"], "argument --ranks: 'a' is no list of ranks, such as 0,1,4"),
-                            (["--tolerance", "nan"], "argument --tolerance: 'nan' is no number from 0"),
+                            (["--tolerance", "nan"], "argument --tolerance: 'nan' is not a number from 0"),
                             (["--json", "-"], "--json - shares standard output with the table: give it a file"),
                             (["--json", "/none/x"], "--json: /none/x: cannot be written: there is no folder /none")):
             errors = io.StringIO()

@@ -110,13 +110,13 @@ class ReplayCommandLineTest(unittest.TestCase):
                  "--report-dir -: standard output is no folder; it gets a file for each rank"),
                 (("run", "small.txt", "--from", "pickle"),
                  "--from: 'pickle' is none of binary, text, json, onnx, onnx-ir10, pt2"),
-                (("run", "small.txt", "--ranks", "0"), "--ranks: '0' is no whole number from 1 to 65536"),
-                (("run", "small.txt", "--ranks", "-1"), "--ranks: '-1' is no whole number from 1 to 65536"),
-                (("run", "small.txt", "--seed", "-1"), "--seed: '-1' is no whole number from 0 to 18446744073709551615"),
-                (("run", "small.txt", "--jitter", "1.5"), "--jitter: '1.5' is no whole number from 0 to 18446744073709551615"),
-                (("run", "small.txt", "--deadline", "nan"), "--deadline: 'nan' is no number above 0, up to 1000000000"),
-                (("run", "small.txt", "--memory", "0"), "--memory: '0' is no number above 0, up to 1000000000"),
-                (("run", "small.txt", "--repeat", "0"), "--repeat: '0' is no whole number from 1 to 100000"),
+                (("run", "small.txt", "--ranks", "0"), "--ranks: '0' is not a whole number from 1 to 65536"),
+                (("run", "small.txt", "--ranks", "-1"), "--ranks: '-1' is not a whole number from 1 to 65536"),
+                (("run", "small.txt", "--seed", "-1"), "--seed: '-1' is not a whole number from 0 to 18446744073709551615"),
+                (("run", "small.txt", "--jitter", "1.5"), "--jitter: '1.5' is not a whole number from 0 to 18446744073709551615"),
+                (("run", "small.txt", "--deadline", "nan"), "--deadline: 'nan' is not a number above 0, up to 1000000000"),
+                (("run", "small.txt", "--memory", "0"), "--memory: '0' is not a number above 0, up to 1000000000"),
+                (("run", "small.txt", "--repeat", "0"), "--repeat: '0' is not a whole number from 1 to 100000"),
                 (("run", "small.txt", "--rank", "1"), "--rank is for ranks that are processes: --transport nccl"),
                 (("run", "small.txt", "--seed", "1", "--seed", "2"), "--seed is given more than once")):
             self.assertEqual(self.fails(2, *arguments), f"epweave-replay: error: {message}\n")
@@ -141,6 +141,7 @@ class ReplayCommandLineTest(unittest.TestCase):
         self.assertEqual(commands, ["run", "check", "steps", "recipe", "completion"])
         for command in commands:
             self.assertRegex(self.run_tool(command, "--help").stdout, r"(?m)^Examples?:\n  (source <\()?epweave-replay ")
+            self.assertNotIn("\n\n\n", self.run_tool(command, "--help").stdout)
         self.assertRegex(self.run_tool("--version").stdout, r"^epweave-replay \d+\.\d+\.\d+ \(graph format 1; .*, CLI11 \S+\)\n$")
 
     def test_the_same_numbers_each_time(self):

@@ -366,7 +366,7 @@ def check_refusals(files):
     cases = {
         "no launcher": ({}, [], 2, "no rank and number of ranks is known"),
         "a rank too many": (torchrun(2, 2, 1), [], 2, "rank 2 is not one of 2 ranks"),
-        "no number": (torchrun("one", 2, 1), [], 2, "RANK=one is no number"),
+        "no number": (torchrun("one", 2, 1), [], 2, "RANK=one is not a number"),
         "another world": (torchrun(0, 4, 1), [], 2, "the graph is one of 2 ranks, torchrun started 4"),
         "nowhere to meet": ({"RANK": 0, "WORLD_SIZE": 2}, [], 2, "where the ranks meet is not known"),
         "no place": ({}, ["--rank", 0, "--world-size", 2, "--rendezvous", "here"], 2, "neither HOST:PORT nor file"),

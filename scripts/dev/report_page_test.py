@@ -57,6 +57,7 @@ class ReportPageTest(unittest.TestCase):
     def test_it_says_what_the_report_says(self):
         text = self.text("page.html")
         self.assertIn("Proved.", text)
+        self.assertIn("Times are predicted on h100, not measured; the end of the page says what they rest on.", text)
         for title in ["Token exchanges", "One module on the clock", "The whole step", "What is still exposed",
                       "Before and after", "Plan", "Difference", "not measured"]:
             self.assertIn(title, text)

@@ -7,6 +7,8 @@
 namespace epweave {
 namespace {
 
+constexpr std::size_t kLeastPart = 3;  // of a name, to tell it by
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -27,11 +29,14 @@ std::string_view nearest_name(std::string_view name, const std::vector<std::stri
   std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (std::string_view candidate : known) {
     const std::size_t distance = edit_distance(name, candidate);
-    if (distance < std::min(least, candidate.size())) {
-      least = distance;
-      nearest = candidate;
-    }
+    if (2 * distance >= name.size() || distance >= std::min(least, candidate.size())) continue;
+    least = distance;
+    nearest = candidate;
   }
+  if (!nearest.empty() || name.size() < kLeastPart) return nearest;
+  for (std::string_view candidate : known)
+    if (candidate.find(name) != candidate.npos && (nearest.empty() || candidate.size() < nearest.size()))
+      nearest = candidate;
   return nearest;
 }
 

@@ -1,6 +1,7 @@
 #include "cost/cluster.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -66,8 +67,9 @@ std::string unknown_parameter(std::string_view name) {
   std::vector<std::string_view> known;
   for (const ClusterParameter& parameter : kParameters) known.push_back(parameter.name);
   const std::string_view nearest = nearest_name(name, known);
-  return fmt::format("no parameter of a cluster is called '{}'{}", name,
-                     nearest.empty() ? "" : fmt::format("; '{}' is", nearest));
+  return fmt::format(
+      "no parameter of a cluster is called '{}'; {}", name,
+      nearest.empty() ? fmt::format("they are {}", fmt::join(known, ", ")) : fmt::format("'{}' is", nearest));
 }
 
 constexpr double kLargestParameter = 1e18;
@@ -155,7 +157,7 @@ void set_parameter(Cluster& cluster, std::string_view assignment) {
   if (parameter == nullptr) throw UsageError(unknown_parameter(name));
   const std::string_view text = assignment.substr(equals + 1);
   const std::optional<double> value = read_number(text);
-  if (!value) throw UsageError(fmt::format("{}: '{}' is no number", name, text));
+  if (!value) throw UsageError(fmt::format("{}: '{}' is not a number", name, text));
   if (const std::string_view problem = find_range_problem(parameter->range, *value); !problem.empty())
     throw UsageError(fmt::format("{}={} {}", name, text, problem));
   cluster.*parameter->value = *value;
@@ -186,7 +188,7 @@ Cluster parse_cluster_file(std::string_view text, const std::string& path) {
     }
     const ClusterParameter* parameter = find_parameter(key);
     if (parameter == nullptr) fail(unknown_parameter(key));
-    if (!value.is_number()) fail(fmt::format("\"{}\": {} is no number", key, value.dump()));
+    if (!value.is_number()) fail(fmt::format("\"{}\": {} is not a number", key, value.dump()));
     if (const std::string_view problem = find_range_problem(parameter->range, value.get<double>());
         !problem.empty())
       fail(fmt::format("\"{}\": {} {}", key, value.dump(), problem));

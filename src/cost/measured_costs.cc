@@ -88,10 +88,10 @@ class CostFileReader {
     if (!file_.contains("unit") || file_["unit"] != "microseconds") fail("\"unit\" is not \"microseconds\"");
     const Json& ranks = entry(file_, "ranks", "the file");
     if (!ranks.is_number_unsigned() || ranks.get<std::uint64_t>() == 0)
-      fail("\"ranks\" is no number of ranks");
+      fail("\"ranks\" is not a number of ranks");
     for (const char* key : {"warm_up", "repeat"})
       if (file_.contains(key) && !file_[key].is_number_unsigned())
-        fail(fmt::format("\"{}\" is no number of runs", key));
+        fail(fmt::format("\"{}\" is not a number of runs", key));
     if (file_.contains("measured_on") && !file_["measured_on"].is_object())
       fail("\"measured_on\" is no object of JSON");
     percentile_ = ranks.get<std::uint64_t>() == 1 ? "p50" : "p10";
@@ -124,7 +124,7 @@ class CostFileReader {
   std::int64_t count(const Json& row, const char* key, std::string_view what) const {
     const Json& found = entry(row, key, what);
     if (!found.is_number_unsigned() || found.get<std::uint64_t>() > std::uint64_t{INT64_MAX})
-      fail(fmt::format("{}: \"{}\" is no whole number from 0 to {}", what, key, INT64_MAX));
+      fail(fmt::format("{}: \"{}\" is not a whole number from 0 to {}", what, key, INT64_MAX));
     return found.get<std::int64_t>();
   }
 

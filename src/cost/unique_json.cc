@@ -38,7 +38,7 @@ Json parse_unique_json(std::string_view text, const std::string& path) {
   try {
     return Json::parse(text, on_event);
   } catch (const Json::parse_error& error) {
-    throw InputError(fmt::format("{}: no JSON: {}", path, describe_place(text, error.byte)));
+    throw InputError(fmt::format("{}: not JSON: {}", path, describe_place(text, error.byte)));
   } catch (const Json::out_of_range&) {
     throw InputError(fmt::format("{}: a number is larger than 64 bits hold", path));
   }

@@ -67,7 +67,8 @@ std::string name_of_input(const std::string& path) {
 
 Graph decode_binary(std::string_view bytes, const std::string& path, std::shared_ptr<Context> context) {
   silence_protobuf_log();
-  if (!bytes.starts_with(kMagic)) fail(path, "not an epweave graph (the first bytes are not its magic)");
+  if (!bytes.starts_with(kMagic))
+    fail(path, "not an epweave graph in any form; epweave.export makes one of a torch.fx graph");
   if (bytes.size() < kMagic.size() + kCrcFieldSize) fail(path, "truncated");
   const std::string_view tail = bytes.substr(bytes.size() - kCrcFieldSize);
   if (tail[0] != kCrcTag) fail(path, "truncated or altered: it does not end with its checksum");

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "analysis/eager_chunks.h"
+#include "analysis/layers.h"
 #include "analysis/module_names.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -71,16 +72,16 @@ class RootSelection {
     return std::ranges::any_of(step_.order, [&](NodeId id) { return is_exchange(step_.nodes[id]); });
   }
 
-  [[noreturn]] void fail_without_exchange() const {
+  [[noreturn]] void fail_without_exchange() {
     throw PassError(
         "chunk.no-exchange",
         fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
                     fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
         {},
         has_exchange()
-            ? fmt::format("{}; require-exchange=false divides selected modules that have EP labels, "
+            ? fmt::format("{}{}; require-exchange=false divides selected modules that have EP labels, "
                           "dense=true all selected modules",
-                          kCheckPattern)
+                          kCheckPattern, name_exchanging_modules())
             : std::string(kDenseModel));
   }
 
@@ -137,10 +138,28 @@ class RootSelection {
     }
     return text;
   }
+
+  // The pattern of the modules in which tokens are exchanged, as the end of a remedy; none where no
+  // block exchanges any.
+  std::string name_exchanging_modules() {
+    const BlockNames blocks = find_block_names(graph_);
+    const std::string pattern = blocks.pattern + blocks.exchanging;
+    const bool is_there = std::ranges::any_of(
+        module_paths(), [&](std::string_view path) { return !match_module(pattern, path).empty(); });
+    return is_there && has_exchange() ? fmt::format("; tokens are exchanged in {0}: roots={0}", pattern)
+                                      : std::string();
+  }
+
   // In a dense model no other pattern is better, unless its modules are to be divided all the same.
-  [[noreturn]] void fail_unmatched() const {
-    if (options_.dense || has_exchange())
-      throw PassError("chunk.no-region", describe_unmatched(""), {}, std::string(kCheckPattern));
+  [[noreturn]] void fail_unmatched() {
+    if (options_.dense || has_exchange()) {
+      std::vector<std::string> problems;
+      for (const UnmatchedPattern& unmatched : result_.unmatched_patterns)
+        problems.push_back(describe_no_module(unmatched.pattern, module_paths()));
+      throw PassError("chunk.no-region", fmt::format("{}", fmt::join(problems, "; ")), {},
+                      options_.dense ? std::string(kCheckPattern)
+                                     : std::string(kCheckPattern) + name_exchanging_modules());
+    }
     std::string text;
     for (const UnmatchedPattern& unmatched : result_.unmatched_patterns)
       text += fmt::format(

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "wrap_help.h"
 
 namespace epweave::cli {
 namespace {
@@ -148,6 +149,13 @@ void refuse_empty_values(const CLI::App& app) {
   }
 }
 
+// CLI11 leaves an empty line for a group of options that are hidden.
+std::string help_text(const CLI::App& app, const CLI::App& command) {
+  std::string text = (&command == &app ? app.help() : command.help(app.get_name())) + "\n";
+  if (const std::size_t at = text.find("\n\n\n"); at != text.npos) text.erase(at, 1);
+  return text;
+}
+
 }  // namespace
 
 // --------------------------------------------------------------------------- values
@@ -165,7 +173,7 @@ CLI::Option* take_whole_number(CLI::Option* option, std::uint64_t least, std::ui
   return option->check([=](const std::string& text) -> std::string {
     const auto number = parse_number<std::uint64_t>(text);
     if (number && *number >= least && *number <= most) return "";
-    return fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+    return fmt::format("'{}' is not a whole number from {} to {}", text, least, most);
   });
 }
 
@@ -175,7 +183,7 @@ CLI::Option* take_number(CLI::Option* option, Zero zero) {
     const bool is_fine = number && std::isfinite(*number) && *number <= 1e9 &&
                          (*number > 0 || (*number == 0 && zero == Zero::kAllowed));
     if (is_fine) return "";
-    return fmt::format("'{}' is no number {}, up to 1000000000", text,
+    return fmt::format("'{}' is not a number {}, up to 1000000000", text,
                        zero == Zero::kAllowed ? "from 0" : "above 0");
   });
 }
@@ -230,7 +238,7 @@ std::optional<std::string> parse_arguments(CLI::App& app, int argc, char** argv)
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     const CLI::App& command = given_command(app);  // the one that --help was given to
-    return (&command == &app ? app.help() : command.help(app.get_name())) + "\n";
+    return wrap_help(help_text(app, command), output_columns());
   } catch (const CLI::CallForVersion& version) {
     return std::string(version.what()) + "\n";
   } catch (const CLI::ExtrasError&) {

@@ -12,6 +12,7 @@
 #include "cost/memory.h"
 #include "cost/stats.h"
 #include "figures.h"
+#include "folding.h"
 #include "kept_report.h"
 #include "partition/kept_values.h"
 
@@ -225,9 +226,16 @@ std::string stats_table(const Graph& graph, const Figures& figures) {
         fmt::format("  {}{} {} -> {} nodes\n", run.name, run.options.empty() ? "" : "{" + run.options + "}",
                     run.nodes_before, run.nodes_after);
   if (!stats.regions.empty()) text += "\nregions\n";
+  std::vector<FoldableRow> regions;
   for (const RegionStats& region : stats.regions)
-    text += fmt::format("  {:<32} {:<9} {}  {}\n", graph.text(region.root), direction_word(region.backward),
-                        counted(region.parts, "part"), counted(region.exchanges, "exchange"));
+    regions.push_back({std::string(graph.text(region.root)),
+                       fmt::format("{:<9} {}  {}", direction_word(region.backward),
+                                   counted(region.parts, "part"), counted(region.exchanges, "exchange"))});
+  for (const FoldedRows& fold : fold_rows(regions)) {
+    const std::size_t n = fold.members.size();
+    text += fmt::format("  {:<32} {}{}\n", fold.path, regions[fold.members.front()].content,
+                        n == 1 ? "" : fmt::format(" each, x {}", n));
+  }
   text += "\ncall targets\n";
   for (const auto& [target, count] : stats.targets)
     text += fmt::format("  {:>7}  {}\n", count, graph.text(target));

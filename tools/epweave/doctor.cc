@@ -11,6 +11,7 @@
 #include "analysis/eager_chunks.h"
 #include "analysis/ep_regions.h"
 #include "analysis/module_path.h"
+#include "analysis/token_inputs.h"
 #include "analysis/user_inputs.h"
 #include "analysis/world.h"
 #include "base/counted.h"
@@ -220,13 +221,14 @@ std::size_t first_divisible_dimension(const Graph& graph, const TensorType& type
   return found == type.sizes.end() ? 0 : static_cast<std::size_t>(found - type.sizes.begin());
 }
 
-// Tables of integers, as of tokens, else numbers of another kind, as of images; and what has as
-// many along that dimension, as their labels do. Such numbers may be a parameter's where no role is
-// known.
+// What has a name that tokens have, else tables of integers, else numbers of another kind, as of
+// images; and what has as many along that dimension, as their labels do. Such numbers may be a
+// parameter's where no role is known.
 std::vector<TokenInput> find_token_inputs(const Graph& graph) {
   std::vector<UserInput> candidates = list_user_inputs(graph);
   std::erase_if(candidates, [](const UserInput& x) { return x.type->rank() == 0; });
   const auto likelihood = [](const UserInput& x) {
+    if (std::ranges::find(kTokenInputs, x.which) != kTokenInputs.end()) return 4;
     if (is_floating(x.type->dtype)) return x.has_role ? 2 : 0;
     return x.type->rank() > 1 ? 3 : 1;
   };

@@ -204,8 +204,8 @@ Json measured_report(const Graph& graph, const StepModel& model, const MeasuredS
 std::string measured_text(const MeasuredStep& step, const OverlapSums& predicted) {
   std::string text =
       fmt::format("\nMeasured{}, milliseconds ({})\n{:<12}{:>12}{:>12}{:>12}{:>12}{:>12}  {}\n",
-                  step.device.empty() ? "" : " on " + step.device, step.file, "", "makespan", "compute",
-                  "comm", "exposed", "idle", "error of the makespan");
+                  step.device.empty() ? "" : " on " + step.device, step.file, "", "step", "compute", "comm",
+                  "exposed", "idle", "error of the step");
   const auto row = [&](std::string_view name, const auto& sums, std::string_view error) {
     text += fmt::format("{:<12}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{}{}\n", name,
                         sums.makespan * 1e3, sums.compute * 1e3, sums.comm * 1e3, sums.exposed * 1e3,

@@ -82,10 +82,15 @@ void add_overlap_options(CLI::App& command, Choices& choices) {
 }
 
 void add_report_options(CLI::App& command, Choices& choices) {
-  add_input(command, choices.input, "Graph before, - for standard input");
-  command.add_option("B", choices.report.b.path, "Graph that passes of epweave made from it")
+  command.add_option("A", choices.input.path, "Graph before, - for standard input")
       ->required()
       ->type_name("");
+  command
+      .add_option("B", choices.report.b.path,
+                  "Graph that passes of epweave made from A, - for standard input")
+      ->required()
+      ->type_name("");
+  add_input_form(command, choices.input.from);
   command
       .add_option("-o,--output", choices.report.outputs,
                   "File to write, by its ending: .html, .md or .json; once for each (default: -, Markdown to "
@@ -111,7 +116,7 @@ void add_simulate_options(CLI::App& command, Choices& choices) {
       .add_option(
           "--cluster", options.cluster,
           "Machine to predict for: h100 (default), h100-2x4, or a JSON file; 'h100+nic=4e11' changes it")
-      ->type_name("SHAPE");
+      ->type_name("NAME|FILE");
   command.add_option("--set", options.set, "Change a parameter of the machine: nic=4e11")
       ->type_name("KEY=VALUE")
       ->take_all()
@@ -128,11 +133,11 @@ void add_simulate_options(CLI::App& command, Choices& choices) {
   command
       .add_option("--baseline", options.baseline,
                   "Report (--json) to compare with: exit 1 where something hidden is exposed now, or "
-                  "makespan or peak grew")
+                  "the step or its peak memory grew")
       ->type_name("REPORT");
   take_number(command
                   .add_option("--tolerance", options.tolerance,
-                              "Share by which makespan and peak may grow (default 0.01)")
+                              "Share by which the step and its peak memory may grow (default 0.01)")
                   ->type_name("SHARE"),
               Zero::kAllowed);
 }

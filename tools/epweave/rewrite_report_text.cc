@@ -125,13 +125,15 @@ void add_verdict(const Json& page, std::string& text) {
 
 void add_times(const Json& page, std::string& text) {
   const Json& predicted = page["predicted"];
-  text += fmt::format(
-      "Predicted on {}{}{}.\n\n| | before | after | |\n|---|---:|---:|---:|\n", text_of(predicted["cluster"]),
-      predicted["planned_for"].is_null()
-          ? ""
-          : ", while the plan was made for " + text_of(predicted["planned_for"]),
-      predicted["costs"].is_null() ? "; not measured"
-                                   : ", by prices measured in " + text_of(predicted["costs"]));
+  const std::string changed = text_of(predicted["changed"]);
+  text +=
+      fmt::format("Predicted on {}{}{}{}.\n\n| | before | after | |\n|---|---:|---:|---:|\n",
+                  text_of(predicted["cluster"]), changed.empty() ? "" : fmt::format(" ({})", changed),
+                  predicted["planned_for"].is_null()
+                      ? ""
+                      : ", while the plan was made for " + text_of(predicted["planned_for"]),
+                  predicted["costs"].is_null() ? "; not measured"
+                                               : ", by prices measured in " + text_of(predicted["costs"]));
   static constexpr std::pair<const char*, const char*> kRows[] = {{"step", "makespan_ms"},
                                                                   {"exposed communication", "exposed_ms"},
                                                                   {"communication", "comm_ms"},
@@ -230,11 +232,11 @@ void add_plan(const Json& page, std::string& text) {
   if (!page["plan"]["notes"].empty()) text += "\n";
   for (const Json& region : page["plan"]["regions"]) {
     const auto n = region["count"].get<std::size_t>();
-    text += fmt::format("- {} {}{}: {} parts; {} nodes divided, {} run once, {} values cut, {} joined\n",
+    text += fmt::format("- {} {}{}: {} parts; {} nodes divided, {} run once, {} cut, {} joined\n",
                         text_of(region["region"]), text_of(region["direction"]),
                         n == 1 ? "" : fmt::format(" × {}", n), region["parts"].get<std::size_t>(),
                         region["divided"].get<std::size_t>(), region["runs_once"].get<std::size_t>(),
-                        region["cut"].size(), region["joined"].size());
+                        counted(region["cut"].size(), "value"), region["joined"].size());
   }
   text += "\n</details>\n\n";
 }

@@ -116,18 +116,18 @@ std::string head_text(const Graph& graph, const Simulation& simulation) {
   std::string text = fmt::format("{} on {}{}, predicted\n\n", simulation.graph, model.cluster.name,
                                  changed.empty() ? "" : " (" + changed + ")");
   const auto row = [&](std::string_view name, double seconds, std::string_view note) {
-    text += fmt::format("  {:<12}{:>12.2f} ms{}{}\n", name, seconds * 1e3, note.empty() ? "" : "  ", note);
+    text += fmt::format("  {:<14}{:>10.2f} ms{}{}\n", name, seconds * 1e3, note.empty() ? "" : "  ", note);
   };
-  row("makespan", sums.makespan,
+  row("step", sums.makespan,
       fmt::format("{:.1f} % above the lower bound", percent_above(sums, bounds.lower_bound)));
   row("compute", sums.compute, "");
-  row("comm", sums.comm,
+  row("communication", sums.comm,
       fmt::format("{:.1f} % hidden; {} hidden, {} partly, {} not", 100 * sums.hidden,
                   counted(sums.full, "collective"), sums.part, sums.none));
   row("exposed", sums.exposed, "compute waits while something communicates");
   row("idle", sums.idle, "nothing runs");
-  text += fmt::format("  {:<12}{:>16}  {} of it inputs{}{}\n\n", "peak", memory_text(simulation.peak.bytes),
-                      memory_text(model.input_bytes),
+  text += fmt::format("  {:<14}{:>14}  {} of it inputs{}{}\n\n", "peak memory",
+                      memory_text(simulation.peak.bytes), memory_text(model.input_bytes),
                       model.unsized_storages == 0 ? ""
                                                   : fmt::format("; without {} of unknown size",
                                                                 counted(model.unsized_storages, "tensor")),
@@ -135,14 +135,13 @@ std::string head_text(const Graph& graph, const Simulation& simulation) {
                           ? ""
                           : fmt::format("; while %{} runs", name_at(graph, model, simulation.peak.at)));
   text += "Lower bounds, over all legal orders\n";
-  row("path", bounds.critical_path, "");
+  row("critical path", bounds.critical_path, "");
   row("load", bounds.load, "of the busiest stream");
   row("one stream", bounds.head_load_tail, "head, load and tail");
   row("joints", bounds.joints, "");
   text += "\nOn a condition: over orders that keep recomputation behind the forward\n";
   row("bound", simulation.recompute_behind_forward,
-      fmt::format("the makespan is {:.1f} % above it",
-                  percent_above(sums, simulation.recompute_behind_forward)));
+      fmt::format("the step is {:.1f} % above it", percent_above(sums, simulation.recompute_behind_forward)));
   return text + "\n";
 }
 

@@ -55,10 +55,12 @@ Watch::Watch(const RewriteOptions& options, const Pipeline& pipeline, Console& c
 RunnerHooks Watch::hooks() {
   return {.before_pass =
               [this](const PassCall& call) {
-                console_.progress(fmt::format("[{}/{}] {} ...", ++started_, count_, call.pass->name));
+                ticking_.emplace(console_,
+                                 fmt::format("[{}/{}] {} ...", ++started_, count_, call.pass->name));
               },
           .after_pass =
               [this](const PassReport& pass) {
+                ticking_.reset();
                 times_.push_back({.pass = std::string(pass.call.pass->name),
                                   .run = pass.seconds,
                                   .verify = pass.verify_seconds,
@@ -75,7 +77,10 @@ RunnerHooks Watch::hooks() {
                 if (!options_.dump_dir.empty()) dump(pass);
               },
           .on_failure =
-              [this](const FailureReport& failure) { failure_.emplace(failure.input, failure.remaining); }};
+              [this](const FailureReport& failure) {
+                ticking_.reset();
+                failure_.emplace(failure.input, failure.remaining);
+              }};
 }
 
 bool Watch::is_printed(std::string_view pass) const {

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "common/report.h"
 #include "pipeline/runner.h"
+#include "ticking.h"
 
 namespace epweave::cli {
 
@@ -45,6 +46,7 @@ class Watch {
   Json report_ = Json::array();
   std::vector<Time> times_;
   std::optional<std::pair<Graph, std::string>> failure_;
+  std::optional<Ticking> ticking_;  // while a pass runs
 };
 
 }  // namespace epweave::cli

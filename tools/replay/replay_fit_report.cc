@@ -115,7 +115,7 @@ std::string Fit::text() const {
     copied += entry.copied, flops += entry.flops, seconds += entry.seconds;
     kernels += entry.kernels, measured += entry.measured, assumed += entry.need.assumed;
   }
-  text += fmt::format("copied between host and device {}\n", memory_text(copied));
+  if (copied > 0) text += fmt::format("copied between host and device {}\n", memory_text(copied));
   text += fmt::format("flops               {:.3g}\n", flops);
   text += fmt::format(
       "time                about {}, {}\n", format_seconds(seconds),

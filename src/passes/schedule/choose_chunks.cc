@@ -167,8 +167,7 @@ PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options)
   std::vector<std::string>& notes = trials.notes();
   if (trials.declined() + 1 == notes.size())
     notes.push_back(is_divided ? "choice: the graph has parts already, and each further division is declined"
-                               : "choice: warning: nothing is divided, for each division is declined (-v "
-                                 "prints why, and what to do)");
+                               : "choice: warning: nothing is divided, for each division is declined");
   else
     choose_by_region(trials, uniform);
   choose_behind(trials, uniform);

@@ -84,7 +84,7 @@ std::vector<std::int64_t> read_sizes(const Options& options) {
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), size);
     if (error != std::errc() || end != item.data() + item.size() || size < 1 || size > kMostTokens)
       throw UsageError(
-          fmt::format("option 'sizes': '{}' is no number of tokens\n  expected numbers from 1 on, as in "
+          fmt::format("option 'sizes': '{}' is not a number of tokens\n  expected numbers from 1 on, as in "
                       "sizes=[700,324]",
                       item));
   }

@@ -117,7 +117,7 @@ std::optional<std::int64_t> read_auto_parts(const Options& options) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parts);
   if (error != std::errc() || end != text.data() + text.size() || parts < 2 || parts > 4096)
     throw UsageError(fmt::format(
-        "option 'parts': '{}' is no number of parts\n  expected auto, or a number from 2 on", text));
+        "option 'parts': '{}' is not a number of parts\n  expected auto, or a number from 2 on", text));
   return parts;
 }
 

@@ -55,7 +55,7 @@ class PlaceFinder {
     const std::string value = text(name);
     if (value.empty()) return std::nullopt;
     const auto found = parse_number(value);
-    if (!found) throw UsageError(fmt::format("{}={} is no number", name, value));
+    if (!found) throw UsageError(fmt::format("{}={} is not a number", name, value));
     return found;
   }
 

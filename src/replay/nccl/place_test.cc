@@ -129,7 +129,7 @@ TEST_CASE("what is missing or wrong is named") {
   CHECK(problem_of({}).find("no rank and number of ranks is known") != std::string::npos);
   CHECK(problem_of({}, {1, {}, {}, ""}).find("no number of ranks is known") != std::string::npos);
   CHECK(problem_of(kTorchrun, {8, {}, {}, ""}) == "rank 8 is not one of 8 ranks");
-  CHECK(problem_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}) == "RANK=-1 is no number");
+  CHECK(problem_of({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}) == "RANK=-1 is not a number");
   CHECK(problem_of(kTorchrun, {{}, {}, {}, "host"}) ==
         "--rendezvous host: is neither HOST:PORT nor file:PATH");
   CHECK(problem_of(kTorchrun, {{}, {}, {}, "host:0"}) == "--rendezvous is no port");
