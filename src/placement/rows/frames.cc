@@ -377,8 +377,9 @@ class Prover {
   FrameId restored(NodeId id, const RowWrite& write) {
     const Rows rows = rows_of(write.rows), destination = rows_of(write.destination);
     if (rows.is_unknown()) return lost(id, write.rows);
+    if (!write.positions.is_node()) return {};  // none, or along several dimensions
     lost_at_.at(id) = id;
-    if (!rows.is_known() || !write.positions.is_node()) return {};
+    if (!rows.is_known()) return {};
     const bool says_nothing = destination.order == Rows::Order::kAny || is_uninitialised(write.destination);
     if (const NodeId order = undone(write.positions); order && says_nothing)
       return moved_as(rows.frame, order);
@@ -472,7 +473,8 @@ class Prover {
   SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
   RegionId region_;                                     // of the node that is visited
   SideTable<NodeId, FrameId> frame_;
-  SideTable<NodeId, NodeId> lost_at_;  // the pick or write that left nothing known of a value's rows
+  // The pick or write, by one index, that left nothing known of a value's rows.
+  SideTable<NodeId, NodeId> lost_at_;
   FrameId token_order_;
   IdSet<NodeId> constants_;
   IdSet<NodeId> counted_;  // made of 0, 1, .. alone, row by row
