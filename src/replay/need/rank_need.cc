@@ -23,7 +23,7 @@ bool reduces(OpFamily family) {
 }
 
 // What is the same for each walk over the steps.
-struct Run {
+struct StepPlan {
   const Graph& graph;
   const ValueSizes& sizes;
   device::CallMemoryFinder& calls;
@@ -31,7 +31,7 @@ struct Run {
   Steps steps;
   std::vector<bool> written;  // by input
 
-  Run(const Graph& run_graph, const ValueSizes& run_sizes, device::CallMemoryFinder& run_calls)
+  StepPlan(const Graph& run_graph, const ValueSizes& run_sizes, device::CallMemoryFinder& run_calls)
       : graph(run_graph),
         sizes(run_sizes),
         calls(run_calls),
@@ -43,11 +43,14 @@ struct Run {
 // A rank's memory along the first `count` steps.
 class Walk {
  public:
-  Walk(const Run& run, std::size_t count)
-      : run_(run), sizes_(run.sizes), held_(run.effects, run.sizes), together_(run.graph, run.effects) {
+  Walk(const StepPlan& plan, std::size_t count)
+      : plan_(plan),
+        sizes_(plan.sizes),
+        held_(plan.effects, plan.sizes),
+        together_(plan.graph, plan.effects) {
     for (std::size_t i = 0; i < count; ++i) {
-      if (add(run.steps.list[i])) peak_ = i;
-      together_.note(run.steps.list[i], held_.own_bytes());
+      if (add(plan.steps.list[i])) peak_ = i;
+      together_.note(plan.steps.list[i], held_.own_bytes());
     }
   }
 
@@ -86,7 +89,7 @@ class Walk {
         const bool is_peak = note(step.node, 0);
         // A rank that is behind holds the copies of all: those go at the next wait.
         if (waited_) held_.drop_copy(waited_);
-        waited_ = run_.effects.storage_of(step.node);
+        waited_ = plan_.effects.storage_of(step.node);
         held_.share_operand(step.node);
         return is_peak;
       }
@@ -102,28 +105,28 @@ class Walk {
 
   void add_input(NodeId id) {
     const std::uint64_t bytes = sizes_.bytes_of(id);
-    if (run_.written[inputs_.size()]) need_.written += bytes;
+    if (plan_.written[inputs_.size()]) need_.written += bytes;
     inputs_.push_back({id, bytes});
     need_.inputs += bytes;
     input_blocks_ += sizes_.block_of(bytes);
   }
 
   bool add_collective(NodeId id) {
-    const Context& context = *run_.graph.context;
-    const Node& node = run_.graph.step().nodes[id];
+    const Context& context = *plan_.graph.context;
+    const Node& node = plan_.graph.step().nodes[id];
     std::uint64_t operand = 0;  // of a coalesced call, all of them
     context.args.for_each_node(arg_of(context, node, 0),
                                [&](NodeId input) { operand += sizes_.bytes_of(input); });
-    held_.copy(run_.effects.storage_of(id), operand);
+    held_.copy(plan_.effects.storage_of(id), operand);
     if (!held_.share_operand(id)) held_.make_all(id);
     const bool needs_room = sizes_.has_own_device() && node.op != nullptr && reduces(node.op->family);
     return note(id, needs_room ? operand : 0);
   }
 
   bool add_launch(NodeId id) {
-    const Node& node = run_.graph.step().nodes[id];
+    const Node& node = plan_.graph.step().nodes[id];
     if (node.op == nullptr) return false;
-    const device::CallMemory& memory = run_.calls.find(node);
+    const device::CallMemory& memory = plan_.calls.find(node);
     std::size_t next = 0;
     bool is_alias = false;
     for (const ResultType& result : sizes_.results_of(id)) {
@@ -144,16 +147,16 @@ class Walk {
   // A bounded op writes memory that was made without bounds, which has them from here on: of all
   // that lies there. An input's stay to the end.
   void add_written_bounds(NodeId id) {
-    for (const StorageAccess& access : run_.effects.accesses_of(id))
+    for (const StorageAccess& access : plan_.effects.accesses_of(id))
       if (access.writes && !sizes_.is_bounded(access.storage) && has_bounds_.insert(access.storage))
         held_.grow(access.storage, id, sizes_.bytes_of_all_bounds(access.storage));
   }
 
   void add_outputs() {
-    const Body& body = run_.graph.step();
+    const Body& body = plan_.graph.step();
     for (const NodeId id : body.order)
       if (body.nodes[id].kind == NodeKind::kOutput)
-        for_each_input(*run_.graph.context, body.nodes[id],
+        for_each_input(*plan_.graph.context, body.nodes[id],
                        [&](NodeId input) { need_.outputs += sizes_.bytes_of(input); });
   }
 
@@ -166,7 +169,7 @@ class Walk {
     return true;
   }
 
-  const Run& run_;
+  const StepPlan& plan_;
   const ValueSizes& sizes_;
   Holdings held_;
   RanksTogether together_;
@@ -199,11 +202,11 @@ NeedFinder::NeedFinder(const Graph& graph) : graph_(graph), symbols_(graph), cal
 
 RankNeed NeedFinder::find(NeedOf where, const IdSet<NodeId>* bounded) {
   const ValueSizes sizes(graph_, symbols_, where, bounded);
-  const Run run(graph_, sizes, calls_);
-  const Walk whole(run, run.steps.list.size());
+  const StepPlan plan(graph_, sizes, calls_);
+  const Walk whole(plan, plan.steps.list.size());
   RankNeed need = whole.need();
   // Once more, up to the peak, for what lives there.
-  need.largest = Walk(run, std::min(whole.peak() + 1, run.steps.list.size())).list_live();
+  need.largest = Walk(plan, std::min(whole.peak() + 1, plan.steps.list.size())).list_live();
   if (need.largest.size() > kListed) need.largest.resize(kListed);
   need.assumed = assumed_;
   return need;

@@ -13,8 +13,8 @@ namespace epweave::replay {
 
 class ValueSizes {
  public:
-  // All outlive it; every symbol of a recorded type has a number. `bounded`: values whose bounds are
-  // followed, or null.
+  // All outlive it; every symbol of a recorded type has a number. `bounded`: values whose bounds
+  // are followed, or null.
   ValueSizes(const Graph& graph, const Symbols& symbols, NeedOf where, const IdSet<NodeId>* bounded)
       : graph_(graph), symbols_(symbols), where_(where), bounded_(bounded) {}
 
