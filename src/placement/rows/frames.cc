@@ -11,6 +11,7 @@
 #include "ops/bind.h"
 #include "ops/indexed_dims.h"
 #include "ops/op.h"
+#include "ops/sorting.h"
 #include "placement/rows/exchange_counts.h"
 #include "placement/rows/frames_refusal.h"
 #include "placement/rows/known_rows.h"
