@@ -1,5 +1,6 @@
-# What the CUDA part is built of and by, and the hash of it that both sides hold: a program refuses a libepweave_cuda.so of other sources or
-# flags (src/replay/kernels/device/cuda_library.cc), also where it was built without nvcc.
+# What the CUDA part is built of and by, and the hash of it that both sides hold: a program refuses
+# a libepweave_cuda.so of other sources or flags (src/replay/kernels/device/cuda_library.cc), also
+# where it was built without nvcc.
 set(EPWEAVE_CUDA AUTO CACHE STRING "Build the CUDA part: ON, OFF, or AUTO (where nvcc is found)")
 set_property(CACHE EPWEAVE_CUDA PROPERTY STRINGS AUTO ON OFF)
 if(NOT EPWEAVE_CUDA STREQUAL "OFF")
@@ -18,11 +19,12 @@ if(NOT EPWEAVE_CUDA STREQUAL "OFF")
   endif()
 endif()
 
-# The same bits as on the CPU: nothing is fused that the source does not fuse, no denormal is flushed, quotients and square
-# roots are rounded correctly.
+# The same bits as on the CPU: nothing is fused that the source does not fuse, no denormal is
+# flushed, quotients and square roots are rounded correctly.
 set(EPWEAVE_DEVICE_FLAGS -fmad=false -ftz=false -prec-div=true -prec-sqrt=true)
 
-# epweave_hash_nvcc(HASH): "-" and 8 digits over nvcc's version and what this build tells it beside EPWEAVE_DEVICE_FLAGS; empty without nvcc.
+# epweave_hash_nvcc(HASH): "-" and 8 digits over nvcc's version and what this build tells it beside
+# EPWEAVE_DEVICE_FLAGS; empty without nvcc.
 function(epweave_hash_nvcc hash)
   set(${hash} "" PARENT_SCOPE)
   if(NOT CMAKE_CUDA_COMPILER_LOADED)
@@ -40,8 +42,9 @@ $ENV{NVCC_APPEND_FLAGS}")
   set(${hash} "-${found}" PARENT_SCOPE)
 endfunction()
 
-# epweave_hash_device(SOURCES..): in the build folder, device_build/device_build.h with kDeviceBuild, 16 digits of a hash over the flags, the
-# files and all files of src/ that they include, and epweave_hash_nvcc behind them. An edit of one of them configures anew.
+# epweave_hash_device(SOURCES..): in the build folder, device_build/device_build.h with
+# kDeviceBuild, 16 digits of a hash over the flags, the files and all files of src/ that they
+# include, and epweave_hash_nvcc behind them. An edit of one of them configures anew.
 function(epweave_hash_device)
   set(waiting ${ARGN})
   set(found)

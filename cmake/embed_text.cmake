@@ -1,5 +1,7 @@
-# epweave_embed_text(FILE NAME): generates FILE's name with .h instead of .html in the build folder, holding the text
-# of FILE as the constant NAME: included by FILE's path below src/, outside src/ by its path below the current folder. A raw literal holds at most 64 KiB on some compilers; a check says so here.
+# epweave_embed_text(FILE NAME): generates FILE's name with .h instead of .html in the build folder,
+# holding the text of FILE as the constant NAME: included by FILE's path below src/, outside src/ by
+# its path below the current folder. A raw literal holds at most 64 KiB on some compilers; a check
+# says so here.
 function(epweave_embed_text target file name)
   file(READ ${CMAKE_CURRENT_SOURCE_DIR}/${file} EPWEAVE_TEXT)
   string(LENGTH "${EPWEAVE_TEXT}" length)

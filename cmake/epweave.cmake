@@ -1,26 +1,27 @@
-# One library per folder of src/, or for a folder and some below it. The link graph is the layering: a header of a
-# folder that is not linked still compiles (one include root), so scripts/dev/check_layering.py checks the includes
-# against these lists.
+# One library per folder of src/, or for a folder and some below it. The link graph is the layering:
+# a header of a folder that is not linked still compiles (one include root), so
+# scripts/dev/check_layering.py checks the includes against these lists.
 
-# -Wno-restrict: g++ 12 sees overlapping copies in std::string + std::string where there are none (GCC bug 105651).
-# -Wno-array-bounds, -Wno-stringop-*: the same, of headers that are precompiled, which it no longer takes for a system's.
-# The sanitizer build finds such accesses. clang, used for fuzzing, has other opinions on some lines: its warnings are no errors;
-# nor are those of the sanitizer build, which has other units and -Og: the release build judges.
+# -Wno-restrict: g++ 12 sees overlapping copies in std::string + std::string where there are none
+# (GCC bug 105651). -Wno-array-bounds, -Wno-stringop-*: the same, of headers that are precompiled,
+# which it no longer takes for a system's. The sanitizer build finds such accesses. clang, used for
+# fuzzing, has other opinions on some lines: its warnings are no errors; nor are those of the
+# sanitizer build, which has other units and -Og: the release build judges.
 add_library(epweave_warnings INTERFACE)
 target_compile_options(epweave_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wnon-virtual-dtor -Wno-missing-field-initializers
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread>
   $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Werror>)  # newer ones have other opinions, too
 
-# Tests spend their time in the libraries: what is inlined into them need not be fast, and compiles in half the time. (At
-# -O1 g++ 12 sees accesses outside of strings where there are none.)
+# Tests spend their time in the libraries: what is inlined into them need not be fast, and compiles
+# in half the time. (At -O1 g++ 12 sees accesses outside of strings where there are none.)
 set(EPWEAVE_TEST_OPTIONS $<$<CONFIG:Release>:-O1>$<$<CONFIG:Debug>:-O0>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND EPWEAVE_TEST_OPTIONS -Wno-array-bounds -Wno-stringop-overflow)
 endif()
 
-# Precompiled headers: what most files include, parsed once for each class of flags. A file includes what it uses all the
-# same (scripts/dev/check_alone.sh).
+# Precompiled headers: what most files include, parsed once for each class of flags. A file includes
+# what it uses all the same (scripts/dev/check_alone.sh).
 #   epweave_precompiled_library   libraries
 #   epweave_precompiled_program   programs, with JSON
 #   epweave_precompiled_kernels   those whose sums and products are rounded where they are written
@@ -46,23 +47,26 @@ if(BUILD_TESTING)
   epweave_precompiled(test OPTIONS ${EPWEAVE_TEST_OPTIONS} LIBRARIES Catch2::Catch2 HEADERS <catch2/catch.hpp>)
 endif()
 
-# epweave_unity(TARGET...): the sources are compiled EPWEAVE_UNITY_BATCH to a unit, which halves the time of a clean build: most
-# of it is headers, and what each unit makes of their templates. So a name in an anonymous namespace stands once in a library.
-# Off where single files are edited and compiled over and over (-DEPWEAVE_UNITY=OFF); the presets asan and fuzz, which are built
-# whole, have four times as many to a unit.
+# epweave_unity(TARGET...): the sources are compiled EPWEAVE_UNITY_BATCH to a unit, which halves the
+# time of a clean build: most of it is headers, and what each unit makes of their templates. So a
+# name in an anonymous namespace stands once in a library. Off where single files are edited and
+# compiled over and over (-DEPWEAVE_UNITY=OFF); the presets asan and fuzz, which are built whole,
+# have four times as many to a unit.
 option(EPWEAVE_UNITY "Compile the sources of a library several at a time" ON)
 set(EPWEAVE_UNITY_BATCH 8 CACHE STRING "How many")
 function(epweave_unity)
   set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ${EPWEAVE_UNITY} UNITY_BUILD_BATCH_SIZE ${EPWEAVE_UNITY_BATCH})
 endfunction()
 
-# The libraries that the libFuzzer targets run. The others are linked by fuzz_pipeline alone, for the registry of passes: they
-# are compiled as fast as can be, without instrumentation, which takes a fifth of the time.
+# The libraries that the libFuzzer targets run. The others are linked by fuzz_pipeline alone, for
+# the registry of passes: they are compiled as fast as can be, without instrumentation, which takes
+# a fifth of the time.
 set(EPWEAVE_FUZZED base ir ir_text ops analysis io pipeline)
 
-# epweave_bundled(TARGET...): programs that find their shared libraries in ../lib, where scripts/gpu_bundle.sh puts them. As
-# RPATH, not RUNPATH, so that it holds for the libraries of libraries, too. The same where they are installed: a build RPATH
-# that is replaced then ends in an empty folder, the current one.
+# epweave_bundled(TARGET...): programs that find their shared libraries in ../lib, where
+# scripts/gpu_bundle.sh puts them. As RPATH, not RUNPATH, so that it holds for the libraries of
+# libraries, too. The same where they are installed: a build RPATH that is replaced then ends in an
+# empty folder, the current one.
 function(epweave_bundled)
   set_target_properties(${ARGN} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib" BUILD_WITH_INSTALL_RPATH ON)
   foreach(target IN LISTS ARGN)
@@ -70,9 +74,9 @@ function(epweave_bundled)
   endforeach()
 endfunction()
 
-# epweave_library(NAME [FOLDERS folder...] DEPENDS lib... [TEST_DEPENDS lib...] [PRECOMPILED class]): every .cc of the folders (of this one,
-# if none is named) but tests, and one test program for their *_test.cc. NAME says where: replay_cublas for
-# src/replay/cublas.
+# epweave_library(NAME [FOLDERS folder...] DEPENDS lib... [TEST_DEPENDS lib...] [PRECOMPILED
+# class]): every .cc of the folders (of this one, if none is named) but tests, and one test program
+# for their *_test.cc. NAME says where: replay_cublas for src/replay/cublas.
 function(epweave_library name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "FOLDERS;DEPENDS;TEST_DEPENDS" ${ARGN})
   if(NOT ARG_FOLDERS)
@@ -103,8 +107,9 @@ function(epweave_library name)
     target_compile_definitions(${name}_test PRIVATE EPWEAVE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_compile_options(${name}_test PRIVATE ${EPWEAVE_TEST_OPTIONS})
     target_precompile_headers(${name}_test REUSE_FROM epweave_precompiled_test)
-    # Two tags become labels. [slow]: half a minute or more; these start first. [repetitive]: minutes under sanitizers, for
-    # code that other cases run, too. .ci/run runs neither under sanitizers.
+    # Two tags become labels. [slow]: half a minute or more; these start first. [repetitive]:
+    # minutes under sanitizers, for code that other cases run, too. .ci/run runs neither under
+    # sanitizers.
     set(others)
     foreach(tag slow repetitive)
       set(tagged)

@@ -1,6 +1,7 @@
-# EPWEAVE_PORTABLE=ON: programs that run on other machines than this one. C++ libraries, OpenSSL and zlib are linked
-# statically; libzip, which Debian has as a shared object only, lies with what it needs in ../lib beside the programs. Only
-# glibc is taken from the machine. The wheel is built so (pyproject.toml).
+# EPWEAVE_PORTABLE=ON: programs that run on other machines than this one. C++ libraries, OpenSSL and
+# zlib are linked statically; libzip, which Debian has as a shared object only, lies with what it
+# needs in ../lib beside the programs. Only glibc is taken from the machine. The wheel is built so
+# (pyproject.toml).
 option(EPWEAVE_PORTABLE "Link third-party code statically, for programs that run elsewhere" OFF)
 set(EPWEAVE_FMT fmt::fmt)
 if(NOT EPWEAVE_PORTABLE)

@@ -18,7 +18,8 @@ if command -v ccache >/dev/null; then launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=cca
 
 mkdir -p build
 log=build/$preset.log
-# What ccache must overlook where headers are precompiled (its manual says so); an object does not depend on either.
+# What ccache must overlook where headers are precompiled (its manual says so); an object does not
+# depend on either.
 CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
 export CCACHE_SLOPPINESS
 echo "Building ($preset; log in $log) ..." >&2

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Makes a portable bundle for a GPU machine without compilers and package registries: gpu_bundle.sh OUT.tar.gz [BIN]
+# Makes a portable bundle for a GPU machine without compilers and package registries: gpu_bundle.sh
+# OUT.tar.gz [BIN]
 #
-# Holds the programs of BIN (default: build/release/bin), libepweave_cuda.so, the tests of kernels and products, the shared libraries they
-# need but those of the C library (found through the programs' RPATH, $ORIGIN/../lib), the graphs and hashes of scripts/gpu_test.sh, and
-# the Python package, for a comparison with a PyTorch that is there (it needs `protobuf` and `safetensors` beside). No CUDA library
-# beside the runtime that is linked in, no cuBLAS, no NCCL.
-# On the other machine: tar xzf OUT.tar.gz && epweave-gpu/scripts/gpu_test.sh
+# Holds the programs of BIN (default: build/release/bin), libepweave_cuda.so, the tests of kernels
+# and products, the shared libraries they need but those of the C library (found through the
+# programs' RPATH, $ORIGIN/../lib), the graphs and hashes of scripts/gpu_test.sh, and the Python
+# package, for a comparison with a PyTorch that is there (it needs `protobuf` and `safetensors`
+# beside). No CUDA library beside the runtime that is linked in, no cuBLAS, no NCCL. On the other
+# machine: tar xzf OUT.tar.gz && epweave-gpu/scripts/gpu_test.sh
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."

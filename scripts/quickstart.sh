@@ -1,7 +1,7 @@
 #!/bin/sh
-# From a bare Debian 12 to a rewritten graph: installs packages, builds, chunks and schedules the MoE layers of
-# a real DeepSeek-V3 training graph, shows what changed, and runs both graphs on virtual ranks to compare what
-# they compute. Arguments: [GRAPH] [OUTPUT]; a given graph is not run.
+# From a bare Debian 12 to a rewritten graph: installs packages, builds, chunks and schedules the
+# MoE layers of a real DeepSeek-V3 training graph, shows what changed, and runs both graphs on
+# virtual ranks to compare what they compute. Arguments: [GRAPH] [OUTPUT]; a given graph is not run.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."

@@ -121,7 +121,8 @@ def _field_encoder(field):
     return lambda tables, values: [content(tables, v) for v in values]
 
 
-# What an empty message is in the place of keyword arguments: with {} protobuf would leave the field out.
+# What an empty message is in the place of keyword arguments: with {} protobuf would leave the field
+# out.
 _EMPTY = {name: cls() for name, cls in _CLASSES.items()}
 
 

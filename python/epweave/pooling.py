@@ -123,8 +123,8 @@ def _adaptive_matrix(extent: int, count: int, like):
 
 
 # ------------------------------------------------------------------------ elements by number
-# Along a dimension each element of a result is a sum of elements of the image: of some places, [(places, weights)] or one
-# place without a weight; without taps a dimension stays as it is.
+# Along a dimension each element of a result is a sum of elements of the image: of some places,
+# [(places, weights)] or one place without a weight; without taps a dimension stays as it is.
 def _take(x, taps: Sequence[list]):
     """A new tensor: `x` with each of its last dimensions made of the elements that the dimension's taps take."""
     if not any(taps):
@@ -301,7 +301,8 @@ def _adaptive_pool(rank: int) -> tuple[Callable, Callable]:
 def _nearest(rank: int, is_exact: bool) -> tuple[Callable, Callable]:
     def windows_of(large, small, scales):
         windows = None if list(large) == list(small) else _windows(large, small)
-        # A given scale picks the elements, even where it gives the same extent as another: 2.1 and 2 of 4 elements.
+        # A given scale picks the elements, even where it gives the same extent as another: 2.1 and
+        # 2 of 4 elements.
         if windows and all(scale is None or scale == window for scale, window in zip(scales, windows)):
             return windows
         return None
@@ -381,7 +382,8 @@ def _max_pool(rank: int) -> tuple[Callable, Callable]:
                 element = torch.ops.aten.slice.Tensor(element, dim + x.dim(), i * d, i * d + r, s)
             elements.append(element)
         largest, chosen = torch.stack(elements, -1).max(-1)
-        # Which element of the image: its place in the window, dimension by dimension, from the last one.
+        # Which element of the image: its place in the window, dimension by dimension, from the last
+        # one.
         index, step = 0, 1
         for dim in reversed(range(rank)):
             first = torch.arange(counts[dim], device=x.device) * stride[dim] - padding[dim]

@@ -44,7 +44,8 @@ class Browser:
 
     def __init__(self):
         self.profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
-        # Chromium reads commands from descriptor 3 and writes answers to 4: the ends it gets are moved out of the way first.
+        # Chromium reads commands from descriptor 3 and writes answers to 4: the ends it gets are
+        # moved out of the way first.
         command, self.commands = os.pipe()
         self.answers, answer = os.pipe()
         given = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (command, answer)]

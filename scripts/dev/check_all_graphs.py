@@ -24,8 +24,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONVERTER = ROOT / "scripts" / "epweave_fx.py"
-# torchtitan's pass -> the invariants that its results break. Its chunk pass copies recorded types to parts: storage
-# offsets of the second part and the symbols of data-dependent sizes are those of the whole.
+# torchtitan's pass -> the invariants that its results break. Its chunk pass copies recorded types
+# to parts: storage offsets of the second part and the symbols of data-dependent sizes are those of
+# the whole.
 KNOWN = {"ep_overlap_chunk_pass": {"type", "symbols-bound"}}
 
 

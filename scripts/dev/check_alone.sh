@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiles each source file by itself, without precompiled headers, by clang: shows what a file uses and does not include, which
-# the builds hide. Some minutes; nothing is written.
+# Compiles each source file by itself, without precompiled headers, by clang: shows what a file uses
+# and does not include, which the builds hide. Some minutes; nothing is written.
 #   check_alone.sh [FILE...]   these files, else all of src, tools and fuzz but tests
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac

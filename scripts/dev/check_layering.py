@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 LIBRARY = re.compile(r"epweave_library\(\s*(\w+)([^)]*)\)", re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
-# Libraries that may not depend on others, directly or not. What verifies a rewrite knows nothing of how chunk decides what
-# it writes; what executes graphs knows no pass; only io knows protobuf.
+# Libraries that may not depend on others, directly or not. What verifies a rewrite knows nothing of
+# how chunk decides what it writes; what executes graphs knows no pass; only io knows protobuf.
 APART = {
     "analysis": ("proto", "placement", "cost"),
     "placement": ("proto",),

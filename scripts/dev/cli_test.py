@@ -25,7 +25,8 @@ import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
-# How far apart the bytes are that are damaged. EPWEAVE_FAULTS, which a slow build sets: not each of them.
+# How far apart the bytes are that are damaged. EPWEAVE_FAULTS, which a slow build sets: not each of
+# them.
 FAULT_STRIDE = 17 if "EPWEAVE_FAULTS" in os.environ else 1  # odd: each bit of a byte comes up
 GRAPHS = ROOT / "testdata/graphs"
 SMALL_ARCHIVE = ROOT / "testdata/pt2/small.pt2"
@@ -415,7 +416,8 @@ class UsageTest(CommandLineTest):
             self.assertEqual([(a, b) for a, b in zip(spans, spans[1:]) if a[0] == b[0] and b[1] < a[2]], [])
             end = max(ts + duration for (_, ts), duration in slices.items())
             arrows = {phase: [x for x in events if x.get("cat") == "critical path" and x["ph"] == phase] for phase in "sf"}
-            # Each arrow leaves a slice at its end and meets the start of the next, which is then there at once.
+            # Each arrow leaves a slice at its end and meets the start of the next, which is then
+            # there at once.
             self.assertEqual([x["id"] for x in arrows["s"]], [x["id"] for x in arrows["f"]])
             for start, finish in zip(arrows["s"], arrows["f"]):
                 self.assertAlmostEqual(start["ts"], finish["ts"], places=2)
@@ -908,7 +910,8 @@ graph
                 self.assertRegex(text, rf"(?m)^{re.escape(name)}\s+{numbers}$")
             self.assertEqual(sum(row["divided"] for row in rows.values()), summary["changes"]["divided"])
         self.assertNotIn("graphs", summary)
-        # Nodes of nested graphs count, whether they differ or not: what is ignored adds to what is the same.
+        # Nodes of nested graphs count, whether they differ or not: what is ignored adds to what is
+        # the same.
         less = json.loads(self.run_tool("diff", DSV3, "out.epw", "--summary", "--json", "--ignore", "types,provenance").stdout)
         self.assertGreaterEqual(less["same_nodes"], summary["same_nodes"])
         for key in ("before", "after"):

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Compares overlap-ep, isolate-ep-pg and concretize with torchtitan's passes on the dumps (*.json.gz, format
-# fx-dump-1) of a folder: compare_schedules.sh DIR. Prints a line per schedule; exit code 0 if all agree.
+# Compares overlap-ep, isolate-ep-pg and concretize with torchtitan's passes on the dumps
+# (*.json.gz, format fx-dump-1) of a folder: compare_schedules.sh DIR. Prints a line per schedule;
+# exit code 0 if all agree.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 here=$(cd "$(dirname "$0")" && pwd)

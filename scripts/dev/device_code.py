@@ -34,9 +34,10 @@ SHARED, SHARED_UNIT, SHARED_OF_SYSTEM = 228 * 1024, 128, 1024  # bytes; the last
 DTYPES = {8: "bfloat16", 9: "float16", 10: "float32", 11: "float64"}  # math::Stored
 TILES = {4: 64, 8: 128}
 THREADS = 256
-# Instructions for 1,024 fused multiply-adds. float16 is converted by integer arithmetic, which costs 250 of them; tiles of 64 are
-# for products that are too small to fill the GPU. A multiprocessor has half as many units for float64: two multiply-adds take the time
-# of four instructions. 64 chains in float64 leave room for one block.
+# Instructions for 1,024 fused multiply-adds. float16 is converted by integer arithmetic, which
+# costs 250 of them; tiles of 64 are for products that are too small to fill the GPU. A
+# multiprocessor has half as many units for float64: two multiply-adds take the time of four
+# instructions. 64 chains in float64 leave room for one block.
 LIMITS = {(128, "bfloat16"): 1400, (128, "float32"): 1400, (128, "float16"): 1600,
           (64, "bfloat16"): 1900, (64, "float32"): 1900, (64, "float16"): 2200, (128, "float64"): 1600, (64, "float64"): 2450}
 LAYOUTS = ("NN", "NT", "TN")
@@ -48,8 +49,8 @@ LIMITS |= {(tile, COVERED + dtype): LIMITS[tile, dtype] + (0 if tile == 128 else
            for tile in TILES.values() for dtype in COVERED_DTYPES}
 # What attention does with scores, beside its products: blocks of threads.
 ROWS = ("WeighTask", "WeighBackwardTask", "DeltaTask")
-# Kernels that address or index what they hold, which is on the stack then: no registers are spilled (ptxas would say so, and the
-# build would end: --warn-on-spills).
+# Kernels that address or index what they hold, which is on the stack then: no registers are spilled
+# (ptxas would say so, and the build would end: --warn-on-spills).
 WITH_STACK = {"MapTask<1>": "MapTaskILi1E", "CoordinatesTask": "CoordinatesTask", "PackProgramTask": "PackProgramTask",
               "TriangleTask": "TriangleTask"}
 

@@ -328,7 +328,8 @@ class RoundTrip(GraphTest):
         moved = torch.fx.GraphModule(torch.nn.Module(), graph)
         self.assertEqual(self.records(moved), ({**kept("x_1", "y_1", "mul", "output"), "sum_of_both": ("KEPT", ["add"])},
                                                ["dce", "outside"]))
-        # One call in the place of several: the target and the metadata of one of them, and more rows.
+        # One call in the place of several: the target and the metadata of one of them, and more
+        # rows.
         loaded = load()
         add = next(n for n in loaded.graph.nodes if n.name == "add")
         with loaded.graph.inserting_after(add):

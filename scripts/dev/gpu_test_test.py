@@ -20,7 +20,8 @@ EPWEAVE, REPLAY = os.environ["EPWEAVE"], os.environ["EPWEAVE_REPLAY"]
 STEP = COLLECTIVES.replace("%mm = ", "%product = ", 1).replace(
     "  %g = ", "  %mm = aten.neg.default(%product) : f32[4, 4]\n  %g = ", 1
 )
-# `rewrite G --preset ep-overlap -o OUT`: a copy, or what epweave says of a graph without a mixture of experts.
+# `rewrite G --preset ep-overlap -o OUT`: a copy, or what epweave says of a graph without a mixture
+# of experts.
 REWRITE = '#!/bin/bash\n[ "$1" = rewrite ] || exit 2\n'
 
 # epweave-replay with `cuda` read as `emulated`; what MODE says goes wrong goes wrong.
@@ -136,7 +137,8 @@ def check_limits(place):
     expect(code == 1 and "something failed on the GPU: 1 of 2 steps" in summary, f"kernels: exit {code}: {summary}")
     expect("small, hashes of the CPU: passed" in summary and "not run: memcheck (a kernel fails)" in summary, summary)
     expect("not run: native (not asked for)" in summary and "  with CUDA_LAUNCH_BLOCKING=1: FAILED (exit 1)" in summary, summary)
-    # Tests alone, named with what separates names: all fail behind the second, which fails by itself.
+    # Tests alone, named with what separates names: all fail behind the second, which fails by
+    # itself.
     kernels.write_text("""#!/bin/bash
 case $1 in
   --list-test-names-only) printf '%s\\n' 'maps, [dense]' 'products' 'sums' ;;

@@ -657,7 +657,8 @@ def flex():  # flex_attention.cc, attention_tiles.cc
     for full in (False, True):
         tables = Tables([[causal_looks((3, 3), 4, 4, full)]], 4, 4, (3, 3))
         flex_case(operands((2, 4, 10), (2, 2, 10), (4, 3)), tables, (SAME, SAME_BACK, CAUSAL), grads=(True, not full))
-    # Tables of each batch and head, each different; other sizes of blocks; a mask that depends on the head.
+    # Tables of each batch and head, each different; other sizes of blocks; a mask that depends on
+    # the head.
     random = numpy.random.Generator(numpy.random.PCG64(5))
 
     def any_looks(batches, heads, blocks):

@@ -40,13 +40,15 @@ SOURCES = ["replay/kernels/math/element_ops.h", "replay/kernels/math/special_fun
            "replay/kernels/shared/blocks.cc", "replay/kernels/shared/scratch.cc", "replay/kernels/shared/moments.h",
            "replay/kernels/shared/reduction.h", "replay/kernels/shared/kernels_*.cc", "replay/kernels/tasks/index_tasks.h",
            "replay/kernels/tasks/rearrange_tasks.h", "replay/kernels/tasks/row_tasks.h"]
-# All sources of these folders are built, and this file, in which the emulated device runs tasks; the rest is of the libraries.
+# All sources of these folders are built, and this file, in which the emulated device runs tasks;
+# the rest is of the libraries.
 FOLDERS = ["replay/kernels/host", "replay/kernels/ops", "replay/kernels/shared"]
 DEVICE = ["replay/kernels/device/emulated.cc"]
 SANITIZED = ["replay/values/block_cache.cc", "replay/values/tensor.cc"]  # blocks that the sanitizer must see, and who fills them
 TESTS = ["kernels/host/kernels_test.cc", "kernels/ops/attention_call_test.cc", "kernels/host/reshape_test.cc", "kernels/host/error_bounds_test.cc",
          "kernels/math/special_functions_test.cc", "kernels/device/kernels_test.cc", "kernels/device/attention_test.cc"]
-# Of these not the one that has run each variant, and not one that takes long and runs tiles of products, which have none.
+# Of these not the one that has run each variant, and not one that takes long and runs tiles of
+# products, which have none.
 OTHER_TESTS = """~[.mutants] ~"kernels of the device give the CPU's bits on PyTorch's cases" ~"products of every layout and dtype*\""""
 ONLY_OF_MATH = " ~[#special_functions_test] ~[#error_bounds_test]"  # what these run are functions of math/, for a long time
 EQUAL = ROOT / "testdata/kernels/equal_mutants.txt"
@@ -352,7 +354,8 @@ def build_objects(work, objects_folder, flags, numbers, jobs):
 
     def compile_one(source):
         target = objects_folder / (name_in(source, work).replace("/", "+") + ".o")
-        # A variant that is left out of a header later may stay in an object: nothing switches it on.
+        # A variant that is left out of a header later may stay in an object: nothing switches it
+        # on.
         stamp = [source, *(h for h in (ROOT / "src/replay").rglob("*.h") if "conformance" not in h.name)]
         if source.name == "mutate_kernels.cc":
             stamp += (ROOT / "src/replay/kernels/host").glob("conformance*.h")
@@ -403,7 +406,8 @@ def build(options, work):
         record.write_text(json.dumps(sorted(dropped)))
     libraries = [str(p) for p in sorted(pathlib.Path(options.build, "src").rglob("*.a"))]
     program = work / "mutants"
-    # Of what stands in a library's unit beside what is taken from it, the first definition is the copy's.
+    # Of what stands in a library's unit beside what is taken from it, the first definition is the
+    # copy's.
     subprocess.run([flags[0], "-fsanitize=address", "-Wl,--allow-multiple-definition", *objects, "-Wl,--start-group", *libraries, "-Wl,--end-group",
                     "-lCatch2WithMain", "-lfmt", "-lpthread", "-o", str(program)], check=True)
     return program, mutants

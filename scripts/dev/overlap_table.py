@@ -27,7 +27,8 @@ def chunked(options):
 
 
 BLOCKS = "roots=[layers.*,norm],dense=true,parts=2"
-# Name, dump, passes in front of schedule, memory, cluster, what the judge is told, most ms, most GiB.
+# Name, dump, passes in front of schedule, memory, cluster, what the judge is told, most ms, most
+# GiB.
 ROWS = [
     ("16B 2x4, independent", "dsv3_16b_ep8.1b_remat", chunked(f"{BLOCKS},attention=independent"), "47.6GiB", "h100-2x4",
      {"gpus_per_node": 4}, 900, 47.6),

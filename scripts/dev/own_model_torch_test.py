@@ -301,7 +301,8 @@ class Checkpointed(unittest.TestCase):
         def of_layer(model, x):
             return model[1](model[0](x)).sum()
 
-        # Of AtEnd the combine is not computed again, as no gradient needs it; Gathered's exchange is of backward alone.
+        # Of AtEnd the combine is not computed again, as no gradient needs it; Gathered's exchange
+        # is of backward alone.
         for layer, step, wanted in ((Layer, of_module, ["dispatch", "combine", "combine", "dispatch"]),
                                     (AtEnd, of_module, ["combine", None, "dispatch", "dispatch"]),
                                     (OfMethod, of_layer, ["dispatch", "combine", "combine", "dispatch"]),

@@ -1,6 +1,7 @@
 #!/bin/sh
-# print_whole.sh FAILED COMMAND...: prints what the command said once it is done, so that commands beside each other do not
-# talk across each other. If it failed, adds a line that names it to the file FAILED and exits 1: xargs ends at once at 255.
+# print_whole.sh FAILED COMMAND...: prints what the command said once it is done, so that commands
+# beside each other do not talk across each other. If it failed, adds a line that names it to the
+# file FAILED and exits 1: xargs ends at once at 255.
 failed=$1
 shift
 out=$(mktemp)

@@ -263,7 +263,8 @@ graph
         report = self.report("check", "whole.txt", "parts.txt")
         self.assertEqual((report["verdict"], report["same"], report["ops_without_bound"], report["first_divergence"]),
                          ("not verified", False, ["aten.cos.default"], None))
-        # Without bounds the distance is said: a sum in parts is near A's, a sum that lacks a part is not.
+        # Without bounds the distance is said: a sum in parts is near A's, a sum that lacks a part
+        # is not.
         near = self.report("check", "whole.txt", "parts.txt", "--bounds", "none")
         self.assertEqual(near["verdict"], "not verified")
         (output,) = near["outputs_not_equal"]

@@ -51,7 +51,8 @@ graph
   output([%y])
 """
 
-# A sum over ranks and a gradient, a sum over the rows of x; and the same of x in two parts. A buffer is written.
+# A sum over ranks and a gradient, a sum over the rows of x; and the same of x in two parts. A
+# buffer is written.
 WHOLE = """epweave text 1
 group 7 ranks=[0, 1]
 graph

@@ -212,7 +212,8 @@ def check_rows(folder):
 
     code, text = check(whole, parts, "--math", "native", "--pin-rows")
     expect(code == 0 and "another algorithm" not in text, f"pinned: exit {code}: {text}")
-    # A fault is not taken for an algorithm's: where rows are pinned it differs, where they are not it is not "same".
+    # A fault is not taken for an algorithm's: where rows are pinned it differs, where they are not
+    # it is not "same".
     code, text = check(whole, wrong, "--math", "native", "--pin-rows")
     expect(code == 1 and "different" in text.splitlines(), f"a fault, pinned: exit {code}: {text}")
     code, text = check(whole, wrong, "--math", "native")

@@ -402,7 +402,8 @@ graph
     a = files.write("groups_a.txt", text)
     renamed = text.replace("near", "?").replace("far", "near").replace("?", "far")
     compare(4, [a, files.write("groups_b.txt", renamed), "--ranks", 4], 0)
-    # The same names, and the launches on the other groups: a sum over all ranks again, in another order.
+    # The same names, and the launches on the other groups: a sum over all ranks again, in another
+    # order.
     swapped = text.replace("near ranks=[0, 1]", "near ranks=[0, 2]").replace("far ranks=[0, 2]", "far ranks=[0, 1]")
     compare(4, [a, files.write("groups_c.txt", swapped), "--ranks", 4], 1)
 

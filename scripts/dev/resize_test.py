@@ -15,7 +15,8 @@ from cli_test import DSV3, ROOT, CommandLineTest
 GRAPHS = ROOT / "testdata/graphs"
 REPLAY = os.environ.get("EPWEAVE_REPLAY", str(ROOT / "build/release/bin/epweave-replay"))
 CHUNK = "chunk{roots=layers.*.moe}"
-# Symbols and plain numbers of tokens; dense and MoE; expert, tensor and data parallelism; whole recomputation.
+# Symbols and plain numbers of tokens; dense and MoE; expert, tensor and data parallelism; whole
+# recomputation.
 REAL = ["dsv3_debug_ep2.1b_remat", "dsv3_debug_ep2_static.1b_remat", "dsv3_debug_fsdp2_tp2_ep4.1b_remat",
         "dsv3_debug_ep1_fsdp4.1b_remat", "dsv3_debug_ep2_sdpa_r030.1b_remat", "qwen3_moe_ep2.1b_remat",
         "llama3_debug_fsdp4.1b_remat", "llama3_debug_fsdp4_full.1b_remat", "llama3_debug_fsdp2_tp2.1_norm",

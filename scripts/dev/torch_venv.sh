@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs PyTorch, torchtitan, transformers and ONNX from PyPI into build/venv, unless these versions are there.
+# Installs PyTorch, torchtitan, transformers and ONNX from PyPI into build/venv, unless these
+# versions are there.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/../.."

@@ -3,8 +3,9 @@
 #   try_on_debian.sh [--source] [--wheel FILE] [SUITE...]     suites: bookworm, trixie
 #   --source   also builds the programs there, with the packages of scripts/install_packages.sh
 #   --wheel    this wheel, instead of one that is built here
-# Needs root, debootstrap and Debian's and Python's package servers. The systems stay in build/debian; rm -r makes them anew.
-# Each must write the same bytes, and compute what testdata/gpu says. Exits 1 where one does not, 77 without debootstrap.
+# Needs root, debootstrap and Debian's and Python's package servers. The systems stay in
+# build/debian; rm -r makes them anew. Each must write the same bytes, and compute what testdata/gpu
+# says. Exits 1 where one does not, 77 without debootstrap.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/../.."
@@ -58,7 +59,8 @@ make_wheel() {
   "$folder/venv/bin/pip" download --quiet --no-deps -d "$folder/wheels" 'protobuf>=3.20'
 }
 
-# What a user does with the programs, on a graph as torchtitan traces it. Prints one hash of all that is written.
+# What a user does with the programs, on a graph as torchtitan traces it. Prints one hash of all
+# that is written.
 # shellcheck disable=SC2016  # expanded inside
 use_programs='
   epweave --version && epweave-replay --version

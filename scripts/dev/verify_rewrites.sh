@@ -1,6 +1,7 @@
 #!/bin/sh
-# Rewrites every graph of a folder (testdata/graphs), smallest first, in several ways and has `epweave verify A B`
-# prove each result. Graphs that a pass declines are counted. Exits 1 if a result is not proved.
+# Rewrites every graph of a folder (testdata/graphs), smallest first, in several ways and has
+# `epweave verify A B` prove each result. Graphs that a pass declines are counted. Exits 1 if a
+# result is not proved.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/../.."

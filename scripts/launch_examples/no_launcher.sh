@@ -2,11 +2,12 @@
 # The same without a launcher, all ranks on this host: no_launcher.sh GRAPH [OPTION...]
 #
 # COMMAND=check compares two graphs, A B in place of GRAPH.
-# GPUS: how many of this host's GPUs they share (default: one each). NCCL takes one process per GPU and host, so those that
-# share GPUs are on different hosts in its eyes (NCCL_HOSTID) and meet over sockets: right, and slow.
-# RANKS: how many (default 4). On several hosts: start rank N of all there, each with --rank, --world-size, --local-rank,
-# and --rendezvous HOST:PORT of rank 0 or file:PATH in a folder that all see. Ends with rank 0's exit code, or that of
-# another rank that failed.
+# GPUS: how many of this host's GPUs they share (default: one each). NCCL takes one process per GPU
+# and host, so those that share GPUs are on different hosts in its eyes (NCCL_HOSTID) and meet over
+# sockets: right, and slow. RANKS: how many (default 4). On several hosts: start rank N of all
+# there, each with --rank, --world-size, --local-rank, and --rendezvous HOST:PORT of rank 0 or
+# file:PATH in a folder that all see. Ends with rank 0's exit code, or that of another rank that
+# failed.
 set -eu
 ranks=${RANKS:-4}
 gpus=${GPUS:-$ranks}

@@ -58,6 +58,8 @@ struct FusedFault {
 // What is written out. Replay executes exchanges of pairs (OpFamily::kGatherPair, kScatterPair) as
 // the collectives that they are made of; proofs compare them as the calls that they are.
 enum class WrittenOut : std::uint8_t { kProducts, kAll };
+bool is_exchange_pair(const Node& node);
+bool is_written_out(const Node& node, WrittenOut kinds);
 std::vector<FusedFault> find_fused_faults(const Graph& graph, WrittenOut kinds = WrittenOut::kProducts);
 
 struct FusedExpansion {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/types/promotion.h"
+#include "ops/number_dtype.h"
 #include "ops/rules.h"
 
 namespace epweave::rules {
@@ -28,19 +29,6 @@ TypeId made_like(TypeRuleCall& call, Dims sizes) {
   const TensorType& self = call.tensor(std::size_t{0});
   return call.contiguous(call.dtype_or(param_of(call, "dtype"), self.dtype), std::move(sizes),
                          call.device_or(param_of(call, "device"), self.device));
-}
-
-DType dtype_of_number(Arg value) {
-  switch (value.kind()) {
-    case ArgKind::kReal:
-      return kDefaultFloat;
-    case ArgKind::kBool:
-      return DType::kBool;
-    case ArgKind::kComplex:
-      return DType::kComplex64;
-    default:
-      return DType::kInt64;
-  }
 }
 
 ExprId ceil_quotient(TypeRuleCall& call, ExprId a, ExprId b) {
@@ -88,7 +76,7 @@ TypeId factory(TypeRuleCall& call) {
 
 // full(size, fill_value, ...).
 TypeId full(TypeRuleCall& call) {
-  return made(call, call.extents(0), dtype_of_number(call.arg(1)));
+  return made(call, call.extents(0), dtype_of_number(call, call.arg(1)).value_or(DType::kInt64));
 }
 
 TypeId empty_strided(TypeRuleCall& call) {

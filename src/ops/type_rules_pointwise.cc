@@ -1,5 +1,6 @@
 // Elementwise ops: shapes broadcast, dtypes promote, strides follow the operands (TensorIterator).
 #include "ir/types/promotion.h"
+#include "ops/number_dtype.h"
 #include "ops/rules.h"
 
 namespace epweave::rules {
@@ -10,31 +11,6 @@ struct Operands {
   std::vector<const TensorType*> tensors;
   Promotion promotion;
 };
-
-// Of a Python number or a symbolic scalar. None: not a number.
-std::optional<DType> dtype_of_number(TypeRuleCall& call, Arg value) {
-  switch (value.kind()) {
-    case ArgKind::kInt:
-      return DType::kInt64;
-    case ArgKind::kReal:
-      return kDefaultFloat;
-    case ArgKind::kBool:
-      return DType::kBool;
-    case ArgKind::kComplex:
-      return DType::kComplex64;
-    case ArgKind::kSymbolic:
-      return DType::kInt64;
-    default:
-      break;
-  }
-  const TypeId type = call.type_of(value);
-  if (!type) return std::nullopt;
-  const Type& t = call.context.types[type];
-  if (t.kind == TypeKind::kValue && !t.value.is_node()) return dtype_of_number(call, t.value);
-  if (t.kind != TypeKind::kScalar) return std::nullopt;
-  const std::string_view python = call.context.text(t.py_type);
-  return python == "SymFloat" ? kDefaultFloat : python == "SymBool" ? DType::kBool : DType::kInt64;
-}
 
 enum class Weight { kPromotes, kShapeOnly };
 

@@ -27,8 +27,8 @@ class Calls {
     for (const auto& stride : strides) type.strides.push_back(exprs().parse(stride));
     return add(NodeKind::kPlaceholder, "", {}, graph_.context->types.tensor(std::move(type)));
   }
-  NodeId scalar(std::string_view text) {
-    Type type{.kind = TypeKind::kScalar, .expr = exprs().parse(text), .py_type = graph_.intern("SymInt")};
+  NodeId scalar(std::string_view text, std::string_view python = "SymInt") {
+    Type type{.kind = TypeKind::kScalar, .expr = exprs().parse(text), .py_type = graph_.intern(python)};
     return add(NodeKind::kPlaceholder, "", {}, graph_.context->types.intern(std::move(type)));
   }
   NodeId call(std::string_view target, std::vector<Arg> args) {
@@ -427,6 +427,18 @@ TEST_CASE("an extent that may be 0 counts as 1 in strides") {
   const Arg x = n(c.tensor("f32", {"4", "u0"}, {"u0", "1"}));
   CHECK(c.type("aten.new_empty.default", {x, c.list({i(4), n(c.scalar("u0"))})}) ==
         "f32[4, u0]{Max(1, u0), 1}@cuda:0");
+}
+
+TEST_CASE("what full makes has the dtype of the number that fills it, written or computed") {
+  Calls c;
+  const Arg sizes = c.list({i(4)});
+  const auto type = [&](Arg number) { return c.type("aten.full.default", {sizes, number}); };
+  CHECK(type(i(2)) == "i64[4]{1}@cpu");
+  CHECK(type(Arg::boolean(true)) == "b8[4]{1}@cpu");
+  CHECK(type(Arg::real(0.5)) == "f32[4]{1}@cpu");
+  CHECK(type(n(c.scalar("u0"))) == "i64[4]{1}@cpu");
+  CHECK(type(n(c.scalar("u0", "SymBool"))) == "b8[4]{1}@cpu");
+  CHECK(type(n(c.scalar("u0", "SymFloat"))) == "f32[4]{1}@cpu");
 }
 
 TEST_CASE("what index_put writes broadcasts to the indexed shape, as torch has it") {

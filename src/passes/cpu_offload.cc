@@ -154,7 +154,7 @@ class OffloadTagger {
   Layers layers_;
 };
 
-// ---------------------------------------------------------------------------- copies
+// ---------------------------------------------------------------------------- what goes
 
 // A value that goes to the host.
 struct Offloaded {
@@ -166,68 +166,42 @@ struct Offloaded {
   NodeId last_touch;  // the last place of forward that needs the storage
 };
 
-class Offloader {
+struct OffloadPlan {
+  std::vector<Offloaded> values;
+  std::vector<std::pair<NodeId, std::string_view>> kept;  // tagged, but on the device: why
+};
+
+class OffloadFinder {
  public:
-  explicit Offloader(Graph& graph)
+  explicit OffloadFinder(const Graph& graph)
       : graph_(graph),
         context_(*graph.context),
         body_(graph.step()),
-        tags_(graph),
         users_(list_users(context_, body_)),
         positions_(find_positions(body_, body_.order)),
-        facts_(graph),
         traits_(context_),
-        layers_(graph),
-        list_(body_.order),
-        names_(graph, body_),
-        pass_(graph.intern("cpu-offload")),
-        cpu_(graph.intern("cpu")) {}
+        writes_(context_, body_),
+        effects_(writes_.effects()) {
+    for (NodeId id : body_.order) {
+      shown_by_.at(effects_.storage_of(id)).push_back(id);
+      if (!is_wait(body_.nodes[id])) continue;
+      if (const NodeId launch = find_waited_launch(context_, body_, id)) completed_by_.at(launch) = id;
+    }
+  }
 
-  std::vector<std::string> run(const CpuOffloadOptions& options) {
-    const std::vector<Offloaded> all = find_all();
-    if (all.empty() && kept_.empty())
-      return {
-          "unused: no value that backward reads is tagged MUST_CPU_OFFLOAD: run "
-          "memory-policy{policy=sac-and-offload} first"};
-    for (const Offloaded& offloaded : all) insert(offloaded);
-    place_waits(options.defer);
-    if (options.prefetch > 0) prefetch_reloads(options.prefetch);
-    body_.order = list_.list();
-    return notes(all);
+  OffloadPlan run() {
+    const RecomputeTags tags(graph_);
+    for (NodeId id : body_.order)
+      if (body_.nodes[id].recompute == tags.must_offload && !body_.nodes[id].is_backward()) find(id);
+    return std::move(plan_);
   }
 
  private:
   bool is_alias(NodeId id) { return traits_.has(body_.nodes[id], kIsAliasOp); }
   bool is_call(NodeId id) const { return body_.nodes[id].kind == NodeKind::kCall; }
-
   bool is_forward_call(NodeId id) const { return is_call(id) && !body_.nodes[id].is_backward(); }
 
-  std::vector<Offloaded> find_all() {
-    const WritePlaces writes(context_, body_);
-    for (NodeId id : body_.order) {
-      shown_by_.at(writes.effects().storage_of(id)).push_back(id);
-      if (!is_wait(body_.nodes[id])) continue;
-      if (const NodeId launch = find_waited_launch(context_, body_, id)) completed_by_.at(launch) = id;
-    }
-    std::vector<Offloaded> all;
-    for (NodeId id : body_.order)
-      if (body_.nodes[id].recompute == tags_.must_offload && !body_.nodes[id].is_backward())
-        find(id, writes, all);
-    return all;
-  }
-
-  std::vector<std::string> notes(const std::vector<Offloaded>& all) const {
-    std::vector<std::string> notes = {
-        fmt::format("{} {} kept on the host from forward to backward, {} of them read through views",
-                    counted(all.size(), "value"), is_or_are(all.size()),
-                    std::ranges::count_if(all, [](const Offloaded& o) { return !o.views.empty(); }))};
-    for (const auto& [id, why] : kept_)
-      notes.push_back(fmt::format("{} is tagged MUST_CPU_OFFLOAD and stays on the device: {}",
-                                  graph_.text(body_.nodes[id].name), why));
-    return notes;
-  }
-
-  void find(NodeId id, const WritePlaces& writes, std::vector<Offloaded>& all) {
+  void find(NodeId id) {
     const Node& node = body_.nodes[id];
     if (is_alias(id) || tensor_of(context_, node.type) == nullptr)
       throw PassError("cpu-offload.view",
@@ -235,7 +209,7 @@ class Offloader {
                                    : "it is tagged MUST_CPU_OFFLOAD and is no tensor",
                       site_of(graph_, node), "tag the value whose storage it is");
     if (!is_call(id)) {
-      kept_.emplace_back(id, "no call of the step makes it");
+      plan_.kept.emplace_back(id, "no call of the step makes it");
       return;
     }
     Offloaded found{.value = id};
@@ -247,50 +221,50 @@ class Offloader {
       }
     });
     if (found.readers.empty()) return;
-    if (is_written_behind(id, writes)) {
-      kept_.emplace_back(id, "its storage is written behind it");
+    if (is_written_behind(id)) {
+      plan_.kept.emplace_back(id, "its storage is written behind it");
       return;
     }
-    if (is_shown_elsewhere(found, writes.effects())) {
-      kept_.emplace_back(id, "backward reads its storage through another value, too");
+    if (is_shown_elsewhere(found)) {
+      plan_.kept.emplace_back(id, "backward reads its storage through another value, too");
       return;
     }
-    if (is_returned(id, writes.effects())) {
-      kept_.emplace_back(id, "the step returns it");
+    if (is_returned(id)) {
+      plan_.kept.emplace_back(id, "the step returns it");
       return;
     }
     found.last_use = find_last_use(id);
-    found.last_touch = find_last_touch(id, writes.effects());
+    found.last_touch = find_last_touch(id);
     if (found.last_use) found.last_touch = later(found.last_touch, found.last_use);
     if (positions_[found.last_touch] > positions_[found.first_reader]) {
-      kept_.emplace_back(id, "forward reads it behind the first read of backward");
+      plan_.kept.emplace_back(id, "forward reads it behind the first read of backward");
       return;
     }
     std::ranges::sort(found.views, {}, [&](NodeId view) { return positions_[view]; });
-    all.push_back(std::move(found));
+    plan_.values.push_back(std::move(found));
   }
 
   NodeId later(NodeId a, NodeId b) const { return positions_[a] < positions_[b] ? b : a; }
 
   // Calls visit(user) for what reads the storage and is not given the copy from the host.
   template <class Visit>
-  void visit_forward_users(NodeId value, const Effects& effects, const Visit& visit) const {
-    for (NodeId id : shown_by_[effects.storage_of(value)])
+  void visit_forward_users(NodeId value, const Visit& visit) const {
+    for (NodeId id : shown_by_[effects_.storage_of(value)])
       if (!body_.nodes[id].is_backward())
         for (NodeId user : users_[id])
           if (!is_call(user) || is_forward_call(user)) visit(user);
   }
 
-  bool is_returned(NodeId value, const Effects& effects) const {
+  bool is_returned(NodeId value) const {
     bool is_returned = false;
-    visit_forward_users(value, effects, [&](NodeId user) { is_returned |= !is_call(user); });
+    visit_forward_users(value, [&](NodeId user) { is_returned |= !is_call(user); });
     return is_returned;
   }
 
   // The last call that forward makes of the storage, or the wait for a collective that sends it.
-  NodeId find_last_touch(NodeId value, const Effects& effects) const {
+  NodeId find_last_touch(NodeId value) const {
     NodeId last = value;
-    visit_forward_users(value, effects, [&](NodeId user) {
+    visit_forward_users(value, [&](NodeId user) {
       last = later(last, user);
       if (completed_by_[user]) last = later(last, completed_by_[user]);
     });
@@ -299,23 +273,23 @@ class Offloader {
 
   // The copy has what the storage holds right behind the value, and writes to either do not reach
   // the other.
-  bool is_written_behind(NodeId value, const WritePlaces& writes) const {
+  bool is_written_behind(NodeId value) const {
     const auto end = static_cast<std::uint32_t>(body_.order.size());
-    return writes.any(writes.effects().storage_of(value), positions_[value], end);
+    return writes_.any(effects_.storage_of(value), positions_[value], end);
   }
 
   // Whether backward reads the storage through a value that does not come from the one that goes to
   // the host, as through another element node of the same tuple: it would find it freed.
-  bool is_shown_elsewhere(const Offloaded& found, const Effects& effects) const {
+  bool is_shown_elsewhere(const Offloaded& found) const {
     IdSet<NodeId> redirected;
     redirected.insert(found.value);
     for (NodeId view : found.views) redirected.insert(view);
-    const NodeId storage = effects.storage_of(found.value);
+    const NodeId storage = effects_.storage_of(found.value);
     for (NodeId id : shown_by_[storage]) {
       for (NodeId user : users_[id]) {
         if (is_forward_call(user)) continue;
         if (!redirected.contains(id)) return true;
-        if (effects.storage_of(user) == storage) redirected.insert(user);
+        if (effects_.storage_of(user) == storage) redirected.insert(user);
       }
     }
     return false;
@@ -327,9 +301,52 @@ class Offloader {
       found.first_reader = reader;
   }
 
-  // ------------------------------------------------------------------------- insertion
+  // The last forward call that reads the storage, or the element of it that is a tensor.
+  NodeId find_last_use(NodeId value) {
+    NodeId last = value;
+    visit_readers(body_, users_, traits_, value, [&](NodeId reader) {
+      if (is_forward_call(reader)) last = later(last, reader);
+    });
+    if (tensor_of(context_, body_.nodes[last].type) != nullptr) return last;
+    for (NodeId user : users_[last])
+      if (is_forward_call(user) && tensor_of(context_, body_.nodes[user].type) != nullptr) return user;
+    return {};
+  }
 
-  void insert(const Offloaded& offloaded) {
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  const NodeLists users_;
+  const IdVector<NodeId, std::uint32_t> positions_;
+  MemoryTraits traits_;
+  const WritePlaces writes_;
+  const Effects& effects_;
+  SideTable<NodeId, std::vector<NodeId>> shown_by_;  // by storage: the values that show it, in order
+  SideTable<NodeId, NodeId> completed_by_;           // a launch, by its wait
+  OffloadPlan plan_;
+};
+
+// ---------------------------------------------------------------------------- insertion
+
+// Of one value: the calls that move it, those of them that may be moved included.
+struct Copy {
+  NodeId value, offload, wait, last, last_touch;  // wait: for the offload. The rest as of Offloaded
+  NodeId reload;
+};
+
+class CopyWriter {
+ public:
+  CopyWriter(Graph& graph, OrderList& list)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        facts_(graph),
+        list_(list),
+        names_(graph, body_),
+        pass_(graph.intern("cpu-offload")),
+        cpu_(graph.intern("cpu")) {}
+
+  Copy insert(const Offloaded& offloaded) {
     const NodeId value = offloaded.value, reader = offloaded.first_reader;
     const TypeId type = body_.nodes[value].type;
     const TensorType tensor = *tensor_of(context_, type);
@@ -352,8 +369,6 @@ class Offloader {
                                 list_extents(tensor.sizes), list_extents(tensor.strides)},
                                type);
     const NodeId loaded = make("ao.wait_tensor.default", value, {Arg::node(reload), Arg::node(sent)}, type);
-    reloads_.push_back(reload);
-    sent_.push_back({value, offload, sent, last, offloaded.last_touch});
     SideTable<NodeId, NodeId> again;
     again.at(value) = loaded;
     for (NodeId id : {reload, loaded}) {
@@ -362,8 +377,10 @@ class Offloader {
     }
     for (NodeId view : offloaded.views) again.at(view) = repeat_view(view, again, reader);
     for (NodeId user : offloaded.readers) redirect(body_.nodes[user], again);
+    return {value, offload, sent, last, offloaded.last_touch, reload};
   }
 
+ private:
   NodeId repeat_view(NodeId view, const SideTable<NodeId, NodeId>& again, NodeId reader) {
     Node made = body_.nodes[view];
     append_provenance(
@@ -411,24 +428,31 @@ class Offloader {
     return body_.nodes.push_back(made);
   }
 
-  // The last forward call that reads the storage, or the element of it that is a tensor.
-  NodeId find_last_use(NodeId value) {
-    NodeId last = value;
-    visit_readers(body_, users_, traits_, value, [&](NodeId reader) {
-      if (is_forward_call(reader)) last = later(last, reader);
-    });
-    if (tensor_of(context_, body_.nodes[last].type) != nullptr) return last;
-    for (NodeId user : users_[last])
-      if (is_forward_call(user) && tensor_of(context_, body_.nodes[user].type) != nullptr) return user;
-    return {};
-  }
+  Graph& graph_;
+  Context& context_;
+  Body& body_;
+  Facts facts_;
+  OrderList& list_;
+  NodeNames names_;
+  const StringId pass_, cpu_;
+};
 
-  // ------------------------------------------------------------------------- moves
+// ---------------------------------------------------------------------------- moves
+
+class CopyMover {
+ public:
+  CopyMover(const Graph& graph, OrderList& list)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        traits_(context_),
+        layers_(graph),
+        list_(list) {}
 
   // Forward's regions are runs of calls of one layer, up to backward's first call. A wait goes to
   // the end of the region that is `defer` behind the value's; right behind the last touch where
   // that is no later, or where 0 is asked for, or where the value is made behind those regions.
-  void place_waits(std::int64_t defer) {
+  void place_waits(const std::vector<Copy>& copies, std::int64_t defer) {
     std::vector<NodeId> ends;
     SideTable<NodeId, std::int64_t> region_of(-1);
     SideTable<NodeId, std::uint32_t> place_of;
@@ -446,23 +470,18 @@ class Offloader {
       ends.back() = id;
       region_of.at(id) = static_cast<std::int64_t>(ends.size()) - 1;
     }
-    for (const Sent& sent : sent_) {
-      const NodeId earliest = sent.last_touch == sent.value ? sent.offload : sent.last_touch;
-      const std::int64_t own = region_of[sent.value], used = sent.last ? region_of[sent.last] : own;
+    for (const Copy& copy : copies) {
+      const NodeId earliest = copy.last_touch == copy.value ? copy.offload : copy.last_touch;
+      const std::int64_t own = region_of[copy.value], used = copy.last ? region_of[copy.last] : own;
       const std::int64_t region =
           std::min(std::max(own + defer, used), static_cast<std::int64_t>(ends.size()) - 1);
       const NodeId end = region < 0 ? NodeId() : ends[static_cast<std::size_t>(region)];
       const bool is_later = end && place_of[end] > place_of[earliest];
-      list_.put_behind(defer > 0 && is_later ? end : earliest, sent.wait);
+      list_.put_behind(defer > 0 && is_later ? end : earliest, copy.wait);
     }
   }
 
-  bool is_offload_call(const Node& node) {
-    return traits_.has(node, kSendsToHost) || traits_.has(node, kLoadsFromHost) ||
-           (is_wait(node) && graph_.text(node.target).starts_with("ao."));
-  }
-
-  void prefetch_reloads(std::int64_t prefetch) {
+  void prefetch_reloads(const std::vector<Copy>& copies, std::int64_t prefetch) {
     std::vector<NodeId> begins;  // of the regions of backward
     std::vector<std::pair<std::int64_t, std::size_t>>
         first;  // layers in the order of backward, and their first region
@@ -482,7 +501,7 @@ class Offloader {
       begins.push_back(id);
       if (own != kNoLayer && find_layer(own) == first.end()) first.emplace_back(own, begins.size() - 1);
     }
-    for (NodeId reload : reloads_in_order()) {
+    for (NodeId reload : reloads_in_order(copies)) {
       const auto found = find_layer(layers_.of(body_.nodes[reload]));
       if (found == first.end()) continue;
       const std::int64_t place = found - first.begin() - prefetch;
@@ -494,37 +513,41 @@ class Offloader {
     }
   }
 
-  std::vector<NodeId> reloads_in_order() const {
+ private:
+  bool is_call(NodeId id) const { return body_.nodes[id].kind == NodeKind::kCall; }
+  bool is_offload_call(const Node& node) {
+    return traits_.has(node, kSendsToHost) || traits_.has(node, kLoadsFromHost) ||
+           (is_wait(node) && graph_.text(node.target).starts_with("ao."));
+  }
+
+  std::vector<NodeId> reloads_in_order(const std::vector<Copy>& copies) const {
     IdSet<NodeId> is_reload;
-    for (NodeId id : reloads_) is_reload.insert(id);
+    for (const Copy& copy : copies) is_reload.insert(copy.reload);
     std::vector<NodeId> order;
     for (NodeId id = list_.first(); id; id = list_.next(id))
       if (is_reload.contains(id)) order.push_back(id);
     return order;
   }
 
-  struct Sent {
-    NodeId value, offload, wait, last, last_touch;
-  };
-
-  Graph& graph_;
-  Context& context_;
-  Body& body_;
-  const RecomputeTags tags_;
-  NodeLists users_;
-  IdVector<NodeId, std::uint32_t> positions_;
-  Facts facts_;
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
   MemoryTraits traits_;
   Layers layers_;
-  OrderList list_;
-  NodeNames names_;
-  StringId pass_, cpu_;
-  std::vector<std::pair<NodeId, std::string_view>> kept_;  // tagged, but on the device
-  SideTable<NodeId, std::vector<NodeId>> shown_by_;        // by storage: the values that show it, in order
-  SideTable<NodeId, NodeId> completed_by_;                 // a launch, by its wait
-  std::vector<Sent> sent_;
-  std::vector<NodeId> reloads_;
+  OrderList& list_;
 };
+
+std::vector<std::string> list_notes(const Graph& graph, const OffloadPlan& plan) {
+  const std::vector<Offloaded>& all = plan.values;
+  std::vector<std::string> notes = {
+      fmt::format("{} {} kept on the host from forward to backward, {} of them read through views",
+                  counted(all.size(), "value"), is_or_are(all.size()),
+                  std::ranges::count_if(all, [](const Offloaded& o) { return !o.views.empty(); }))};
+  for (const auto& [id, why] : plan.kept)
+    notes.push_back(fmt::format("{} is tagged MUST_CPU_OFFLOAD and stays on the device: {}",
+                                graph.text(graph.step().nodes[id].name), why));
+  return notes;
+}
 
 }  // namespace
 
@@ -534,7 +557,22 @@ std::string tag_for_offload(Graph& graph, double gib) {
 
 PassResult cpu_offload(const Graph& graph, const CpuOffloadOptions& options) {
   PassResult result{graph};
-  result.notes = Offloader(result.graph).run(options);
+  const OffloadPlan plan = OffloadFinder(result.graph).run();
+  if (plan.values.empty() && plan.kept.empty()) {
+    result.notes = {
+        "unused: no value that backward reads is tagged MUST_CPU_OFFLOAD: run "
+        "memory-policy{policy=sac-and-offload} first"};
+    return result;
+  }
+  OrderList list(result.graph.step().order);
+  CopyWriter writer(result.graph, list);
+  std::vector<Copy> copies;
+  for (const Offloaded& offloaded : plan.values) copies.push_back(writer.insert(offloaded));
+  CopyMover mover(result.graph, list);
+  mover.place_waits(copies, options.defer);
+  if (options.prefetch > 0) mover.prefetch_reloads(copies, options.prefetch);
+  result.graph.step().order = list.list();
+  result.notes = list_notes(result.graph, plan);
   return result;
 }
 

@@ -22,27 +22,28 @@ bool FrameCheck::takes_one_tensor() const {
 // Along the first dimension. What all ranks had a share of is whole again.
 FrameCheck::Order FrameCheck::gathered(NodeId origin) {
   const Operand& source = facts_->operands().front();
-  const Order rows = order_of(source);
-  if (!takes_one_tensor()) return unknown(origin);
-  if (!rows.is_known() || is_tokens(rows) || !is_along(source, 0)) return in_blocks(origin, reduced());
+  const Order rows = orders_.of(source);
+  if (!takes_one_tensor()) return orders_.unknown(origin);
+  if (!rows.is_known() || orders_.is_tokens(rows) || !is_along(source, 0))
+    return in_blocks(origin, reduced());
   const FrameTerms::Term& term = terms_[rows.frame];
-  if (term.kind == FrameTerms::kScatter && term.values[0] == group_of_call()) return known(term.base);
-  return known(terms_.intern({FrameTerms::kGather, rows.frame, {group_of_call()}}));
+  if (term.kind == FrameTerms::kScatter && term.values[0] == group_of_call()) return Order::known(term.base);
+  return Order::known(terms_.intern({FrameTerms::kGather, rows.frame, {group_of_call()}}));
 }
 
 // Back: each rank has its own rows of what all ranks made of them.
 FrameCheck::Order FrameCheck::scattered(NodeId origin) {
   const Operand& source = facts_->operands().front();
-  if (!takes_one_tensor()) return dealt(unknown(origin));
+  if (!takes_one_tensor()) return dealt(orders_.unknown(origin));
   const Order rows = in_blocks(origin, reduced());
-  if (!rows.is_known() || is_tokens(rows) || !is_along(source, 0)) return rows;
+  if (!rows.is_known() || orders_.is_tokens(rows) || !is_along(source, 0)) return rows;
   const FrameTerms::Term& term = terms_[rows.frame];
-  if (term.kind == FrameTerms::kGather && term.values[0] == group_of_call()) return known(term.base);
+  if (term.kind == FrameTerms::kGather && term.values[0] == group_of_call()) return Order::known(term.base);
   return dealt(rows);
 }
 
 FrameCheck::Order FrameCheck::dealt(const Order& rows) {
-  return known(terms_.intern({FrameTerms::kScatter, rows.frame, {group_of_call()}}));
+  return Order::known(terms_.intern({FrameTerms::kScatter, rows.frame, {group_of_call()}}));
 }
 
 // Rows meet those of other ranks that lie in the same places: they are added up, or lie side by
@@ -62,13 +63,13 @@ FrameCheck::Order FrameCheck::joined(NodeId origin) {
   const std::int64_t dim = given.is_int() ? given.as_int() : 0;
   if (std::ranges::none_of(operands, [&](const Operand& o) { return is_along(o, dim); })) return common();
   const auto tensors = std::ranges::count_if(operands, [](const Operand& o) { return o.is_tensor; });
-  if (tensors == 1) return order_of(operands.front());
+  if (tensors == 1) return orders_.of(operands.front());
   std::vector<std::uint64_t> words;
   bool are_tokens = true, are_any = true, any_counted = false;
   for (const Operand& operand : operands) {
     if (!operand.is_tensor) continue;
-    const Order order = order_of(operand);
-    are_tokens &= is_tokens(order) || order.kind == Order::Kind::kAny;
+    const Order order = orders_.of(operand);
+    are_tokens &= orders_.is_tokens(order) || order.kind == Order::Kind::kAny;
     are_any &= order.kind == Order::Kind::kAny;
     any_counted |= order.is_counted();
     words.push_back(order.is_known() ? order.frame.index() : FrameTerms::kNoFrame);
@@ -76,10 +77,10 @@ FrameCheck::Order FrameCheck::joined(NodeId origin) {
         operand.is_rows() ? divided_extent(value_in_a(operand), operand.is_divided) : ExprId();
     words.push_back(extent ? facts_a_.normalize(extent).index() : FrameTerms::kNoFrame);
   }
-  if (any_counted) return unknown(origin);
+  if (any_counted) return orders_.unknown(origin);
   if (are_any) return {Order::Kind::kAny, {}};
-  return are_tokens ? in_blocks(origin, token_order_)
-                    : known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
+  return are_tokens ? in_blocks(origin, orders_.tokens())
+                    : Order::known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
 }
 
 ExprId FrameCheck::divided_extent(NodeId a, const std::vector<bool>& is_divided) const {
@@ -112,14 +113,14 @@ FrameCheck::Order FrameCheck::fail_regrouped(NodeId origin, NodeId part) {
   claims_.fail(part, "rewrite-rows",
                fmt::format("regroups rows of {}, of which a part has others side by side than the whole",
                            claims_.describe(source.taken->value.as_node())));
-  return unknown(origin, order_of(source).frame);
+  return orders_.unknown(origin, orders_.of(source).frame);
 }
 
 // As many rows, c of each, or one of c that were each's. Others have other neighbours in a part.
 FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const Operand& source = facts_->operands().front();
-  const Order rows = order_of(source);
-  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || is_tokens(rows))
+  const Order rows = orders_.of(source);
+  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || orders_.is_tokens(rows))
     return in_blocks(origin, rows);
   const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part);
   const ExprId before = divided_extent(value_in_a(source), source.is_divided),
@@ -128,9 +129,9 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
       facts_a_.equal(outer_extents(value_in_a(source), source.is_divided), outer_extents(origin, is_divided));
   const bool is_kept = before && after && has_same_outer && facts_a_.equal(before, after);
   // What is no longer 0, 1, .. numbers rows from place to place, as they lie.
-  if (rows.is_counted()) return is_kept ? rows : in_blocks(origin, token_order_);
+  if (rows.is_counted()) return is_kept ? rows : in_blocks(origin, orders_.tokens());
   if (splits_rows(origin, part)) return fail_regrouped(origin, part);
-  if (!before || !after || !has_same_outer) return unknown(origin, rows.frame);
+  if (!before || !after || !has_same_outer) return orders_.unknown(origin, rows.frame);
   if (is_kept) return rows;
   ExprPool& pool = facts_a_.pool();
   const PolyId few = facts_a_.normalize(before), many = facts_a_.normalize(after);
@@ -138,11 +139,11 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
     return ratio && pool.constant(*ratio).has_value();
   };
   if (const auto pieces = pool.divide_exactly(many, few); is_count(pieces))
-    return known(terms_.intern({FrameTerms::kEach, rows.frame, {pieces->index()}}));
+    return Order::known(terms_.intern({FrameTerms::kEach, rows.frame, {pieces->index()}}));
   const auto pieces = pool.divide_exactly(few, many);
   const FrameTerms::Term& term = terms_[rows.frame];
   if (is_count(pieces) && term.kind == FrameTerms::kEach && term.values[0] == pieces->index())
-    return known(term.base);
+    return Order::known(term.base);
   return fail_regrouped(origin, part);
 }
 

@@ -209,28 +209,49 @@ TEST_CASE("schedule: the memory forecast is that of a plain array") {
   }
 }
 
+// A random step, and its list schedules.
+struct ListedStep {
+  ScheduleProblem problem;
+  std::vector<std::int64_t> live;
+  std::vector<double> tails;
+  std::int64_t given_peak;
+
+  ListedStep(std::uint64_t seed, std::size_t size)
+      : problem(ProblemMaker(seed).make(size)),
+        live(find_live_bytes(problem)),
+        tails(find_tails(problem)),
+        given_peak(evaluate_order(problem, given(problem)).peak) {}
+  ListSchedule schedule(const ListOptions& options) const {
+    return schedule_list(problem, live, tails, options);
+  }
+};
+
+// Whether one with a limit was not finished; where it was, it must be the whole one.
+bool was_stopped(const ListSchedule& limited, const ListSchedule& whole) {
+  if (std::isinf(limited.seconds)) {
+    REQUIRE(limited.order.empty());
+    return true;
+  }
+  REQUIRE(limited.order == whole.order);
+  REQUIRE(limited.seconds == whole.seconds);
+  REQUIRE(limited.peak == whole.peak);
+  return false;
+}
+
 TEST_CASE("schedule: a list schedule is not finished only where it would take longer than the limit") {
   std::size_t stopped = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const ScheduleProblem problem = ProblemMaker(3000 + seed).make(10 + seed % 50);
-    const std::vector<std::int64_t> live = find_live_bytes(problem);
-    const std::vector<double> tails = find_tails(problem);
-    const RemainingTime remaining(problem, tails);
-    ListOptions options{.budget = evaluate_order(problem, given(problem)).peak, .window = 1e9};
-    const ListSchedule whole = schedule_list(problem, live, tails, options);
+    const ListedStep step(3000 + seed, 10 + seed % 50);
+    const RemainingTime remaining(step.problem, step.tails);
+    ListOptions options{.budget = step.given_peak, .window = 1e9};
+    const ListSchedule whole = step.schedule(options);
     options.remaining = &remaining;
     for (const double share : {0.5, 0.9, 0.99, 1.0}) {
       options.limit = share * whole.seconds;
-      const ListSchedule limited = schedule_list(problem, live, tails, options);
       INFO("seed " << seed << ", " << share);
-      if (std::isinf(limited.seconds)) {
-        ++stopped;
-        REQUIRE(share < 1);
-        REQUIRE(limited.order.empty());
-      } else {
-        REQUIRE(limited.order == whole.order);
-        REQUIRE(limited.seconds == whole.seconds);
-      }
+      if (!was_stopped(step.schedule(options), whole)) continue;
+      ++stopped;
+      REQUIRE(share < 1);
     }
   }
   REQUIRE(stopped > 400);
@@ -239,25 +260,15 @@ TEST_CASE("schedule: a list schedule is not finished only where it would take lo
 TEST_CASE("schedule: a list schedule is not finished where it needs more than the most") {
   std::size_t larger = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const ScheduleProblem problem = ProblemMaker(4000 + seed).make(10 + seed % 50);
-    const std::vector<std::int64_t> live = find_live_bytes(problem);
-    const std::vector<double> tails = find_tails(problem);
-    const std::int64_t given_peak = evaluate_order(problem, given(problem)).peak;
-    ListOptions options{.budget = given_peak + given_peak / 4, .window = 1e9};
-    const ListSchedule whole = schedule_list(problem, live, tails, options);
-    for (const std::int64_t most : {given_peak, whole.peak - 1, whole.peak}) {
+    const ListedStep step(4000 + seed, 10 + seed % 50);
+    ListOptions options{.budget = step.given_peak + step.given_peak / 4, .window = 1e9};
+    const ListSchedule whole = step.schedule(options);
+    for (const std::int64_t most : {step.given_peak, whole.peak - 1, whole.peak}) {
       options.most = most;
-      const ListSchedule limited = schedule_list(problem, live, tails, options);
       INFO("seed " << seed << ", at most " << most);
-      if (std::isinf(limited.seconds)) {
-        ++larger;
-        REQUIRE(most < whole.peak);
-        REQUIRE(limited.order.empty());
-      } else {
-        REQUIRE(limited.order == whole.order);
-        REQUIRE(limited.seconds == whole.seconds);
-        REQUIRE(limited.peak == whole.peak);
-      }
+      if (!was_stopped(step.schedule(options), whole)) continue;
+      ++larger;
+      REQUIRE(most < whole.peak);
     }
   }
   REQUIRE(larger > 100);

@@ -20,7 +20,7 @@ std::string_view name_of(const Graph& graph, NodeId id) {
                   site_of(graph, node), std::move(remedy));
 }
 
-// Of a pick or a write of rows.
+// Of a pick or a write of rows along one dimension.
 NodeId index_of(const Graph& graph, NodeId id) {
   return only_positions(*graph.context, graph.step().nodes[id]).as_node();
 }

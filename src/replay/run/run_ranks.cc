@@ -32,6 +32,128 @@ std::string find_cause(Transport& transport, const RunOptions& options, const st
   return await_failure(transport, [] { return false; });
 }
 
+Program make_program(const Graph& graph, const Body& body, const World& world, const KernelTable& kernels,
+                     const RunOptions& options) {
+  Program program{graph, body, kernels, world, plan_steps(graph, body), {}, find_written_inputs(graph)};
+  if (options.graphs == Graphs::kNone) return program;
+  EPWEAVE_CHECK(options.device != nullptr && !options.observer);
+  EPWEAVE_CHECK(options.measuring == nullptr || options.measuring->spans == Spans::kNone);
+  program.stretches = plan_stretches(
+      body, program.steps, [&](const Node& node) { return options.device->find_host_wait(graph, node); });
+  return program;
+}
+
+// The ranks that this process runs: all, or its own.
+struct RanksHere {
+  Rank first, end;
+  RanksHere(const World& world, const RunOptions& options)
+      : first(options.process == nullptr ? 0 : options.process->rank),
+        end(options.process == nullptr ? world.size : first + 1) {}
+  Rank count() const { return end - first; }
+};
+
+// Runs each of them on a thread of its own.
+class RankThreads {
+ public:
+  RankThreads(const Program& program, const std::vector<RankInputs>& inputs, const RunOptions& options)
+      : program_(program),
+        inputs_(inputs),
+        options_(options),
+        here_(program.world, options),
+        by_turns_(options.measuring != nullptr && options.measuring->alone.has_value()),
+        memory_(std::make_shared<HostMemory>(options.fill)),
+        device_(start_device()),
+        local_(program.world, options.deadline),
+        transport_(options.process == nullptr ? local_ : *options.process->transport),
+        counter_(options.progress, options.run_name, count_steps()) {
+    EPWEAVE_CHECK(!by_turns_ || (options.process == nullptr && options.graphs == Graphs::kNone));
+  }
+
+  RunResult run() {
+    transport_.begin(program_.world);
+    result_.memory = memory_;
+    result_.steps = program_.steps;
+    result_.stretches = program_.stretches;
+    result_.ranks.resize(program_.world.size);
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<std::thread> threads;
+    for (Rank rank = here_.first; rank < here_.end; ++rank)
+      threads.emplace_back([this, rank] { run_until_failure(rank); });
+    for (std::thread& thread : threads) thread.join();
+    if (first_error_ != nullptr) std::rethrow_exception(first_error_);
+    result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    result_.peak_bytes = computes_on_device() ? device_->peak_bytes() : memory_->peak_bytes();
+    return std::move(result_);
+  }
+
+ private:
+  bool computes_on_device() const { return options_.device != nullptr; }
+
+  // On the CPU, where the ranks are processes, the device only moves bytes.
+  std::unique_ptr<DeviceRun> start_device() const {
+    const Process* process = options_.process;
+    Device* device = computes_on_device() || process == nullptr ? options_.device : process->device;
+    return start_run(device, {program_.steps, here_.count(), options_.fill,
+                              process == nullptr ? nullptr : process->exchange, options_.graphs,
+                              by_turns_ ? Launches::kHeld : Launches::kAtOnce});
+  }
+
+  std::size_t count_steps() const {
+    const Measuring* measuring = options_.measuring;
+    const std::size_t runs = measuring == nullptr ? 1 : measuring->warm_up + measuring->repeat;
+    return runs * program_.steps.list.size() * here_.count();
+  }
+
+  void run_until_failure(Rank rank) {
+    Turn turn = by_turns_ ? Turn(computing_) : Turn();  // until a failure is known to all
+    try {
+      result_.ranks[rank] = run_one(rank, turn);
+      transport_.finish(rank);
+    } catch (const Aborted&) {
+      // The rank that failed reports.
+    } catch (const std::exception& error) {
+      const std::string failure = find_cause(transport_, options_, error);
+      {
+        const std::lock_guard lock(mutex_);
+        if (first_error_ == nullptr)
+          first_error_ =
+              failure.empty() ? std::current_exception() : std::make_exception_ptr(CollectiveError(failure));
+      }
+      transport_.abort(error.what());
+    }
+  }
+
+  RankResult run_one(Rank rank, Turn& turn) {
+    RankDevice* at = device_ == nullptr ? nullptr : &device_->rank(rank - here_.first);
+    RankDevice* computing = computes_on_device() ? at : nullptr;
+    std::optional<HostExchange> host_exchange;
+    if (computing == nullptr && at != nullptr) host_exchange.emplace(*at, *options_.process->exchange);
+    const RankSetup setup{rank,
+                          counter_,
+                          computing == nullptr ? *memory_ : computing->memory(),
+                          computing,
+                          transport_,
+                          options_.process == nullptr ? &local_ : nullptr,
+                          host_exchange ? &*host_exchange : nullptr,
+                          by_turns_ ? &turn : nullptr};
+    return run_rank(program_, setup, inputs_[rank], options_);
+  }
+
+  const Program& program_;
+  const std::vector<RankInputs>& inputs_;
+  const RunOptions& options_;
+  const RanksHere here_;
+  const bool by_turns_;
+  const std::shared_ptr<HostMemory> memory_;
+  const std::unique_ptr<DeviceRun> device_;
+  LocalTransport local_;
+  Transport& transport_;
+  StepCounter counter_;
+  RunResult result_;
+  std::mutex mutex_, computing_;
+  std::exception_ptr first_error_;  // under mutex_
+};
+
 }  // namespace
 
 RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& kernels,
@@ -46,80 +168,8 @@ RunResult run_ranks(const Graph& graph, const World& world, const KernelTable& k
     shuffled = graph.step();
     shuffled->order = shuffle_order(graph, graph.step(), *options.jitter);
   }
-  const Body& body = shuffled ? *shuffled : graph.step();
-  Program program{graph, body, used, world, plan_steps(graph, body), {}, find_written_inputs(graph)};
-  if (options.graphs != Graphs::kNone) {
-    EPWEAVE_CHECK(options.device != nullptr && !options.observer);
-    EPWEAVE_CHECK(options.measuring == nullptr || options.measuring->spans == Spans::kNone);
-    program.stretches = plan_stretches(
-        body, program.steps, [&](const Node& node) { return options.device->find_host_wait(graph, node); });
-  }
-  const Rank first = options.process == nullptr ? 0 : options.process->rank;
-  const Rank end = options.process == nullptr ? world.size : first + 1;
-  Exchange* exchange = options.process == nullptr ? nullptr : options.process->exchange;
-  // On the CPU, where the ranks are processes, the device only moves bytes.
-  const bool computes_on_device = options.device != nullptr;
-  Device* used_device =
-      computes_on_device || options.process == nullptr ? options.device : options.process->device;
-  const bool by_turns = options.measuring != nullptr && options.measuring->alone.has_value();
-  EPWEAVE_CHECK(!by_turns || (options.process == nullptr && options.graphs == Graphs::kNone));
-  const std::unique_ptr<DeviceRun> device =
-      start_run(used_device, {program.steps, end - first, options.fill, exchange, options.graphs,
-                              by_turns ? Launches::kHeld : Launches::kAtOnce});
-  LocalTransport local(world, options.deadline);
-  Transport& transport = options.process == nullptr ? local : *options.process->transport;
-  transport.begin(world);
-  RunResult result;
-  const auto shared_memory = std::make_shared<HostMemory>(options.fill);
-  HostMemory& memory = *shared_memory;
-  result.memory = shared_memory;
-  result.steps = program.steps;
-  result.stretches = program.stretches;
-  result.ranks.resize(world.size);
-  const std::size_t runs =
-      options.measuring == nullptr ? 1 : options.measuring->warm_up + options.measuring->repeat;
-  StepCounter counter(options.progress, options.run_name, runs * program.steps.list.size() * (end - first));
-  std::mutex mutex, computing;
-  std::exception_ptr first_error;
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<std::thread> threads;
-  for (Rank rank = first; rank < end; ++rank) {
-    threads.emplace_back([&, rank] {
-      Turn turn = by_turns ? Turn(computing) : Turn();  // until a failure is known to all
-      try {
-        RankDevice* on_device = computes_on_device ? &device->rank(rank - first) : nullptr;
-        std::optional<HostExchange> host_exchange;
-        if (!computes_on_device && device != nullptr)
-          host_exchange.emplace(device->rank(rank - first), *exchange);
-        const RankSetup setup{rank,
-                              counter,
-                              on_device == nullptr ? memory : on_device->memory(),
-                              on_device,
-                              transport,
-                              options.process == nullptr ? &local : nullptr,
-                              host_exchange ? &*host_exchange : nullptr,
-                              by_turns ? &turn : nullptr};
-        result.ranks[rank] = run_rank(program, setup, inputs[rank], options);
-        transport.finish(rank);
-      } catch (const Aborted&) {
-        // The rank that failed reports.
-      } catch (const std::exception& error) {
-        const std::string failure = find_cause(transport, options, error);
-        {
-          const std::lock_guard lock(mutex);
-          if (first_error == nullptr)
-            first_error = failure.empty() ? std::current_exception()
-                                          : std::make_exception_ptr(CollectiveError(failure));
-        }
-        transport.abort(error.what());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  if (first_error != nullptr) std::rethrow_exception(first_error);
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  result.peak_bytes = computes_on_device ? device->peak_bytes() : memory.peak_bytes();
-  return result;
+  const Program program = make_program(graph, shuffled ? *shuffled : graph.step(), world, used, options);
+  return RankThreads(program, inputs, options).run();
 }
 
 }  // namespace epweave::replay

@@ -5,6 +5,7 @@
 #include "replay/kernels/host/operands.h"
 #include "replay/kernels/host/product.h"
 #include "replay/kernels/ops/matrix_calls.h"
+#include "replay/kernels/ops/product_rows.h"
 #include "replay/kernels/shared/convolution.h"
 
 namespace epweave::replay::cpu {
@@ -217,17 +218,15 @@ Value convolution_backward(KernelCall& call) {
   return shared::convolution_backward(call, multiply_batches);
 }
 
-constexpr KernelRow kRows[] = {
-    {"aten._grouped_mm.default", grouped_mm},
-    {"aten.addmm.default", addmm},
-    {"aten.baddbmm.default", baddbmm},
-    {"aten.bmm.default", bmm},
-    {"aten.convolution.default", convolution},
-    {"aten.convolution_backward.default", convolution_backward},
-    {"aten.dot.default", dot},
-    {"aten.mm.default", mm},
-    {"aten.mv.default", mv},
-};
+constexpr auto kRows = product_rows({.mm = mm,
+                                     .addmm = addmm,
+                                     .bmm = bmm,
+                                     .baddbmm = baddbmm,
+                                     .mv = mv,
+                                     .dot = dot,
+                                     .grouped_mm = grouped_mm,
+                                     .convolution = convolution,
+                                     .convolution_backward = convolution_backward});
 
 }  // namespace
 

@@ -1,0 +1,92 @@
+// The orders of values of A that have parts, one node of A after the other (verify_frames.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "analysis/effects.h"
+#include "analysis/frame_terms.h"
+#include "analysis/value_numbers.h"
+#include "base/id.h"
+#include "compare/rewrite/frame_order.h"
+#include "compare/rewrite/part_facts.h"
+#include "compare/rewrite/position_names.h"
+#include "compare/rewrite/rewrite_claims.h"
+#include "compare/rewrite/verify_orders.h"
+
+namespace epweave {
+
+class KnownOrders {
+ public:
+  using Operand = PartFacts::Operand;
+
+  // All must outlive it. `effects`, `numbers`: of A.
+  KnownOrders(const RewriteClaims& claims, const Effects& effects, const ValueNumbers& numbers,
+              const OrderCheck& orders, FrameTerms& terms, PositionNames& names);
+
+  // The order of the tokens, in whichever blocks.
+  const FrameOrder& tokens() const { return tokens_; }
+  FrameOrder tokens_of(NodeId share);  // in the blocks that this node of B has
+  bool is_tokens(const FrameOrder& order) const {
+    return order.is_known() && terms_[order.frame].kind == FrameTerms::kTokenOrder;
+  }
+  bool is_unknown(const FrameOrder& order) const {
+    return order.is_known() && terms_.is_unknown(order.frame);
+  }
+  // What only this value has, made of rows in a known order, or of none.
+  FrameOrder unknown(NodeId value, FrameId base = {});
+  // As many rows of each kind as a part's own counts say.
+  FrameOrder runs_of(NodeId counts);
+
+  FrameOrder of(const Operand& operand);
+  FrameOrder numbered_by(const Operand& operand);
+  FrameOrders operator[](NodeId a) const { return orders_of_[a]; }
+
+  void set(NodeId a, const FrameOrders& orders) { orders_of_.at(a) = orders; }
+  // Rows of the value along this dimension may be seen through other views of its storage.
+  void add_view(NodeId a, const std::vector<bool>& is_divided);
+  // The call, which makes these, writes an operand with rows, which were in the order `before`.
+  void note_write(NodeId call, const FrameOrders& made, const Operand& written, const FrameOrder& before);
+  // Each node of A, behind what is known of it.
+  void leave(NodeId a);
+
+ private:
+  // Of the rows of two views of one storage, row i of each begins where the other's does if stride
+  // and count are equal: as many elements behind the row before. They are the same elements if all
+  // is.
+  struct Row {
+    std::optional<std::int64_t> stride;  // none: its rows do not lie one behind another
+    PolyId count;
+    std::int64_t first = 0;  // element of the storage
+    // Size and stride of each dimension of a row, but for those of size 1.
+    std::vector<std::pair<std::int64_t, std::int64_t>> dims;
+    DType dtype{};
+    bool begins_with(const Row& other) const { return stride == other.stride && count == other.count; }
+    friend bool operator==(const Row&, const Row&) = default;
+  };
+  struct View {
+    NodeId value;
+    Row row;
+  };
+  FrameOrder tokens_in(std::int64_t blocks);
+  bool is_as_made(NodeId a) const { return contents_[a] == content_when_made_[a]; }
+  Row row_of(NodeId value, const std::vector<bool>& is_divided) const;
+
+  const RewriteClaims& claims_;
+  const Effects& effects_;
+  const OrderCheck& blocks_;
+  FrameTerms& terms_;
+  PositionNames& names_;
+  StorageContents contents_;
+  SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
+  SideTable<NodeId, FrameOrders> orders_of_;
+  SideTable<NodeId, std::vector<View>> views_;  // by storage
+  FrameOrder tokens_;
+  // Of the node that is looked at:
+  std::vector<NodeId> written_views_;  // of what it writes and returns
+  bool keeps_order_ = false;
+};
+
+}  // namespace epweave
