@@ -34,6 +34,8 @@ ROWS = [
      {"gpus_per_node": 4}, 900, 47.6),
     ("16B 2x4, prefix", "dsv3_16b_ep8.1b_remat", chunked(f"{BLOCKS},attention=prefix"), "48.5GiB", "h100-2x4",
      {"gpus_per_node": 4}, 920, 48.5),
+    ("16B 2x4, joined between layers", "dsv3_16b_ep8.1b_remat",
+     f"{NORM},chunk{{roots=layers.*,parts=2}},isolate-ep-pg{{counts=own}},dce", "47.6GiB", "h100-2x4", {"gpus_per_node": 4}, 963, 47.6),
     ("16B 2x4, moe", "dsv3_16b_ep8.1b_remat", chunked("roots=layers.*.moe,parts=2"), "47.6GiB", "h100-2x4",
      {"gpus_per_node": 4}, 974, 47.6),
     ("16B 2x4, bucketed, order only", "dsv3_16b_ep8.4_bucket", "", "47.65GiB", "h100-2x4", {"gpus_per_node": 4}, 981, 47.65),

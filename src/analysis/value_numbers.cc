@@ -38,6 +38,7 @@ ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
     number_[id] = first ? number_[first] : waited ? number_[waited] : number(id, node);
     if (!waited) note_writes_of(id, node);
   }
+  keys_ = writes_ = {};
 }
 
 NodeId ValueNumbers::number(NodeId id, const Node& node) {

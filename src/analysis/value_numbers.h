@@ -69,7 +69,7 @@ class ValueNumbers {
   const Effects& effects_;
   KnownValues known_;
   IdVector<NodeId, NodeId> number_;
-  WordTable keys_;
+  WordTable keys_;             // only while values are numbered, as `writes_`
   std::vector<NodeId> first_;  // node with each key
   struct ContentRange {
     std::uint32_t first = 0, count = 0;

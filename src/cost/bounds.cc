@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "analysis/recompute_tags.h"
 #include "cost/one_machine.h"
@@ -250,21 +251,34 @@ class BoundFinder {
   }
 
   // All of a longest path where others fork off or join it. Between two of those its vertices raise
-  // nothing: what comes before one comes before its only predecessor, too.
+  // nothing: what comes before one comes before its only predecessor, too. And next to it those
+  // through which a path is nearly as long, where others fork and join: all parts go through the
+  // keys that they share, while the path may go through the queries of one part.
   void find_joints() {
+    constexpr double kNearly = 0.999;
     const std::vector<Vertex> path = longest_path();
     if (path.size() < 2) return;
     find_chain(path);
-    for (const Vertex v : path)
+    for (const Vertex v : path) {
       if (n_.before[v].size() > 1 || n_.after[v].size() > 1) joints_.push_back(v);
+      for (const auto& next : {n_.before[v], n_.after[v]})
+        for (const Vertex w : next)
+          if (n_.before[w].size() > 1 && n_.after[w].size() > 1 && through(w) >= kNearly * through(v))
+            beside_.push_back(w);
+    }
+    sort_once(beside_);
     for (Vertex v = 0; v < n_.size(); ++v)
       if (is_waist_[v] != 0) joints_.push_back(v);
     for (const Vertex v : find_meetings(path)) {
       is_waist_[v] = 1;
       joints_.push_back(v);
     }
-    std::ranges::sort(joints_);
-    joints_.erase(std::unique(joints_.begin(), joints_.end()), joints_.end());
+    sort_once(joints_);
+    std::ranges::set_union(joints_, beside_, std::back_inserter(raised_));
+  }
+  static void sort_once(std::vector<Vertex>& list) {
+    std::ranges::sort(list);
+    list.erase(std::unique(list.begin(), list.end()), list.end());
   }
 
   // By stream, the seconds of all that must be done before the vertex starts.
@@ -327,33 +341,46 @@ class BoundFinder {
     const int ranges = std::countr_zero(k | std::size_t{1} << 30) / 3;
     return (is_small() ? std::size_t{32} : std::size_t{8}) << 3 * ranges;
   }
-  // Where the search for ancestors of the k-th joint ends, and that for its descendants. From one
-  // of the chain it takes in kLinks of it, so that the joints contain a sum over the chain's links.
-  Vertex first_before(std::size_t k) const {
-    const std::size_t span = span_of(joints_.size() - 1 - k, joints_[k]);
-    const Vertex first = k < span ? 0 : joints_[k - span];
-    const auto link = std::ranges::lower_bound(chain_, joints_[k]);
-    if (link == chain_.end() || *link != joints_[k]) return first;
-    return link - chain_.begin() < kLinks ? 0 : std::min(first, link[-kLinks]);
+  // Where the search for ancestors of a joint ends, and that for its descendants. From one of the
+  // chain it takes in kLinks of it, so that the joints contain a sum over the chain's links, and
+  // from one beside the path kBeside of those: a layer or two have so many.
+  Vertex first_before(Vertex joint) const {
+    const std::size_t span = span_of(joints_.size() - 1 - place_in(joints_, joint), joint);
+    return std::min({before_in(joints_, span, joint), before_in(chain_, kLinks, joint),
+                     before_in(beside_, kBeside, joint)});
   }
-  Vertex end_behind(std::size_t k) const {
-    const std::size_t span = span_of(k, joints_[k]);
-    const auto whole = static_cast<Vertex>(n_.size());
-    const Vertex end = joints_.size() - k <= span ? whole : joints_[k + span] + 1;
-    const auto link = std::ranges::lower_bound(chain_, joints_[k]);
-    if (link == chain_.end() || *link != joints_[k]) return end;
-    return chain_.end() - link <= kLinks ? whole : std::max(end, link[kLinks] + 1);
+  Vertex end_behind(Vertex joint) const {
+    const std::size_t span = span_of(place_in(joints_, joint), joint);
+    return std::max(
+        {end_in(joints_, span, joint), end_in(chain_, kLinks, joint), end_in(beside_, kBeside, joint)});
   }
-  static constexpr std::ptrdiff_t kLinks = 4;
+  static std::size_t place_in(std::span<const Vertex> list, Vertex joint) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(list, joint) - list.begin());
+  }
+  static bool has(std::span<const Vertex> list, Vertex joint) {
+    return std::ranges::binary_search(list, joint);
+  }
+  // Of a list that has the joint, the one so many in front of it; all where there are fewer.
+  static Vertex before_in(std::span<const Vertex> list, std::size_t count, Vertex joint) {
+    if (!has(list, joint)) return joint;
+    const std::size_t k = place_in(list, joint);
+    return k < count ? 0 : list[k - count];
+  }
+  // Behind the one so many behind it.
+  Vertex end_in(std::span<const Vertex> list, std::size_t count, Vertex joint) const {
+    if (!has(list, joint)) return joint;
+    const std::size_t k = place_in(list, joint);
+    return list.size() - k <= count ? static_cast<Vertex>(n_.size()) : list[k + count] + 1;
+  }
+  static constexpr std::size_t kLinks = 4, kBeside = 24;
   bool is_small() const { return n_.size() < 4000; }
 
   void raise_heads() {
     std::size_t done = 0;
-    for (std::size_t k = 0; k < joints_.size(); ++k) {
-      const Vertex joint = joints_[k];
+    for (const Vertex joint : raised_) {
       propagate_heads_between(done, joint);
       done = joint;
-      const Vertex first = first_before(k);
+      const Vertex first = first_before(joint);
       clear_jobs();
       std::fill(dist_.begin() + first, dist_.begin() + joint, -1.0);
       for (const Vertex before : n_.before[joint]) dist_[before] = 0;
@@ -375,11 +402,11 @@ class BoundFinder {
 
   void raise_tails() {
     std::size_t done = n_.size();
-    for (std::size_t k = joints_.size(); k-- > 0;) {
-      const Vertex joint = joints_[k];
+    for (auto at = raised_.rbegin(); at != raised_.rend(); ++at) {
+      const Vertex joint = *at;
       propagate_tails_between(joint, done);
       done = joint;
-      const Vertex end = end_behind(k);
+      const Vertex end = end_behind(joint);
       clear_jobs();
       std::fill(dist_.begin() + joint, dist_.begin() + end, -1.0);
       for (const Vertex after : n_.after[joint]) dist_[after] = 0;
@@ -405,7 +432,9 @@ class BoundFinder {
   std::vector<std::vector<MachineJob>> jobs_;  // by stream
   MachineHeap heap_;
   std::vector<Vertex> chain_;         // cuts of the paths in front of and behind one vertex
-  std::vector<Vertex> joints_;        // the chain among them
+  std::vector<Vertex> joints_;        // of the longest path, the chain among them
+  std::vector<Vertex> beside_;        // next to it
+  std::vector<Vertex> raised_;        // all of these
   std::vector<std::uint8_t> inside_;  // of a search between two vertices
   std::vector<double> loads_;         // by stream
   std::vector<double> dist_;          // longest path to or from a joint; negative: none

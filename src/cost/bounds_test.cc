@@ -369,8 +369,9 @@ TEST_CASE("real graphs: joints where exchanges are slow, and what the judge's ch
       Row{"dsv3_debug_ep2.5_schedule", "h100+nvlink_a2a=1e9", "17.1257 18.5136 18.5803 18.6492", 18.4819},
       Row{"dsv3_debug_ep2.5_schedule", "h100+nvlink_a2a=5e8", "32.8546 34.2426 34.3093 34.3782", 34.2108},
       Row{"dsv3_debug_ep4.5_schedule", "h100+nvlink_a2a=5e8", "48.5836 49.9715 50.0383 50.1071", 49.9398},
-      Row{"qwen3_moe_ep2.5_schedule", "h100+nvlink_a2a=5e8", "136.1096 138.6304 139.1638 139.2526",
-          138.9667});
+      Row{"qwen3_moe_ep2.5_schedule", "h100+nvlink_a2a=5e8", "136.1096 138.6304 139.1688 139.2526", 138.9667},
+      Row{"dsv3_debug_ep2_block.5_schedule", "h100+nvlink_a2a=1e9", "17.0948 18.1448 18.4543 18.5292",
+          18.1131});
   CAPTURE(row.graph, row.cluster);
   const Graph step = read_graph(fmt::format("{}/testdata/graphs/{}.epw.gz", EPWEAVE_SOURCE_DIR, row.graph));
   const StepModel model = model_step(step, parse_cluster(row.cluster, read_bytes));

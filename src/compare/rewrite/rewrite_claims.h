@@ -51,6 +51,7 @@ class RewriteClaims {
   // Of each graph, for all who ask.
   Facts& facts_a() const { return facts_a_; }
   Facts& facts_b() const { return facts_b_; }
+  const Effects& effects_a() const { return values_.effects(); }
   // Parts are 0 .. n-1, each once.
   void check_parts();
   // A sum of parts has those from `first` to `last` in it.

@@ -30,6 +30,7 @@ SameValues::SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, 
     for (const StorageAccess& access : effects_.accesses_of(id))
       if (access.writes && !is_wait(body_.nodes[id])) written_.insert(access.storage);
   find_written_tuples();
+  WordTable keys;
   std::vector<NodeId> first_of_key;
   RepeatedWaits repeated_waits(*graph_.context, body_, effects_);
   for (NodeId id : body_.order) {
@@ -43,10 +44,10 @@ SameValues::SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, 
     } else if (const NodeId aliased = find_aliased(id)) {
       number_[id] = number_[aliased];
     } else if (is_pure(id)) {
-      keys_.push(body_.nodes[id].target.index());
-      push_key(body_.nodes[id].args);
-      push_key(body_.nodes[id].kwargs);
-      const auto [key, is_new] = keys_.intern();
+      keys.push(body_.nodes[id].target.index());
+      push_key(keys, body_.nodes[id].args);
+      push_key(keys, body_.nodes[id].kwargs);
+      const auto [key, is_new] = keys.intern();
       if (is_new) first_of_key.push_back(id);
       number_[id] = first_of_key[key];
     }
@@ -96,14 +97,14 @@ bool SameValues::is_pure(NodeId id) const {
   return true;
 }
 
-void SameValues::push_key(ArgRange range) {
-  keys_.push(range.count);
+void SameValues::push_key(WordTable& keys, ArgRange range) const {
+  keys.push(range.count);
   for (const Arg& arg : graph_.context->args[range]) {
-    keys_.push(static_cast<std::uint64_t>(arg.kind()));
+    keys.push(static_cast<std::uint64_t>(arg.kind()));
     if (arg.is_tree()) {
-      push_key(arg.children());
+      push_key(keys, arg.children());
     } else {
-      keys_.push(arg.is_node() ? number_[arg.as_node()].index() : arg.bits());
+      keys.push(arg.is_node() ? number_[arg.as_node()].index() : arg.bits());
     }
   }
 }

@@ -21,10 +21,11 @@ class SameValues {
   // is written.
   SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, NodeId>& original);
   bool same(NodeId a, NodeId b) { return number_[a] == number_[b]; }
+  const Effects& effects() const { return effects_; }
 
  private:
   NodeId find_aliased(NodeId id);
-  void push_key(ArgRange range);
+  void push_key(WordTable& keys, ArgRange range) const;
   void find_written_tuples();
   bool is_pure(NodeId id) const;
   bool is_written(NodeId id) const { return written_.contains(effects_.storage_of(id)); }
@@ -36,7 +37,6 @@ class SameValues {
   IdSet<NodeId> written_;            // storage
   IdSet<NodeId> written_tuples_;     // some element of which is written
   IdVector<NodeId, NodeId> number_;  // the first node that is the same value
-  WordTable keys_;
 };
 
 }  // namespace epweave

@@ -31,20 +31,21 @@ std::optional<Body> copy_moved(const RewriteClaims& claims) {
 
 }  // namespace
 
-StorageWriters::StorageWriters(const Context& context, const Body& body)
-    : context_(context),
-      body_(body),
-      effects_(context, body),
-      seen_(body.nodes.size()),
-      state_(body.nodes.size()) {
-  for (NodeId id : body.order) read(id);
+StorageWriters::StorageWriters(const Effects& effects)
+    : context_(effects.context()),
+      body_(effects.body()),
+      effects_(effects),
+      seen_(body_.nodes.size()),
+      state_(body_.nodes.size()) {
+  for (NodeId id : body_.order) read(id);
 }
 
 StorageWriters::StorageWriters(RewriteClaims& claims)
     : context_(*claims.graph_b().context),
       apart_(copy_moved(claims)),
       body_(apart_ ? *apart_ : claims.graph_b().step()),
-      effects_(context_, body_),
+      own_effects_(std::in_place, context_, body_),
+      effects_(*own_effects_),
       seen_(body_.nodes.size()),
       state_(body_.nodes.size()) {
   for (NodeId id : body_.order) {

@@ -35,8 +35,9 @@ struct SeenWrite {
 
 class StorageWriters {
  public:
-  StorageWriters(const Context& context, const Body& body);
-  // Of the rewritten graph.
+  // They must outlive it.
+  explicit StorageWriters(const Effects& effects);
+  // Of the rewritten graph, whose effects are found here.
   explicit StorageWriters(RewriteClaims& claims);
 
   std::span<const SeenWrite> seen_by(NodeId id) const { return span_of(seen_[id]); }
@@ -62,7 +63,8 @@ class StorageWriters {
   const Context& context_;
   std::optional<Body> apart_;  // the body, in which what was moved is copied
   const Body& body_;
-  Effects effects_;
+  std::optional<Effects> own_effects_;
+  const Effects& effects_;
   std::vector<SeenWrite> writes_;
   IdVector<NodeId, Range> seen_;
   IdVector<NodeId, Range> state_;     // by storage

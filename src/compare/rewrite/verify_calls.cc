@@ -168,7 +168,7 @@ void CallCheck::check_arg(NodeId user, const Place& place, Arg x, Arg y) {
     if (!is_nested) item_ = {};
     return;
   }
-  const std::size_t leaf = leaf_++;
+  const std::uint32_t leaf = leaf_++;
   const Taken taken = x.is_node() ? y.is_node() ? match_value(user, x.as_node(), y.as_node())
                                                 : match_number(user, x.as_node(), y)
                       : x == y ? Taken::kWhole
@@ -188,9 +188,10 @@ void CallCheck::check_arg(NodeId user, const Place& place, Arg x, Arg y) {
                     "of the whole's",
                     place.print()));
   if (claims_[user].kind == ClaimKind::kPart)
-    taken_.push_back({claims_[user].origin, leaf, user, taken, y,
-                      param_ == nullptr ? SIZE_MAX : position_of_param(),
-                      param_ != nullptr && param_->is_written, item_.value_or(0)});
+    taken_.push_back({y, claims_[user].origin, leaf, user,
+                      param_ == nullptr ? kNoParam : static_cast<std::uint32_t>(position_of_param()),
+                      static_cast<std::uint32_t>(item_.value_or(0)), taken,
+                      param_ != nullptr && param_->is_written});
 }
 
 // Or may be one: where no type is recorded, and none follows.
@@ -323,14 +324,26 @@ bool CallCheck::is_cut_alike(const Use& x, const Use& y, const PartFacts& facts,
 }
 
 void CallCheck::group_uses() {
-  std::ranges::stable_sort(taken_, {}, argument_of);
+  arguments_.assign(a_.nodes.size() + 1, 0);
+  for (const Use& use : taken_) {
+    std::uint32_t& count = arguments_[use.origin.index() + 1];
+    count = std::max(count, use.leaf + 1);
+  }
+  for (std::size_t i = 1; i < arguments_.size(); ++i) arguments_[i] += arguments_[i - 1];
+  const auto argument_of = [&](const Use& use) { return arguments_[use.origin.index()] + use.leaf; };
+  begins_.assign(arguments_.back() + 1, 0);
+  for (const Use& use : taken_) ++begins_[argument_of(use) + 1];
+  for (std::size_t i = 1; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
+  std::vector<std::uint32_t> ends(begins_.begin(), begins_.end() - 1);  // of what is placed
+  std::vector<Use> grouped(taken_.size());
+  for (const Use& use : taken_) grouped[ends[argument_of(use)]++] = use;
+  taken_ = std::move(grouped);
 }
 
 void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) {
-  for (std::span<const Use> left = taken_; !left.empty();) {
-    const auto end = std::ranges::upper_bound(left, argument_of(left.front()), {}, argument_of);
-    const std::span<const Use> uses(left.begin(), end);
-    left = {end, left.end()};
+  for (std::uint32_t argument = 0; argument < arguments_.back(); ++argument) {
+    const std::span<const Use> uses = uses_of(argument);
+    if (uses.empty()) continue;
     const Taken first = uses.front().taken;
     bool is_chain = true, is_same = true;
     for (const Use& use : uses) {
@@ -359,14 +372,14 @@ void CallCheck::visit_divided(const Visit& visit, const std::function<void(NodeI
     const std::uint32_t n = claims_.parts(a).empty() ? 0 : claims_.part_count(a);
     const NodeId part = n > 0 ? claims_.part_of(a, n - 1) : NodeId();
     operands.clear();
-    const std::span<const Use> uses(std::ranges::equal_range(taken_, a, {}, &Use::origin));
-    for (std::size_t i = 0; part && i < uses.size(); ++i) {
-      const Use& use = uses[i];
-      if (i + 1 < uses.size() && uses[i + 1].leaf == use.leaf) continue;  // of an earlier part
+    for (std::uint32_t i = arguments_[a.index()]; part && i < arguments_[a.index() + 1]; ++i) {
+      if (uses_of(i).empty()) continue;
+      const Use& use = uses_of(i).back();  // others are of earlier parts
       const auto how = use.taken == Taken::kPart       ? PartOperand::How::kPart
                        : use.taken == Taken::kPrevious ? PartOperand::How::kPrevious
                                                        : PartOperand::How::kWhole;
-      operands.push_back({use.param, how, use.value, use.is_written, use.item});
+      operands.push_back(
+          {use.param == kNoParam ? SIZE_MAX : use.param, how, use.value, use.is_written, use.item});
     }
     if (part) visit(a, part, operands);
     behind(a);

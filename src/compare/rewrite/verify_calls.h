@@ -64,16 +64,20 @@ class CallCheck {
   enum class Taken : std::uint8_t { kNo, kWhole, kPart, kPrevious };
   // What a part takes for an argument of its origin, which is counted through lists.
   struct Use {
-    NodeId origin;
-    std::size_t leaf = 0;
-    NodeId user;
-    Taken taken;
     Arg value;
-    std::size_t param = SIZE_MAX;
+    NodeId origin;
+    std::uint32_t leaf = 0;
+    NodeId user;
+    std::uint32_t param = kNoParam;
+    std::uint32_t item = 0;
+    Taken taken;
     bool is_written = false;
-    std::size_t item = 0;
   };
-  static std::pair<NodeId, std::size_t> argument_of(const Use& use) { return {use.origin, use.leaf}; }
+  static constexpr std::uint32_t kNoParam = ~0U;
+  // What the parts take for an argument, in the order of the calls.
+  std::span<const Use> uses_of(std::uint32_t argument) const {
+    return std::span(taken_).subspan(begins_[argument], begins_[argument + 1] - begins_[argument]);
+  }
   bool is_cut_alike(const Use& x, const Use& y, const PartFacts& facts, const OrderCheck& orders) const;
   void check_attention(NodeId id);
   void check_positional(NodeId id, const Node& before, const Node& after);
@@ -118,13 +122,16 @@ class CallCheck {
   AttentionCheck attention_;
   CausalMaskCheck causal_mask_;
   std::vector<Use> taken_;  // in the order of the calls; group_uses puts those of an argument together
+  // Arguments of nodes of A, numbered by node and leaf: the first of each node, and one behind the
+  // last; where the uses of each begin, and one behind the last.
+  std::vector<std::uint32_t> arguments_, begins_;
   // Of the call that is being checked, and A's: the parameter, its item, and the argument, counted
   // through lists.
   const Node* before_ = nullptr;
   const Node* after_ = nullptr;
   const OpParam* param_ = nullptr;
   std::optional<std::size_t> item_;
-  std::size_t leaf_ = 0;
+  std::uint32_t leaf_ = 0;
 };
 
 }  // namespace epweave

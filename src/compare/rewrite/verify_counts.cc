@@ -36,13 +36,16 @@ NodeId CountCheck::key_of(NodeId sort) const {
   return keys ? integers_behind(keys) : NodeId();
 }
 
-CountCheck::Counted CountCheck::list_counted(NodeId exchange) const {
-  return {counted_by(list(node(exchange), "input_split_sizes")),
-          counted_by(list(node(exchange), "output_split_sizes"))};
+const CountCheck::Counted& CountCheck::list_counted(NodeId exchange) const {
+  const auto [entry, is_new] = counted_.try_emplace(exchange);
+  if (is_new)
+    entry->second = {counted_by(list(node(exchange), "input_split_sizes")),
+                     counted_by(list(node(exchange), "output_split_sizes"))};
+  return entry->second;
 }
 
 CountCheck::Finding CountCheck::check(NodeId exchange, NodeId sort) const {
-  const Counted counted = list_counted(exchange);
+  const Counted& counted = list_counted(exchange);
   const Finding finding = compare(counted, key_of(sort));
   if (finding.verdict != Verdict::kCounted) return finding;
   const std::optional<Arg>&sent_over = counted[0]->received_over, &received_over = counted[1]->received_over;

@@ -33,6 +33,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -122,7 +123,7 @@ class CountCheck {
   bool is_list(NodeId value) const;
   std::optional<std::int64_t> length_of(NodeId list) const;
   bool sums_rows_of_marks(NodeId sum) const;
-  Counted list_counted(NodeId exchange) const;
+  const Counted& list_counted(NodeId exchange) const;
   Finding compare(const Counted& counted, NodeId key) const;
   bool is_made_of(NodeId value, NodeId of) const;
   bool is_same(Arg a, Arg b) const;
@@ -136,7 +137,8 @@ class CountCheck {
   const Body& body_;
   const Effects& effects_;
   const ValueNumbers& numbers_;
-  SideTable<NodeId, std::uint32_t> writes_;  // by storage
+  SideTable<NodeId, std::uint32_t> writes_;    // by storage
+  mutable std::map<NodeId, Counted> counted_;  // by exchange: each product of its rows asks for it
 };
 
 }  // namespace epweave

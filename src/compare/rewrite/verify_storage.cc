@@ -23,7 +23,7 @@ StorageCheck::StorageCheck(RewriteClaims& claims)
       context_(*graph_a_.context),
       a_(graph_a_.step()),
       b_(graph_b_.step()),
-      writers_a_(context_, a_),
+      writers_a_(claims.effects_a()),
       writers_b_(claims),
       positions_(find_positions(b_, b_.order)) {}
 
