@@ -92,9 +92,10 @@ class NamePairing {
  private:
   // Both graphs were made from one, whose nodes the provenance of either names.
   static bool share_origins(const Graph& a, const Graph& b) {
-    return !a.origins.empty() && std::ranges::equal(a.origins, b.origins, [&](const Origin& x, const Origin& y) {
-      return a.text(x.name) == b.text(y.name);
-    });
+    return !a.origins.empty() &&
+           std::ranges::equal(a.origins, b.origins, [&](const Origin& x, const Origin& y) {
+             return a.text(x.name) == b.text(y.name);
+           });
   }
   // Whether A has a node of this name that is all of the same origin.
   bool is_same_whole(const Counterpart& counterpart, std::string_view name) const {
