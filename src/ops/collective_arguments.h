@@ -35,8 +35,8 @@ bool is_linear_reduction(std::string_view name, DType dtype);
 std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,
                                                 const ProcessGroup& group);
 // Split tables, and the equal shares that stand where there is none, and of a reduce-scatter. They
-// are judged where the ranks are (`verify --ranks`): a graph that is only rewritten may name a group
-// of other ranks than it was written for.
+// are judged where the ranks are (`verify --ranks`): a graph that is only rewritten may name a
+// group of other ranks than it was written for.
 std::vector<std::string> find_split_problems(const Context& context, const Body& body, const Node& node,
                                              const ProcessGroup& group);
 
