@@ -41,6 +41,7 @@ class ArgumentCheck {
       const Arg* arg = param ? find_arg(context_, node_, *param, name) : nullptr;
       if (arg != nullptr) check_splits(*arg, name);
     }
+    if (node_.op->family == OpFamily::kReduceScatter && !group_.ranks.empty()) check_scattered();
     return std::move(problems_);
   }
 
@@ -80,15 +81,28 @@ class ArgumentCheck {
     if (entries != count_members())
       problems_.push_back(fmt::format("{} has {} entries for the {} members of {}", name, entries,
                                       count_members(), describe_group()));
-    else if (name == "input_split_sizes")
+    else if (check_entries(arg, name) && name == "input_split_sizes")
       check_total(arg);
+  }
+
+  bool check_entries(Arg list, std::string_view name) {
+    for (Arg entry : context_.args.children(list)) {
+      const auto rows = number_of(entry);
+      if (!rows || *rows >= 0) continue;
+      problems_.push_back(fmt::format("{} has {} rows, which is less than none", name, *rows));
+      return false;
+    }
+    return true;
   }
 
   // Rows of the operand, where they are a number.
   std::optional<std::int64_t> count_rows() const {
     const auto args = context_.args[node_.args];
-    if (args.empty() || !args[0].is_node()) return std::nullopt;
-    const TensorType* tensor = tensor_of(context_, body_.nodes[args[0].as_node()].type);
+    return args.empty() ? std::nullopt : count_rows(args[0]);
+  }
+  std::optional<std::int64_t> count_rows(Arg operand) const {
+    if (!operand.is_node()) return std::nullopt;
+    const TensorType* tensor = tensor_of(context_, body_.nodes[operand.as_node()].type);
     if (tensor == nullptr || tensor->sizes.empty()) return std::nullopt;
     return context_.exprs.constant(tensor->sizes[0]);
   }
@@ -105,8 +119,16 @@ class ArgumentCheck {
       problems_.push_back(fmt::format("sends {} rows of an operand of {}", total, *rows));
   }
 
-  void check_shares() {
-    const auto rows = count_rows();
+  // Each operand of a list is scattered by itself.
+  void check_scattered() {
+    const auto args = context_.args[node_.args];
+    if (args.empty()) return;
+    if (!args[0].is_list()) return check_shares(count_rows());
+    for (Arg operand : context_.args.children(args[0])) check_shares(count_rows(operand));
+  }
+
+  void check_shares() { check_shares(count_rows()); }
+  void check_shares(std::optional<std::int64_t> rows) {
     if (!rows || *rows % static_cast<std::int64_t>(count_members()) == 0) return;
     std::string problem = fmt::format("{} rows are no equal shares for the {} members of {}", *rows,
                                       count_members(), describe_group());

@@ -5,6 +5,8 @@
 //   reduce_scatter_tensor(%x, "sum", 4, "dp")  dp has 2 members
 //   all_to_all_single(%x, [1, 2, 3], [], "dp") an entry for each of 2 members is needed
 //   all_to_all_single(%x, [], [], "dp")        %x: f32[5, 8]; 5 rows are no equal shares of 2 members
+//   all_to_all_single(%x, [-1, 6], ..)         less than no rows
+//   reduce_scatter_tensor(%x, "sum", 2, "dp")  %x: f32[5, 8]: no equal shares either
 //
 // An empty list of split sizes means equal shares of the operand's rows, as None does in torch's
 // Python interface, which writes them out: no trace has an empty list. The bare op of torch reads
@@ -32,9 +34,9 @@ bool is_linear_reduction(std::string_view name, DType dtype);
 // numbers are not judged. Reductions, sources, group sizes:
 std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,
                                                 const ProcessGroup& group);
-// Split tables, and the equal shares that stand where there is none. They are judged where the
-// ranks are (`verify --ranks`): a graph that is only rewritten may name a group of other ranks than
-// it was written for.
+// Split tables, and the equal shares that stand where there is none, and of a reduce-scatter. They
+// are judged where the ranks are (`verify --ranks`): a graph that is only rewritten may name a
+// group of other ranks than it was written for.
 std::vector<std::string> find_split_problems(const Context& context, const Body& body, const Node& node,
                                              const ProcessGroup& group);
 

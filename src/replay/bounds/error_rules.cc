@@ -61,6 +61,13 @@ void bound_add(ErrorBounds& bounds, const BoundedCall& call) {
   set_rounded(bounds, only_result(call), bound);
 }
 
+// other - alpha * self
+void bound_subtracted(ErrorBounds& bounds, const BoundedCall& call) {
+  Tensor bound = bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), factor_at(call, 2));
+  if (call.args[1].is_tensor()) bound = bounds.add(bound, bounds.find_or_zero(call.args[1].tensor()));
+  set_rounded(bounds, only_result(call), bound);
+}
+
 void bound_neg(ErrorBounds& bounds, const BoundedCall& call) {
   bounds.set(only_result(call), bounds.find_or_zero(tensor_at(call, 0)));
 }
@@ -92,6 +99,21 @@ void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
     bound = bounds.add(bound, bounds.scale(product, sum_error(2, a.dtype)));
   }
   set_rounded(bounds, only_result(call), bound);
+}
+
+// Of real and imaginary parts.
+void bound_complex(ErrorBounds& bounds, const BoundedCall& call) {
+  bounds.set(only_result(call), bounds.apply(named::kMaximum, {bounds.find_or_zero(tensor_at(call, 0)),
+                                                               bounds.find_or_zero(tensor_at(call, 1))}));
+}
+
+// Of a length and an angle: no part moves further than the length does, and the angle turns it.
+void bound_polar(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &length = tensor_at(call, 0), &angle = tensor_at(call, 1), &result = only_result(call);
+  const Tensor bound = bounds.find_or_zero(length), size = bounds.magnitude(length);
+  const Tensor turned = bounds.multiply(bounds.add(size, bound), bounds.find_or_zero(angle));
+  const Tensor computed = bounds.scale(size, sum_error(6, length.dtype));
+  set_rounded(bounds, result, bounds.add(bounds.add(bound, turned), computed));
 }
 
 // --- copies ---
@@ -323,6 +345,25 @@ void bound_product(ErrorBounds& bounds, const BoundedCall& call) {
   set_rounded(bounds, result, bound);
 }
 
+// beta c + alpha a b: the op on gamma (|c|, |a|, |b|), on the bounds of c and a, and on that of b.
+void bound_added_product(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &c = tensor_at(call, 0), &a = tensor_at(call, 1), &b = tensor_at(call, 2);
+  const double beta = factor_at(call, 3), alpha = factor_at(call, 4);
+  const auto run = [&](const Tensor& x, const Tensor& y, const Tensor& z) {
+    return run_op(bounds, call.op, {x, y, z, beta, alpha}).tensor();
+  };
+  const Tensor abs_a = bounds.magnitude(a), abs_b = bounds.magnitude(b);
+  const double g = sum_error(a.sizes.back() + 1, a.dtype);
+  Tensor bound = bounds.scale(run(bounds.magnitude(c), abs_a, abs_b), g);
+  if (bounds.find(c) || bounds.find(a))
+    bound = bounds.add(bound, run(bounds.find_or_zero(c), bounds.find_or_zero(a), abs_b));
+  if (bounds.find(b)) {
+    const Tensor reach = bounds.add(abs_a, bounds.find_or_zero(a));
+    bound = bounds.add(bound, run(bounds.zeros(c.sizes), reach, bounds.find_or_zero(b)));
+  }
+  set_rounded(bounds, only_result(call), bound);
+}
+
 // Of (grad, input, weight, ..), with input and weight exact: sums of the gradient's products with
 // the weight, with the input, and of the gradient itself.
 void bound_convolution_backward(ErrorBounds& bounds, const BoundedCall& call) {
@@ -385,15 +426,21 @@ constexpr RuleRow kRules[] = {
     {named::kAbs, bound_abs},
     {"aten.addcdiv.default", bound_addcdiv},
     {"aten.addcmul.default", bound_addcmul},
+    {"aten.addmm.default", bound_added_product},
     {"aten.add.Scalar", bound_add},
     {named::kAdd, bound_add},
     {named::kAmax, bound_extreme},
     {"aten.amin.default", bound_extreme},
+    {"aten.atan.default", bound_flat},
+    {"aten.baddbmm.default", bound_added_product},
     {"aten.bmm.default", bound_product},
+    {"aten.clamp.Tensor", bound_clamp},
     {"aten.clamp.default", bound_clamp},
     {"aten.clamp_max.default", bound_clamp},
     {"aten.clamp_min.default", bound_clamp},
+    {named::kComplex, bound_complex},
     {"aten.copy.default", bound_copy_in_place},
+    {named::kCos, bound_flat},
     {"aten.cumsum.default", bound_scan},
     {"aten.div.Scalar", bound_div},
     {named::kDiv, bound_div},
@@ -401,7 +448,13 @@ constexpr RuleRow kRules[] = {
     {"aten.embedding_dense_backward.default", bound_embedding_backward},
     {named::kEqNumber, bound_comparison},
     {"aten.eq.Tensor", bound_comparison},
+    {"aten.erf.default", bound_nearly_flat},
+    {"aten.exp.default", bound_exp},
+    {"aten.exp2.default", bound_exp2},
+    {named::kExpm1, bound_expm1},
     {named::kFill, bound_overwrite},
+    {"aten.fmax.default", bound_clamp},
+    {"aten.fmin.default", bound_clamp},
     {"aten.ge.Scalar", bound_comparison},
     {"aten.ge.Tensor", bound_comparison},
     {"aten.gelu_backward.default", bound_activation_backward},
@@ -416,6 +469,9 @@ constexpr RuleRow kRules[] = {
     {named::kLe, bound_comparison},
     {"aten.lerp.Scalar", bound_lerp},
     {"aten.linalg_vector_norm.default", bound_vector_norm},
+    {"aten.log.default", bound_log},
+    {"aten.log1p.default", bound_log1p},
+    {"aten.log2.default", bound_log2},
     {named::kLtNumber, bound_comparison},
     {"aten.lt.Tensor", bound_comparison},
     {"aten.masked_fill.Scalar", bound_masked_fill},
@@ -429,6 +485,7 @@ constexpr RuleRow kRules[] = {
     {"aten.mean.dim", bound_reduction},
     {"aten.min.default", bound_extreme},
     {named::kMinimum, bound_clamp},
+    {"aten.mish.default", bound_nearly_flat},
     {"aten.mm.default", bound_product},
     {named::kMulNumber, bound_mul},
     {named::kMul, bound_mul},
@@ -438,16 +495,24 @@ constexpr RuleRow kRules[] = {
     {"aten.ne.Scalar", bound_comparison},
     {"aten.ne.Tensor", bound_comparison},
     {named::kNeg, bound_neg},
+    {named::kPolar, bound_polar},
     {"aten.pow.Tensor_Scalar", bound_power},
     {named::kReciprocal, bound_reciprocal},
     {"aten.relu.default", bound_clamp},
     {"aten.rsqrt.default", bound_rsqrt},
+    {"aten.rsub.Scalar", bound_subtracted},
+    {"aten.rsub.Tensor", bound_subtracted},
     {"aten.scatter_add.default", bound_scatter_add},
+    {"aten.sigmoid.default", bound_flat},
+    {"aten.silu.default", bound_nearly_flat},
+    {named::kSin, bound_flat},
     {named::kSqrt, bound_sqrt},
+    {"aten.square.default", bound_square},
     {"aten.sub.Scalar", bound_add},
     {named::kSub, bound_add},
     {"aten.sum.default", bound_reduction},
     {named::kSum, bound_reduction},
+    {"aten.tanh.default", bound_flat},
     {"aten.where.Scalar", bound_where},
     {"aten.where.ScalarOther", bound_where},
     {"aten.where.ScalarSelf", bound_where},
@@ -491,7 +556,7 @@ BoundRule find_family_rule(const OpInfo& op) {
 // Of a root, a norm, a magnitude and an even power 0; where a number is added, or what is so is
 // scaled by a positive one, what follows.
 std::optional<double> find_floor(const ErrorBounds& bounds, const BoundedCall& call, BoundRule rule) {
-  if (rule == bound_sqrt || rule == bound_vector_norm || rule == bound_abs) return 0;
+  if (rule == bound_sqrt || rule == bound_vector_norm || rule == bound_abs || rule == bound_square) return 0;
   if (rule == bound_power && std::fmod(number_at(call, 1), 2) == 0) return 0;
   if (call.args.size() < 2 || !call.args[0].is_tensor() || !call.args[1].is_number()) return {};
   const auto floor = bounds.floor_of(call.args[0].tensor());

@@ -1,5 +1,5 @@
-// What the rules of error_rules.cc, error_rules_backward.cc and error_rules_step.cc share, and the
-// rules of the latter two.
+// What the rules of error_rules.cc and of error_rules_backward.cc, error_rules_step.cc and
+// error_rules_functions.cc share, and the rules of the latter three.
 #pragma once
 
 #include <optional>
@@ -72,7 +72,19 @@ void bound_power(ErrorBounds& bounds, const BoundedCall& call);
 void bound_reciprocal(ErrorBounds& bounds, const BoundedCall& call);
 void bound_rsqrt(ErrorBounds& bounds, const BoundedCall& call);
 void bound_sqrt(ErrorBounds& bounds, const BoundedCall& call);
+void bound_square(ErrorBounds& bounds, const BoundedCall& call);
 void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call);
+
+// Of elementary functions: those that nowhere move further than their operand, those that move
+// little further, and others.
+void bound_flat(ErrorBounds& bounds, const BoundedCall& call);
+void bound_nearly_flat(ErrorBounds& bounds, const BoundedCall& call);
+void bound_exp(ErrorBounds& bounds, const BoundedCall& call);
+void bound_exp2(ErrorBounds& bounds, const BoundedCall& call);
+void bound_expm1(ErrorBounds& bounds, const BoundedCall& call);
+void bound_log(ErrorBounds& bounds, const BoundedCall& call);
+void bound_log1p(ErrorBounds& bounds, const BoundedCall& call);
+void bound_log2(ErrorBounds& bounds, const BoundedCall& call);
 
 // What no element of the result of a call with this rule is below without rounding; none: not
 // known.

@@ -175,6 +175,9 @@ void bound_power(ErrorBounds& bounds, const BoundedCall& call) {
     return run_op(bounds, call.op, {base, exponent}).tensor();
   });
 }
+void bound_square(ErrorBounds& bounds, const BoundedCall& call) {
+  set_power(bounds, call, 2, [](const Tensor& base, double) { return base; });
+}
 void bound_rsqrt(ErrorBounds& bounds, const BoundedCall& call) {
   set_power(bounds, call, -0.5, [&](const Tensor& base, double) {  // 1 / (base root(base))
     return bounds.apply(named::kReciprocal, {bounds.multiply(base, root(bounds, base))});

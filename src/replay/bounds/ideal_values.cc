@@ -213,11 +213,21 @@ IdealValues::Parts IdealValues::run_on_all(const BoundedCall& call) {
   return {run_on(false), run_on(true)};
 }
 
+// Complex numbers made of real ones: of their parts, or of length and angle.
+IdealValues::Parts IdealValues::make_parts(const BoundedCall& call) {
+  const bool is_polar = call.op.target == named::kPolar;
+  if (!is_polar && call.op.target != named::kComplex) throw NoBound();
+  const Tensor a = find(call.args[0].tensor()), b = find(call.args[1].tensor());
+  if (!is_polar) return {a, b};
+  return {ops_.apply(named::kMul, {a, ops_.apply(named::kCos, {b})}),
+          ops_.apply(named::kMul, {a, ops_.apply(named::kSin, {b})})};
+}
+
 void IdealValues::follow_complex(const BoundedCall& call) {
-  if (!std::ranges::any_of(call.args, has_complex)) throw NoBound();
   if (call.op.writes || !call.result.is_tensor() || call.result.tensor().dtype != DType::kComplex64)
     throw NoBound();
   const auto find_result = [&] {
+    if (!std::ranges::any_of(call.args, has_complex)) return make_parts(call);
     switch (call.op.linearity) {
       case Linearity::kFirst:
         return run_on_first(call);

@@ -73,6 +73,7 @@ class IdealValues {
   Parts find_parts(const Tensor& value) const;
   // Sets the ideals of a call that takes or gives complex numbers.
   void follow_complex(const BoundedCall& call);
+  Parts make_parts(const BoundedCall& call);
   Parts run_on_first(const BoundedCall& call);
   Parts run_on_each(const BoundedCall& call);
   Parts run_on_all(const BoundedCall& call);

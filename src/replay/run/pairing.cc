@@ -64,7 +64,7 @@ std::optional<ChunkName> read_chunk_name(std::string_view name) {
 // understood.
 class NamePairing {
  public:
-  NamePairing(const Graph& a, const Graph& b) : b_(b) {
+  NamePairing(const Graph& a, const Graph& b) : a_(a), b_(b), is_chain_(share_origins(a, b)) {
     for (NodeId id : a.step().order) nodes_[a.text(a.step().nodes[id].name)] = id;
     for (NodeId id : b.step().order)
       if (const auto chunk = read_chunk_name(b.text(b.step().nodes[id].name)))
@@ -77,8 +77,12 @@ class NamePairing {
   }
 
   std::optional<Counterpart> find_counterpart(const Node& node) const {
-    if (!node.provenance.empty()) return find_by_provenance(b_, node);
     const std::string_view name = b_.text(node.name);
+    if (!node.provenance.empty()) {
+      const auto counterpart = find_by_provenance(b_, node);
+      if (is_chain_ && counterpart && is_same_whole(*counterpart, name)) return Counterpart{name, 0, 0};
+      return counterpart;
+    }
     if (find(name)) return Counterpart{name, 0, 0};
     const auto chunk = read_chunk_name(name);
     if (!chunk || parts_.at(chunk->origin) < 2) return std::nullopt;
@@ -86,7 +90,24 @@ class NamePairing {
   }
 
  private:
-  const Graph& b_;
+  // Both graphs were made from one, whose nodes the provenance of either names.
+  static bool share_origins(const Graph& a, const Graph& b) {
+    return !a.origins.empty() &&
+           std::ranges::equal(a.origins, b.origins, [&](const Origin& x, const Origin& y) {
+             return a.text(x.name) == b.text(y.name);
+           });
+  }
+  // Whether A has a node of this name that is all of the same origin.
+  bool is_same_whole(const Counterpart& counterpart, std::string_view name) const {
+    const NodeId id = find(name);
+    if (!id || counterpart.parts > 0 || a_.step().nodes[id].provenance.empty()) return false;
+    const auto other = find_by_provenance(a_, a_.step().nodes[id]);
+    return other && other->parts == 0 && other->origin == counterpart.origin &&
+           other->is_join == counterpart.is_join;
+  }
+
+  const Graph &a_, &b_;
+  const bool is_chain_;
   std::unordered_map<std::string_view, NodeId> nodes_;         // of A
   std::unordered_map<std::string_view, std::uint32_t> parts_;  // of B, by origin
 };

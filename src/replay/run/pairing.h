@@ -17,6 +17,8 @@ struct Group {
   bool is_copied = false;  // cut off the whole, or joined of its parts; not made by its code
 };
 
+// Where the provenance of both graphs names a graph before them, a node that is all of one of its
+// nodes stands for A's node of the same name that is all of it, too.
 // In the order of B. Counts B's nodes that have no counterpart.
 std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired);
 

@@ -245,6 +245,39 @@ TEST_CASE("the sign of a factor is not that of a bound") {
   CHECK(found[0][1] < 0.501F);
 }
 
+TEST_CASE("what is subtracted from counts by its factor") {
+  const auto bound_of = [](std::string_view target, bool is_number) {
+    Calls calls;
+    const Tensor self = calls.with_bound({1, 2}, {0.25F, 0.5F}), other = calls.with_bound({3, 4}, {1, 0});
+    return calls.bound_of_call(target, {self, is_number ? Value(3.0) : Value(other), -2.0});
+  };
+  const std::vector<float> tensors = bound_of("aten.rsub.Tensor", false),
+                           number = bound_of("aten.rsub.Scalar", true);
+  CHECK(tensors[0] == Approx(1.5).epsilon(1e-5));
+  CHECK(tensors[1] == Approx(1).epsilon(1e-5));
+  CHECK(number[0] == Approx(0.5).epsilon(1e-5));
+  CHECK(number[1] == Approx(1).epsilon(1e-5));
+}
+
+// beta c + alpha a b, with beta = -3 and alpha = 2: of a = (1, -2) and b = (3, 4).
+TEST_CASE("a product that is added to has the bounds of all three") {
+  const auto bound_of = [](float of_c, float of_a, float of_b) {
+    Calls calls;
+    const auto matrix = [&](const std::vector<float>& elements, float bound, Extents sizes) {
+      return calls.view(calls.with_bound(elements, std::vector<float>(elements.size(), bound)),
+                        std::move(sizes));
+    };
+    const Tensor c = matrix({5}, of_c, {1, 1}), a = matrix({1, -2}, of_a, {1, 2}),
+                 b = matrix({3, 4}, of_b, {2, 1});
+    return calls.bound_of_call("aten.addmm.default", {c, a, b, -3.0, 2.0})[0];
+  };
+  CHECK(bound_of(0.25F, 0, 0) == Approx(3 * 0.25).epsilon(1e-4));
+  CHECK(bound_of(0, 0.25F, 0) == Approx(2 * 0.25 * (3 + 4)).epsilon(1e-4));
+  CHECK(bound_of(0, 0, 0.25F) == Approx(2 * 0.25 * (1 + 2)).epsilon(1e-4));
+  CHECK(bound_of(0, 0.25F, 0.5F) == Approx(2 * (0.25 * 7 + 0.5 * 3 + 2 * 0.25 * 0.5)).epsilon(1e-4));
+  CHECK(bound_of(0, 0, 0) >= (3 * 5 + 2 * (3 + 8)) * 0x1p-24F);
+}
+
 // Which rows it takes is not known, of integers and of numbers without an error of their own, too.
 TEST_CASE("an index that may be another one leaves no bound") {
   constexpr float kUnknown = std::numeric_limits<float>::infinity();
@@ -344,13 +377,30 @@ std::vector<Step> list_steps() {
   constexpr std::nullopt_t kTensor = std::nullopt;
   const Value none, rows = Value::list({std::int64_t{0}});
   std::vector<Step> steps = {
-      {"aten.sqrt.default", {kTensor}, 0.01F},       {"aten.reciprocal.default", {kTensor}, 0.1F},
-      {"aten.clamp.default", {kTensor, -0.5, 0.5}},  {"aten.clamp_max.default", {kTensor, 0.5}},
-      {"aten.clamp_min.default", {kTensor, -0.5}},   {"aten.maximum.default", {kTensor, kTensor}},
-      {"aten.minimum.default", {kTensor, kTensor}},  {"aten.nansum.default", {kTensor, rows}},
-      {"aten.div.Tensor", {kTensor, kTensor}, 0.1F}, {"aten.div_.Tensor", {kTensor, kTensor}, 0.1F},
+      {"aten.sqrt.default", {kTensor}, 0.01F},
+      {"aten.reciprocal.default", {kTensor}, 0.1F},
+      {"aten.clamp.default", {kTensor, -0.5, 0.5}},
+      {"aten.clamp_max.default", {kTensor, 0.5}},
+      {"aten.clamp_min.default", {kTensor, -0.5}},
+      {"aten.maximum.default", {kTensor, kTensor}},
+      {"aten.minimum.default", {kTensor, kTensor}},
+      {"aten.nansum.default", {kTensor, rows}},
+      {"aten.div.Tensor", {kTensor, kTensor}, 0.1F},
+      {"aten.div_.Tensor", {kTensor, kTensor}, 0.1F},
       {"aten.mul_.Tensor", {kTensor, kTensor}},
+      {"aten.fmax.default", {kTensor, kTensor}},
+      {"aten.fmin.default", {kTensor, kTensor}},
+      {"aten.clamp.Tensor", {kTensor, kTensor, 0.5}},
+      {"aten.square.default", {kTensor}},
+      {"aten.log.default", {kTensor}, 0.1F},
+      {"aten.log2.default", {kTensor}, 0.1F},
+      {"aten.log1p.default", {kTensor}, -0.5F},
   };
+  for (const std::string_view function :
+       {"atan", "cos", "erf", "exp", "exp2", "expm1", "mish", "sigmoid", "silu", "sin", "tanh"})
+    steps.push_back({find_op("aten." + std::string(function) + ".default")->target, {kTensor}, -2, 2});
+  for (const std::string_view in_place : {"aten.tanh_.default", "aten.exp_.default"})
+    steps.push_back({in_place, {kTensor}});
   steps.push_back({"aten.mul_.Tensor", {kTensor, kTensor}, -1, 1, true});
   for (const double power : {1.0, 2.0, 3.0, 5.0})
     steps.push_back({"aten.pow.Tensor_Scalar", {kTensor, power}});

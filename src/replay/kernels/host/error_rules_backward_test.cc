@@ -410,6 +410,51 @@ TEST_CASE("before rounding, complex numbers are pairs of reals") {
   check(follow("aten.clone.default", {a, Value()}), [](Z p, Z) { return p; });
 }
 
+// Of real operands with bounds of 2^-8: no element moves further than its bound, which says no more
+// than some times as much.
+TEST_CASE("complex numbers that are made of real ones have bounds, and are known before rounding") {
+  for (const std::string_view target : {"aten.complex.default", "aten.polar.default"}) {
+    CAPTURE(target);
+    Case c;
+    const Tensor x = c.random({64}), y = c.random({64});
+    const auto make = [&](const Tensor& a, const Tensor& b) {
+      return c.run("aten.view_as_real.default", {c.run(target, {a, b})}).tensor();
+    };
+    const Tensor allowed = c.bounds().ops().filled(DType::kFloat32, {64}, 0x1p-8);
+    c.bounds().set(x, allowed);
+    c.bounds().set(y, allowed);
+    const Value result = c.run(target, {x, y});
+    c.bounds().follow({*find_op(target), std::vector<Value>{x, y}, result});
+    CHECK(c.bounds().without_bound().empty());
+    const Tensor parts = c.run("aten.view_as_real.default", {result}).tensor();
+    const Tensor bound = c.bounds().find_or_zero(parts), ideal = c.bounds().ideals().find(parts);
+    double share = 0;
+    for (const double of_x : {-0.999, 0.0, 0.999}) {
+      for (const double of_y : {-0.999, 0.0, 0.999}) {
+        const auto move = [&](const Tensor& tensor, double by) {
+          return c.bounds().apply(named::kAdd, {tensor, by * 0x1p-8});
+        };
+        const Tensor moved = make(move(x, of_x), move(y, of_y));
+        for (std::int64_t i = 0; i < 128; ++i)
+          share = std::max(share, std::abs(moved.data<float>()[i] - parts.data<float>()[i]) /
+                                      static_cast<double>(bound.data<float>()[i]));
+      }
+    }
+    CHECK(share <= 1);
+    CHECK(share > 0.2);
+    const auto number = [](const Tensor& tensor, std::int64_t i) -> double {
+      return tensor.data<float>()[i];
+    };
+    for (std::int64_t i = 0; i < 64; ++i) {
+      const std::complex<double> expected = target == "aten.polar.default"
+                                                ? std::polar(1.0, number(y, i)) * number(x, i)
+                                                : std::complex<double>(number(x, i), number(y, i));
+      CHECK(std::abs(ideal.data<double>()[2 * i] - expected.real()) < 1e-15);
+      CHECK(std::abs(ideal.data<double>()[2 * i + 1] - expected.imag()) < 1e-15);
+    }
+  }
+}
+
 TEST_CASE("the bounds of complex numbers are seen through their parts") {
   Case c;
   const Tensor pairs = c.random({3, 2});

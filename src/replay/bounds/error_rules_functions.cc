@@ -1,0 +1,86 @@
+// Bounds of elementary functions. x is what an operand is without rounding, X what was computed, B
+// its bound: |X - x| <= B.
+#include <cmath>
+
+#include "replay/bounds/error_rules.h"
+
+namespace epweave::replay {
+namespace {
+
+// Of a function that is computed within 4 units of the last place, by portable math or a library.
+Tensor computed_within(const ErrorBounds& bounds, const Tensor& result) {
+  return bounds.scale(bounds.magnitude(result), sum_error(6, result.dtype));
+}
+
+const Tensor& real_result(const BoundedCall& call) {
+  const Tensor& result = only_result(call);
+  if (!is_floating(result.dtype) || is_complex(tensor_at(call, 0).dtype)) throw NoBound();
+  return result;
+}
+
+void set_computed(ErrorBounds& bounds, const BoundedCall& call, const Tensor& moved) {
+  const Tensor& result = real_result(call);
+  set_rounded(bounds, result, bounds.add(moved, computed_within(bounds, result)));
+}
+
+Tensor expm1(const ErrorBounds& bounds, const Tensor& x) {
+  return bounds.apply(named::kExpm1, {x});
+}
+
+// |log(a + X) - log(a + x)| is at most B / (a + X - B), where that is above 0; times `factor` of
+// another base. a is `added`.
+void bound_logarithm(ErrorBounds& bounds, const BoundedCall& call, double added, double factor) {
+  if (call.op.writes) throw NoBound();
+  const Tensor& x = tensor_at(call, 0);
+  real_result(call);
+  const Tensor bound = bounds.find_or_zero(x);
+  const Tensor least =
+      bounds.apply(named::kAdd, {bounds.apply(named::kSub, {bounds.narrow(x), bound}), added});
+  const Tensor moved =
+      bounds.apply(named::kWhere, {bounds.apply(named::kGtNumber, {least, 0.0}),
+                                   bounds.scale(bounds.apply(named::kDiv, {bound, least}), factor),
+                                   bounds.unbounded(x.sizes)});
+  const Tensor is_exact = bounds.apply(named::kEqNumber, {bound, 0.0});
+  set_computed(bounds, call, bounds.apply(named::kWhere, {is_exact, bound, moved}));
+}
+
+// exp(f X) is off by at most exp(f X) (exp(f B) - 1); f is `factor`.
+void bound_exponential(ErrorBounds& bounds, const BoundedCall& call, double factor) {
+  const Tensor grown = expm1(bounds, bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), factor));
+  set_computed(bounds, call, bounds.multiply(bounds.magnitude(only_result(call)), grown));
+}
+
+}  // namespace
+
+void bound_flat(ErrorBounds& bounds, const BoundedCall& call) {
+  set_computed(bounds, call, bounds.find_or_zero(tensor_at(call, 0)));
+}
+
+void bound_nearly_flat(ErrorBounds& bounds, const BoundedCall& call) {
+  constexpr double kSteepest = 1.13;  // erf at 0, 2 / root(pi); silu and mish are less steep
+  set_computed(bounds, call, bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), kSteepest));
+}
+
+void bound_exp(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_exponential(bounds, call, 1);
+}
+void bound_exp2(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_exponential(bounds, call, std::log(2.0));
+}
+// |exp(X) - exp(x)| is at most exp(X) (exp(B) - 1), and exp(X) is 1 more than what is computed.
+void bound_expm1(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor power = bounds.apply(named::kAdd, {bounds.magnitude(only_result(call)), 1.0});
+  set_computed(bounds, call, bounds.multiply(power, expm1(bounds, bounds.find_or_zero(tensor_at(call, 0)))));
+}
+
+void bound_log(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_logarithm(bounds, call, 0, 1);
+}
+void bound_log1p(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_logarithm(bounds, call, 1, 1);
+}
+void bound_log2(ErrorBounds& bounds, const BoundedCall& call) {
+  bound_logarithm(bounds, call, 0, 1 / std::log(2.0));
+}
+
+}  // namespace epweave::replay
