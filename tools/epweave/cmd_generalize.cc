@@ -31,7 +31,7 @@ Json uneven_report(const Generalization& made) {
   Json rows = Json::array();
   if (!made.graph) return rows;
   for (const UnevenShard& shard : find_uneven_shards(*made.graph))
-    rows.push_back({{"node", made.graph->text(made.graph->step().nodes[shard.input].name)},
+    rows.push_back({{"node", made.graph->text(made.graph->step().nodes[shard.value].name)},
                     {"parameter", made.graph->text(shard.fqn)},
                     {"dimension", shard.dim},
                     {"held", shard.local},
