@@ -163,6 +163,14 @@ void refuse_wrong_numbers(Generalization& made) {
   if (!made.unexplained.empty()) made.graph.reset();
 }
 
+// Ranks that hold less than a whole shard cut padding off where others have no call.
+void explain_structure(Generalization& made, const Graph& first) {
+  const std::vector<UnevenShard> shards = find_uneven_shards(first);
+  if (made.structure && !shards.empty())
+    *made.structure += fmt::format("; {} is cut unevenly: give only ranks that hold whole shards",
+                                   describe(first, shards.front()));
+}
+
 // What is written is a sound graph, or there is a bug.
 void require_sound(const Graph& graph, const std::vector<Graph>& inputs) {
   const std::vector<Violation> before = verify_graph(inputs[0]);
@@ -220,6 +228,7 @@ int generalize(const GeneralizeCommand& command, Console& console) {
   }
   require_one_job(command.inputs, graphs);
   Generalization made = epweave::generalize(graphs, command.repair ? Repair::kYes : Repair::kNo);
+  explain_structure(made, graphs[0]);
   refuse_one_rank_calls(made);
   refuse_wrong_numbers(made);
   if (made.graph) {
