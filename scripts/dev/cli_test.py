@@ -1439,6 +1439,39 @@ class UnevenShardsTest(CommandLineTest):
             self.assertNotEqual(found[0], order, passes)
             self.assertEqual(self.run_tool("verify", "--ranks", "0.epw", "2.epw").returncode, 0)
 
+    def calls(self, graph):
+        """The lines of a step in order, with places for names, without records of where they come from."""
+        body = self.output_of("convert", graph, "--to", "text", "-o", "-").decode().split("\ngraph\n")[1].split("\n\n")[0]
+        lines = [re.split(r" (?:recompute|seq|src|chunk|ep)=| (?:meta|custom)\{| from\(", line)[0]
+                 for line in body.splitlines()]
+        places = {line.split(" = ")[0].strip(): f"%{place}" for place, line in enumerate(lines)}
+        return [re.sub(r"%\w+", lambda name: places[name[0]], line) for line in lines]
+
+    def test_specialize_gives_rank_2_its_own_step(self):
+        given = [ROOT / f"testdata/uneven/llama3_fsdp3_rank_{rank}.epw.gz" for rank in self.RANKS]
+        self.output_of("generalize", given[0], "--repair", "-o", "all.epw", "-q")
+        self.output_of("specialize", "all.epw", "--all", "-o", "ranks", "-q")
+        for rank in range(3):
+            self.output_of("verify", f"ranks/rank-0000{rank}.epw", "-q")
+        self.assertEqual(self.calls("ranks/rank-00000.epw"), self.calls(given[0]))
+        self.assertEqual(self.calls("ranks/rank-00001.epw"), self.calls(given[0]))
+        self.assertEqual(self.calls("ranks/rank-00002.epw"), self.calls(given[1]))
+        self.assertNotEqual(self.calls(given[0]), self.calls(given[1]))
+        ranks = [f"ranks/rank-0000{rank}.epw" for rank in range(3)]
+        self.assertEqual(self.run_tool("verify", "--ranks", *ranks).returncode, 0)
+
+    def test_specialize_behind_passes(self):
+        given = [ROOT / f"testdata/uneven/llama3_fsdp3_rank_{rank}.epw.gz" for rank in self.RANKS]
+        self.output_of("generalize", given[0], "--repair", "-o", "all.epw", "-q")
+        for passes in ("dce,canonicalize,dedup-unshard", "memory-policy{policy=default},recompute",
+                       "dce,canonicalize,dedup-unshard,memory-policy{policy=full},recompute,bucket{plan=blocks}"):
+            self.output_of("rewrite", "all.epw", "-p", passes, "-o", "out.epw", "-q")
+            self.output_of("specialize", "out.epw", "--rank", "2", "-o", "2.epw", "-q")
+            self.output_of("rewrite", given[1], "-p", passes, "-o", "own.epw", "-q")
+            made, own = self.calls("2.epw"), self.calls("own.epw")
+            if "bucket" in passes:  # where and in whose name a piece of a bucket is cut differs
+                made, own = (sorted(re.sub(r"%\d+| @[\w.]+", "%", line) for line in lines) for lines in (made, own))
+            self.assertEqual(made, own, passes)
 
 class ReferenceGraphTest(CommandLineTest):
     """A graph that torchtitan chunked, whose recorded types keep symbols that nothing binds."""

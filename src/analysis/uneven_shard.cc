@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analysis/placeholders.h"
+#include "analysis/returned_values.h"
 #include "analysis/world.h"
 #include "ops/bind.h"
 #include "ops/family.h"
@@ -50,14 +51,30 @@ class Gathers {
   SideTable<NodeId, std::int64_t> ranks_;  // of inputs; 0: not known
 };
 
-// Into how many equal shards a dimension can be cut: products of some of the mesh's extents.
-std::set<std::int64_t> list_shard_counts(const MeshValue& mesh) {
+// Into how many equal shards a dimension can be cut: products of some of a mesh's extents.
+std::set<std::int64_t> list_shard_counts(const std::vector<std::uint32_t>& extents) {
   std::set<std::int64_t> counts = {1};
-  for (std::uint32_t extent : mesh.shape) {
+  for (std::uint32_t extent : extents) {
     const std::vector<std::int64_t> before(counts.begin(), counts.end());
     for (std::int64_t count : before) counts.insert(count * extent);
   }
   return counts;
+}
+
+// Of each parameter the mesh that the graph records, among its inputs or beside its gradient.
+std::map<StringId, MeshValue> list_parameter_meshes(const Graph& graph) {
+  std::map<StringId, MeshValue> meshes;
+  const auto add = [&](StringId fqn, NodeId value) {
+    if (auto mesh = recorded_mesh(*graph.context, graph.step().nodes[value]))
+      meshes.emplace(fqn, std::move(*mesh));
+  };
+  const std::map<StringId, NodeId> placeholders = list_placeholders(graph);
+  for (const InputRole& input : graph.inputs)
+    if (const auto at = placeholders.find(input.name); at != placeholders.end()) add(input.fqn, at->second);
+  const std::vector<NodeId> outputs = list_outputs(graph);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i]) add(graph.outputs[i].fqn, outputs[i]);
+  return meshes;
 }
 
 class UnevenShards {
@@ -68,30 +85,31 @@ class UnevenShards {
         world_size_(recorded_world_size(graph)),
         gathers_(graph),
         placeholders_(list_placeholders(graph)) {
-    for (const InputRole& input : graph.inputs)
-      if (const auto at = placeholders_.find(input.name); at != placeholders_.end())
-        if (const auto mesh = recorded_mesh(context_, graph.step().nodes[at->second]))
-          counts_.emplace(input.fqn, list_shard_counts(*mesh));
+    for (const auto& [fqn, mesh] : list_parameter_meshes(graph))
+      counts_.emplace(fqn, list_shard_counts(mesh.shape));
   }
 
   std::optional<UnevenShard> find(const InputRole& input) const {
     const auto at = placeholders_.find(input.name);
-    const Arg* global = find_entry(context_, input.more, "global_shape");
-    const TensorType* tensor =
-        at == placeholders_.end() ? nullptr : tensor_of(context_, graph_.step().nodes[at->second].type);
+    return at == placeholders_.end() ? std::nullopt : find(at->second, input);
+  }
+  template <class Role>
+  std::optional<UnevenShard> find(NodeId value, const Role& role) const {
+    const Arg* global = find_entry(context_, role.more, "global_shape");
+    const TensorType* tensor = tensor_of(context_, graph_.step().nodes[value].type);
     if (global == nullptr || !global->is_list() || tensor == nullptr) return std::nullopt;
     const auto extents = context_.args.children(*global);
     if (extents.size() != tensor->rank()) return std::nullopt;
     std::optional<UnevenShard> cut;  // the first dimension that is a shard
     bool is_known = true;
-    std::int64_t ranks = gathers_.ranks_of(at->second);  // among which no dimension is divided
+    std::int64_t ranks = gathers_.ranks_of(value);  // among which no dimension is divided
     for (std::size_t d = 0; d < extents.size(); ++d) {
       const auto local = context_.exprs.constant(tensor->sizes[d]);
       is_known = is_known && local && extents[d].is_int();
       if (!local || !extents[d].is_int() || extents[d].as_int() == *local) continue;
-      const UnevenShard shard{at->second, input.fqn, d, *local, extents[d].as_int()};
+      const UnevenShard shard{value, role.fqn, d, *local, extents[d].as_int(), gathers_.ranks_of(value)};
       const std::int64_t count = *local > 0 && shard.global % *local == 0 ? shard.global / *local : 0;
-      if (!can_be_count(input.fqn, count)) return shard;
+      if (!can_be_count(role.fqn, count)) return shard;
       ranks /= std::gcd(ranks, count);
       if (!cut) cut = shard;
     }
@@ -113,7 +131,42 @@ class UnevenShards {
   std::map<StringId, std::set<std::int64_t>> counts_;  // by parameter whose mesh is recorded
 };
 
+// A rank's place along an axis of the mesh through it.
+std::int64_t place_along(const MeshValue& mesh, std::size_t axis, std::uint32_t rank) {
+  std::int64_t place = std::ranges::find(mesh.ranks, rank) - mesh.ranks.begin();
+  for (std::size_t d = mesh.shape.size(); d-- > axis + 1;) place /= mesh.shape[d];
+  return place % mesh.shape[axis];
+}
+
 }  // namespace
+
+ShardExtents::ShardExtents(const Graph& graph) : meshes_(list_parameter_meshes(graph)) {}
+
+std::optional<std::int64_t> ShardExtents::find(const UnevenShard& shard, std::int64_t whole,
+                                               RankChange change) const {
+  const auto mesh = meshes_.find(shard.fqn);
+  if (mesh == meshes_.end() || whole <= 0) return std::nullopt;
+  const MeshValue& here = mesh->second;
+  const auto there = mesh_through(here, change);
+  if (!there) return std::nullopt;
+  std::set<std::int64_t> found;
+  for (std::size_t axis = 0; axis < here.shape.size(); ++axis) {
+    const std::int64_t pieces = here.shape[axis];
+    if (pieces == 1 || (shard.gathered_by != 1 && shard.gathered_by != pieces)) continue;
+    std::vector<std::uint32_t> others = here.shape;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(axis));
+    for (std::int64_t count : list_shard_counts(others)) {
+      if (shard.global % count != 0) continue;
+      const std::int64_t left = shard.global / count;
+      if ((left + pieces - 1) / pieces != whole) continue;
+      const auto held = [&](const MeshValue& through, std::uint32_t rank) {
+        return std::clamp<std::int64_t>(left - place_along(through, axis, rank) * whole, 0, whole);
+      };
+      if (held(here, change.from) == shard.local) found.insert(held(*there, change.to));
+    }
+  }
+  return found.size() == 1 ? std::optional(*found.begin()) : std::nullopt;
+}
 
 std::vector<UnevenShard> find_uneven_shards(const Graph& graph) {
   const UnevenShards shards(graph);
@@ -123,8 +176,21 @@ std::vector<UnevenShard> find_uneven_shards(const Graph& graph) {
   return found;
 }
 
+std::vector<UnevenShard> find_uneven_gradients(const Graph& graph) {
+  const UnevenShards shards(graph);
+  std::set<StringId> inputs;
+  for (const InputRole& input : graph.inputs)
+    if (find_entry(*graph.context, input.more, "global_shape") != nullptr) inputs.insert(input.fqn);
+  std::vector<UnevenShard> found;
+  const std::vector<NodeId> outputs = list_outputs(graph);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i] && !inputs.contains(graph.outputs[i].fqn))
+      if (const auto shard = shards.find(outputs[i], graph.outputs[i])) found.push_back(*shard);
+  return found;
+}
+
 std::string describe(const Graph& graph, const UnevenShard& shard) {
-  return fmt::format("%{} ({}, {} of {})", graph.text(graph.step().nodes[shard.input].name),
+  return fmt::format("%{} ({}, {} of {})", graph.text(graph.step().nodes[shard.value].name),
                      graph.text(shard.fqn), shard.local, shard.global);
 }
 
@@ -133,7 +199,7 @@ std::string describe(const Graph& graph, const std::vector<UnevenShard>& shards)
   const std::size_t others = shards.size() - 1;
   const std::string more =
       others == 0 ? " is" : fmt::format(" and {} more input{} are", others, others == 1 ? "" : "s");
-  return fmt::format("{}{} cut unevenly: ranks that hold shards of other sizes run another program",
+  return fmt::format("{}{} cut unevenly: specialize gives ranks that hold less their own program, or refuses",
                      describe(graph, shards[0]), more);
 }
 

@@ -4,19 +4,23 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/graph.h"
+#include "ops/mesh_calls.h"
 
 namespace epweave {
 
-// One dimension of an input.
+// One dimension of an input, or of a gradient that is returned.
 struct UnevenShard {
-  NodeId input;
+  NodeId value;
   StringId fqn;  // of the parameter
   std::size_t dim = 0;
   std::int64_t local = 0, global = 0;  // extents
+  std::int64_t gathered_by = 1;        // ranks, by the first gather of it; 1: none is found
 };
 
 // In the order of the inputs, for each the first such dimension; by the global shapes that the
@@ -24,11 +28,30 @@ struct UnevenShard {
 // the ranks of a mesh [2, 3] hold 2, 2 and 0 where 3 gather them, not half.
 std::vector<UnevenShard> find_uneven_shards(const Graph& graph);
 
+// The same of the gradients that the step returns, in their order, where the parameter is no input,
+// as in a backward half that reads gathered parameters.
+std::vector<UnevenShard> find_uneven_gradients(const Graph& graph);
+
+// What other ranks hold of such dimensions, by the meshes that the graph records of its parameters.
+class ShardExtents {
+ public:
+  explicit ShardExtents(const Graph& graph);
+
+  // Where a whole shard, to which all are padded, has the extent `whole`: what the other axes
+  // leave of the dimension is cut into pieces of that along the axis of the mesh over which it is
+  // gathered, and the last ranks have what is left, or nothing. None where the mesh is not
+  // recorded, or no axis fits, or axes that fit would give the rank several extents.
+  std::optional<std::int64_t> find(const UnevenShard& shard, std::int64_t whole, RankChange change) const;
+
+ private:
+  std::map<StringId, MeshValue> meshes_;  // by parameter
+};
+
 // "%arg3_1 (layers.0.w, 683 of 2048)"
 std::string describe(const Graph& graph, const UnevenShard& shard);
 
-// "%arg3_1 (layers.0.w, 683 of 2048) and 4 more inputs are cut unevenly: ranks that hold shards of
-// other sizes run another program". "" if none is.
+// "%arg3_1 (layers.0.w, 683 of 2048) and 4 more inputs are cut unevenly: specialize gives ranks
+// that hold less their own program, or refuses". "" if none is.
 std::string describe(const Graph& graph, const std::vector<UnevenShard>& shards);
 
 }  // namespace epweave

@@ -131,6 +131,30 @@ void save_binders(const Graph& graph, const Joint& joint, Cut& cut) {
   if (is_added) std::ranges::sort(cut.saved, {}, [&](NodeId id) { return joint.positions[id]; });
 }
 
+// What backward alone needs, and is marked as its own or tagged by nothing: it is made where it is
+// needed. Numbers are saved, so that they keep no tensor alive, but those that are read off such a
+// value: forward would make it for them alone.
+IdSet<NodeId> find_left_to_backward(const Graph& graph, const Joint& joint) {
+  const Context& context = *graph.context;
+  const Body& body = graph.step();
+  const auto is_left = [&](NodeId id) {
+    return !body.nodes[id].recompute && !joint.forward(id) && !is_number(context, body.nodes[id]);
+  };
+  IdSet<NodeId> left(body.nodes.size());
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (joint.forward(id)) continue;
+    bool is_read_off = false;
+    if (is_number(context, node) && !node.recompute &&
+        (node.extra == nullptr || node.extra->bindings.empty()))
+      for_each_input(context, node, [&](NodeId input) {
+        is_read_off |= body.nodes[input].kind == NodeKind::kCall && left.contains(input);
+      });
+    if (node.is_backward() || is_read_off || holds_with_call(context, body, id, is_left)) left.insert(id);
+  }
+  return left;
+}
+
 }  // namespace
 
 bool can_save(const Context& context, const Node& node) {
@@ -293,19 +317,13 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     return can_run_twice(*graph.context, body.nodes[id]) && !written.contains(id) && !of_freed.contains(id) &&
            !early.contains(id);
   };
-  // What backward alone needs and nothing tags is made where it is needed. Numbers are saved, so
-  // that they keep no tensor alive.
-  const auto is_left_to_backward = [&](NodeId id) {
-    return !body.nodes[id].recompute && !joint.forward(id) && !is_number(*graph.context, body.nodes[id]);
-  };
+  const IdSet<NodeId> of_backward = find_left_to_backward(graph, joint);
   return make_cut(graph, joint, [&](NodeId id) {
     const Node& node = body.nodes[id];
     // A size of a launch is saved, also against its tag: else a launch of forward would be, or be
     // done again, without its wait. Where backward launches, `try_cut` has the size there, too.
     const NodeId launch = find_described_launch(*graph.context, body, node);
-    const bool is_of_backward =
-        (node.is_backward() || holds_with_call(*graph.context, body, id, is_left_to_backward)) &&
-        !joint.forward(id) && !launch;
+    const bool is_of_backward = of_backward.contains(id) && !launch;
     const bool is_recomputed = holds_with_call(*graph.context, body, id, is_tagged) && !launch;
     return ValueChoice{.is_recomputed = is_of_backward || is_recomputed,
                        .can_save = can_save(*graph.context, node),

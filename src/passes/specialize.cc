@@ -24,6 +24,7 @@
 #include "passes/rank_elements.h"
 #include "passes/record.h"
 #include "passes/replace_symbols.h"
+#include "passes/short_shards.h"
 
 namespace epweave {
 namespace {
@@ -603,6 +604,8 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
   if (options.baked == BakedNumbers::kRefuse) require_numbers_of(graph, change);
   PassResult result{graph};
   Graph& made = result.graph;
+  if (options.baked == BakedNumbers::kRefuse)
+    take_shards_of(made, {change, "specialize", fmt::format("rank {}", change.to)});
   const RankGroups groups(graph, world, change.to);
   if (options.baked == BakedNumbers::kRefuse) require_known_groups(graph, groups, change);
   BodySpecializer specializer(made, groups, change);

@@ -31,7 +31,7 @@ Json uneven_report(const Generalization& made) {
   Json rows = Json::array();
   if (!made.graph) return rows;
   for (const UnevenShard& shard : find_uneven_shards(*made.graph))
-    rows.push_back({{"node", made.graph->text(made.graph->step().nodes[shard.input].name)},
+    rows.push_back({{"node", made.graph->text(made.graph->step().nodes[shard.value].name)},
                     {"parameter", made.graph->text(shard.fqn)},
                     {"dimension", shard.dim},
                     {"held", shard.local},
@@ -163,6 +163,14 @@ void refuse_wrong_numbers(Generalization& made) {
   if (!made.unexplained.empty()) made.graph.reset();
 }
 
+// Ranks that hold less than a whole shard cut padding off where others have no call.
+void explain_structure(Generalization& made, const Graph& first) {
+  const std::vector<UnevenShard> shards = find_uneven_shards(first);
+  if (made.structure && !shards.empty())
+    *made.structure += fmt::format("; {} is cut unevenly: give only ranks that hold whole shards",
+                                   describe(first, shards.front()));
+}
+
 // What is written is a sound graph, or there is a bug.
 void require_sound(const Graph& graph, const std::vector<Graph>& inputs) {
   const std::vector<Violation> before = verify_graph(inputs[0]);
@@ -220,6 +228,7 @@ int generalize(const GeneralizeCommand& command, Console& console) {
   }
   require_one_job(command.inputs, graphs);
   Generalization made = epweave::generalize(graphs, command.repair ? Repair::kYes : Repair::kNo);
+  explain_structure(made, graphs[0]);
   refuse_one_rank_calls(made);
   refuse_wrong_numbers(made);
   if (made.graph) {

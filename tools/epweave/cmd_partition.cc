@@ -149,7 +149,11 @@ class Partition {
   }
 
   BudgetCut choose() {
-    if (options_.policy == "exact") return choose_exact();
+    if (options_.policy == "exact") {
+      BudgetCut chosen = choose_exact();
+      least_bytes_ = cuts_.smallest().totals.bytes;
+      return chosen;
+    }
     const bool has_share = budget_.kind == Budget::Kind::kShare;
     BudgetCut chosen = options_.policy == "tags" ? price(cut_by_tags(graph_, joint_))
                        : has_share               ? choose_within_share()
@@ -339,6 +343,7 @@ class Partition {
             {"peak_bytes", peak},
             {"bound_seconds", chosen.bound_seconds},
             {"gap", is_bounded ? Json(gap) : Json()},
+            {"least_bytes", least_bytes_ ? Json(*least_bytes_) : Json()},
             {"refused", refused_}};
   }
 
@@ -373,6 +378,7 @@ class Partition {
   ExactCuts cuts_;
   std::vector<std::string> refused_;
   std::optional<std::int64_t> budget_bytes_;  // none without a budget of bytes
+  std::optional<std::int64_t> least_bytes_;   // of exact cuts
   std::optional<bool> is_within_;             // none without a budget
 };
 

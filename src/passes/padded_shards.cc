@@ -1,0 +1,91 @@
+#include "passes/padded_shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ops/bind.h"
+#include "ops/family.h"
+#include "ops/op.h"
+#include "passes/pieces.h"
+
+namespace epweave {
+namespace {
+
+class PadReader {
+ public:
+  explicit PadReader(const Graph& graph) : graph_(graph), context_(*graph.context) {}
+
+  PaddedShards run() {
+    found_.shards = find_uneven_shards(graph_);
+    if (found_.shards.empty()) return std::move(found_);
+    found_.sizes.resize(found_.shards.size());
+    for (std::size_t s = 0; s < found_.shards.size(); ++s) shard_of_.at(found_.shards[s].value) = s;
+    for (NodeId id : graph_.step().order) read(id);
+    for (std::size_t s = 0; s < found_.shards.size(); ++s) {
+      const TensorType* shard = tensor_of(context_, graph_.step().nodes[found_.shards[s].value].type);
+      if (found_.sizes[s].size() != shard->rank()) fail(s, "nothing pads it to a whole shard");
+      found_.are_whole = found_.are_whole && shard->sizes == found_.sizes[s];
+    }
+    return std::move(found_);
+  }
+
+ private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  void fail(std::size_t shard, std::string_view why) {
+    if (!found_.problem)
+      found_.problem = fmt::format("{} is cut unevenly ({})", describe(graph_, found_.shards[shard]), why);
+  }
+
+  void read(NodeId id) {
+    const Node& call = graph_.step().nodes[id];
+    if (call.kind == NodeKind::kOutput) return;
+    const bool is_pad = has_family(call, OpFamily::kPad);
+    bool takes_shard = false;
+    for_each_input(context_, call, [&](NodeId input) {
+      const std::size_t shard = shard_of_[input];
+      if (shard == kNone) return;
+      takes_shard = true;
+      if (is_pad)
+        take_pad(shard, call);
+      else if (call.op != nullptr && keeps_numbers(call.op->family) && !call.op->writes)
+        shard_of_.at(id) = shard;
+      else
+        fail(shard, fmt::format("%{} takes it as it is", graph_.text(call.name)));
+    });
+    if (is_pad && !takes_shard)
+      found_.pads_whole_pieces = found_.pads_whole_pieces || pads_piece_by_nothing(call);
+  }
+
+  bool pads_piece_by_nothing(const Node& pad) const {
+    const Arg piece = arg_of(context_, pad, 0), amounts = arg_of(context_, pad, 1);
+    return amounts.is_list() &&
+           std::ranges::all_of(context_.args.children(amounts),
+                               [](Arg amount) { return amount.is_int() && amount.as_int() == 0; }) &&
+           piece.is_node() && find_piece(context_, graph_.step(), graph_.step().nodes[piece.as_node()]);
+  }
+
+  void take_pad(std::size_t shard, const Node& pad) {
+    const TensorType* padded = tensor_of(context_, pad.type);
+    if (padded == nullptr || !arg_of(context_, pad, 1).is_list())
+      return fail(shard, fmt::format("%{} has no type, or no list of amounts", graph_.text(pad.name)));
+    std::vector<ExprId>& sizes = found_.sizes[shard];
+    if (sizes.empty()) sizes = padded->sizes;
+    if (sizes != padded->sizes) fail(shard, "it is padded to several sizes");
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  PaddedShards found_;
+  SideTable<NodeId, std::size_t> shard_of_{kNone};  // of inputs, and casts and views of them
+};
+
+}  // namespace
+
+PaddedShards read_padded_shards(const Graph& graph) {
+  return PadReader(graph).run();
+}
+
+}  // namespace epweave
