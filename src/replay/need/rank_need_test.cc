@@ -1,5 +1,7 @@
 #include "replay/need/rank_need.h"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include "analysis/fused_products.h"
@@ -47,6 +49,27 @@ TEST_CASE("the memory of a run on the CPU is bounded", "[slow]") {
   const RankNeed need = NeedFinder(graph).find(NeedOf::kHost);
   const Measured measured = measure(graph);
   require_bound(measured.ranks * need.at_peak(), measured.bytes);
+}
+
+// In doubles and integers of 64 bits, several to an element.
+TEST_CASE("the memory of a run that draws random numbers is bounded") {
+  const auto* call =
+      GENERATE("aten.rand_like.default(%x) : bf16[512, 512]", "aten.randn_like.default(%x) : bf16[512, 512]",
+               "aten.bernoulli.p(%x, 0.25) : bf16[512, 512]", "aten.exponential.default(%x) : bf16[512, 512]",
+               "aten.randint_like.low_dtype(%x, 2, 7) : bf16[512, 512]",
+               "aten.native_dropout.default(%x, 0.1, True) : (bf16[512, 512], b8[512, 512])",
+               "aten.cauchy_.default(%x) : bf16[512, 512]");
+  INFO(call);
+  const Graph graph = parse_text(fmt::format(R"(epweave text 1
+graph
+  %x = placeholder : bf16[512, 512] role=user which=x
+  %y = {}
+  output([%y])
+)",
+                                             call),
+                                 "test");
+  const RankNeed need = NeedFinder(graph).find(NeedOf::kHost);
+  require_bound(need.at_peak(), measure(graph).bytes);
 }
 
 TEST_CASE("bounds are counted beside what has them, and beside what such values are written into") {
