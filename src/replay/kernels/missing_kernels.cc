@@ -62,10 +62,11 @@ std::string_view name_remedy(const std::vector<std::string>& ops) {
     const OpInfo* op = find_op(name);
     return op != nullptr && op->family == OpFamily::kRandom;
   });
-  return draws ? "orders and counts are not drawn: give what is drawn as an input of the step; `epweave "
-                 "verify A B` proves a rewrite that draws, and executes nothing"
-               : "write it with other ops in the model, or add its kernel (docs/adding.md); `epweave verify "
-                 "A B` proves a rewrite that has it, and executes nothing";
+  return draws
+             ? "orders and counts are not drawn, nor is anything in nested graphs: give what is drawn as an "
+               "input of the step; `epweave verify A B` proves a rewrite that draws, and executes nothing"
+             : "write it with other ops in the model, or add its kernel (docs/adding.md); `epweave verify "
+               "A B` proves a rewrite that has it, and executes nothing";
 }
 
 }  // namespace
@@ -83,12 +84,15 @@ bool can_execute(const OpInfo& op, const KernelTable& kernels) {
   return op.cost == CostClass::kWait || is_mesh_op(op) || kernels.find(op) != nullptr;
 }
 
+// Draws are numbered in the order of the step (run/draws.h), of which a nested graph's are no part.
 std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTable& kernels) {
   std::set<std::string> missing;
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
-      if (node.kind == NodeKind::kCall && (node.op == nullptr || !can_execute(*node.op, kernels)))
+      if (node.kind != NodeKind::kCall) continue;
+      const bool draws_apart = node.op != nullptr && node.op->is_random && &body != &graph.step();
+      if (node.op == nullptr || !can_execute(*node.op, kernels) || draws_apart)
         missing.emplace(graph.text(node.target));
     }
   }
