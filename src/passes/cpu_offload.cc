@@ -328,7 +328,7 @@ class OffloadFinder {
 
 // ---------------------------------------------------------------------------- insertion
 
-// Of one value: the calls that move it, those of them that may be moved included.
+// Of one value: the calls that move it.
 struct Copy {
   NodeId value, offload, wait, last, last_touch;  // wait: for the offload. The rest as of Offloaded
   NodeId reload;

@@ -237,7 +237,10 @@ class Prover {
       return true;
     }
     if (rows.is_known()) decline_other_order(graph_, id, index.as_node(), rows.node);
-    decline_unproved_rows(graph_, id, rows_.lost_at(rows.node) ? rows_.lost_at(rows.node) : rows.node);
+    if (const NodeId at = rows_.lost_at(rows.node)) decline_unproved_rows(graph_, id, at);
+    claims_.open.push_back(
+        {id, "its rows and the places that they are picked from may belong to different tokens"});
+    return true;
   }
 
   // Rows that were not put into an order of their experts before have others sent with them in a

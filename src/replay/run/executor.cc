@@ -3,7 +3,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <span>
 #include <thread>
 #include <unordered_map>
 

@@ -6,7 +6,7 @@
 
 #include "replay/run/call_bounds.h"
 #include "replay/run/call_values.h"
-#include "replay/run/draws.h"
+#include "replay/run/draw_numbers.h"
 #include "replay/run/rank_clock.h"
 #include "replay/run/rank_collectives.h"
 #include "replay/run/rank_errors.h"
@@ -55,7 +55,7 @@ class NodeRunner {
   Symbols symbols_;
   RecordedValues recorded_;
   Environment environment_;
-  Draws draws_;
+  DrawNumbers draws_;
 };
 
 }  // namespace epweave::replay

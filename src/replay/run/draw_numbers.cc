@@ -1,10 +1,10 @@
-#include "replay/run/draws.h"
+#include "replay/run/draw_numbers.h"
 
 #include "ops/op.h"
 
 namespace epweave::replay {
 
-Draws::Draws(const Body& body, Rank rank) : numbers_(rank, "draws") {
+DrawNumbers::DrawNumbers(const Body& body, Rank rank) : numbers_(rank, "draws") {
   for (NodeId id : body.order)
     if (const OpInfo* op = body.nodes[id].op; op != nullptr && op->is_random)
       places_.emplace(id.index(), places_.size());

@@ -12,9 +12,9 @@
 
 namespace epweave::replay {
 
-class Draws {
+class DrawNumbers {
  public:
-  Draws(const Body& body, Rank rank);
+  DrawNumbers(const Body& body, Rank rank);
 
   // Of a call of the body whose op is random.
   std::uint64_t find(NodeId id) const { return numbers_.bits(places_.at(id.index())); }
