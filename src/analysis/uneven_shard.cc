@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "analysis/collectives.h"
 #include "analysis/placeholders.h"
 #include "analysis/returned_values.h"
 #include "analysis/world.h"
@@ -20,35 +21,67 @@
 namespace epweave {
 namespace {
 
-// How many ranks gather an input, as the first all-gather behind casts, pads and views of it says;
-// 1 where none is found.
+// How many ranks gather an input, as the first call with their number behind casts, pads, views and
+// joins of it says: a gather, or the packing of a bucket for one. Of other values, how many the
+// reduce-scatter is of by which they are received. 1 where none is found.
 class Gathers {
  public:
   explicit Gathers(const Graph& graph) : context_(*graph.context), step_(graph.step()) {
     for (NodeId id : step_.order) {
       const Node& node = step_.nodes[id];
-      if (node.kind == NodeKind::kPlaceholder) origins_.at(id) = id;
-      const Arg from = node.op == nullptr ? Arg() : arg_of(context_, node, 0);
-      const NodeId origin = from.is_node() ? origins_[from.as_node()] : NodeId();
-      if (!origin) continue;
-      if (node.op->family == OpFamily::kAllGather) {
-        if (const Arg size = named_arg(context_, node, "group_size"); size.is_int() && ranks_[origin] == 0)
-          ranks_.at(origin) = size.as_int();
-      } else if (keeps_rows(node.op->family)) {
-        origins_.at(id) = origin;
+      if (node.op == nullptr) continue;
+      if (passes_received(node)) {
+        pass_on(id);
+        continue;
       }
+      const Arg size = named_arg(context_, node, "group_size");
+      if (!size.is_int()) continue;
+      if (has_family(node, OpFamily::kReduceScatter))
+        ranks_.at(id) = size.as_int();
+      else
+        find_inputs(id, size.as_int());
     }
   }
 
-  std::int64_t ranks_of(NodeId input) const { return std::max<std::int64_t>(ranks_[input], 1); }
+  std::int64_t ranks_of(NodeId value) const { return std::max<std::int64_t>(ranks_[value], 1); }
 
  private:
-  static bool keeps_rows(OpFamily family) { return keeps_numbers(family) || family == OpFamily::kPad; }
+  static bool keeps_rows(const Node& node) {
+    return node.op != nullptr && (keeps_numbers(node.op->family) || has_family(node, OpFamily::kPad) ||
+                                  has_family(node, OpFamily::kJoin));
+  }
+  static bool passes_received(const Node& node) {
+    const OpFamily family = node.op->family;
+    return is_wait(node) || keeps_numbers(family) || family == OpFamily::kElement ||
+           family == OpFamily::kSplit || family == OpFamily::kSlice || family == OpFamily::kAllReduce ||
+           family == OpFamily::kElementwise;
+  }
+
+  void pass_on(NodeId id) {
+    for_each_input(context_, step_.nodes[id], [&](NodeId input) {
+      if (step_.nodes[input].kind != NodeKind::kCall || ranks_[id] != 0) return;
+      const std::int64_t ranks = ranks_[input];  // `at` may move the table
+      ranks_.at(id) = ranks;
+    });
+  }
+
+  void find_inputs(NodeId gather, std::int64_t ranks) {
+    std::vector<NodeId> next = {gather};
+    while (!next.empty()) {
+      const NodeId id = next.back();
+      next.pop_back();
+      for_each_input(context_, step_.nodes[id], [&](NodeId input) {
+        if (!seen_.insert(input)) return;
+        if (step_.nodes[input].kind == NodeKind::kPlaceholder) ranks_.at(input) = ranks;
+        if (keeps_rows(step_.nodes[input])) next.push_back(input);
+      });
+    }
+  }
 
   const Context& context_;
   const Body& step_;
-  SideTable<NodeId, NodeId> origins_;      // inputs
-  SideTable<NodeId, std::int64_t> ranks_;  // of inputs; 0: not known
+  IdSet<NodeId> seen_;                     // on the way from inputs to their first gathers
+  SideTable<NodeId, std::int64_t> ranks_;  // 0: not known
 };
 
 // Into how many equal shards a dimension can be cut: products of some of a mesh's extents.
@@ -65,6 +98,7 @@ std::set<std::int64_t> list_shard_counts(const std::vector<std::uint32_t>& exten
 std::map<StringId, MeshValue> list_parameter_meshes(const Graph& graph) {
   std::map<StringId, MeshValue> meshes;
   const auto add = [&](StringId fqn, NodeId value) {
+    if (!fqn) return;
     if (auto mesh = recorded_mesh(*graph.context, graph.step().nodes[value]))
       meshes.emplace(fqn, std::move(*mesh));
   };
@@ -100,7 +134,7 @@ class UnevenShards {
     if (global == nullptr || !global->is_list() || tensor == nullptr) return std::nullopt;
     const auto extents = context_.args.children(*global);
     if (extents.size() != tensor->rank()) return std::nullopt;
-    std::optional<UnevenShard> cut;  // the first dimension that is a shard
+    std::optional<UnevenShard> uneven, cut;  // the first dimension that is, and that is a shard
     bool is_known = true;
     std::int64_t ranks = gathers_.ranks_of(value);  // among which no dimension is divided
     for (std::size_t d = 0; d < extents.size(); ++d) {
@@ -109,10 +143,17 @@ class UnevenShards {
       if (!local || !extents[d].is_int() || extents[d].as_int() == *local) continue;
       const UnevenShard shard{value, role.fqn, d, *local, extents[d].as_int(), gathers_.ranks_of(value)};
       const std::int64_t count = *local > 0 && shard.global % *local == 0 ? shard.global / *local : 0;
-      if (!can_be_count(role.fqn, count)) return shard;
+      if (!can_be_count(role.fqn, count)) {
+        if (uneven)
+          uneven->is_only_one = false;
+        else
+          uneven = shard;
+        continue;
+      }
       ranks /= std::gcd(ranks, count);
       if (!cut) cut = shard;
     }
+    if (uneven) return uneven;
     return is_known && ranks != 1 ? cut : std::nullopt;
   }
 
@@ -179,8 +220,14 @@ std::vector<UnevenShard> find_uneven_shards(const Graph& graph) {
 std::vector<UnevenShard> find_uneven_gradients(const Graph& graph) {
   const UnevenShards shards(graph);
   std::set<StringId> inputs;
-  for (const InputRole& input : graph.inputs)
-    if (find_entry(*graph.context, input.more, "global_shape") != nullptr) inputs.insert(input.fqn);
+  const std::map<StringId, NodeId> placeholders = list_placeholders(graph);
+  for (const InputRole& input : graph.inputs) {
+    const auto at = placeholders.find(input.name);  // the parameter itself, not its mesh
+    if (at != placeholders.end() &&
+        tensor_of(*graph.context, graph.step().nodes[at->second].type) != nullptr &&
+        find_entry(*graph.context, input.more, "global_shape") != nullptr)
+      inputs.insert(input.fqn);
+  }
   std::vector<UnevenShard> found;
   const std::vector<NodeId> outputs = list_outputs(graph);
   for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -190,8 +237,8 @@ std::vector<UnevenShard> find_uneven_gradients(const Graph& graph) {
 }
 
 std::string describe(const Graph& graph, const UnevenShard& shard) {
-  return fmt::format("%{} ({}, {} of {})", graph.text(graph.step().nodes[shard.value].name),
-                     graph.text(shard.fqn), shard.local, shard.global);
+  return fmt::format("%{} ({}{}{} of {})", graph.text(graph.step().nodes[shard.value].name),
+                     graph.text(shard.fqn), shard.fqn ? ", " : "", shard.local, shard.global);
 }
 
 std::string describe(const Graph& graph, const std::vector<UnevenShard>& shards) {

@@ -20,7 +20,8 @@ struct UnevenShard {
   StringId fqn;  // of the parameter
   std::size_t dim = 0;
   std::int64_t local = 0, global = 0;  // extents
-  std::int64_t gathered_by = 1;        // ranks, by the first gather of it; 1: none is found
+  std::int64_t gathered_by = 1;        // ranks, by its first gather, or its reduce-scatter; 1: none is found
+  bool is_only_one = true;             // no other dimension is cut unevenly
 };
 
 // In the order of the inputs, for each the first such dimension; by the global shapes that the

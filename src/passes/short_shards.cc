@@ -6,15 +6,19 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/collectives.h"
 #include "analysis/returned_values.h"
+#include "analysis/world.h"
 #include "base/error.h"
 #include "ir/facts.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/family.h"
+#include "ops/mesh_calls.h"
+#include "ops/named_arg.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
 #include "passes/node_names.h"
@@ -25,12 +29,9 @@ namespace epweave {
 namespace {
 
 // What another rank holds less of than this one.
-struct ShortShard {
-  NodeId value;  // an input, or a gradient whose parameter is none
-  StringId fqn;
-  std::size_t dim = 0;
-  std::int64_t extent = 0;      // there
-  std::vector<ExprId> whole{};  // sizes
+struct ShortShard : UnevenShard {  // of an input, or a gradient whose parameter is none
+  std::int64_t extent = 0;         // there
+  std::vector<ExprId> whole{};     // sizes
 };
 
 PassError refusal(const ShardChange& change, std::string problem, Site site = {}) {
@@ -56,6 +57,11 @@ class ShardFinder {
 
  private:
   void add(const UnevenShard& shard, const std::vector<ExprId>& sizes) {
+    if (!shard.is_only_one)
+      throw refusal(change_,
+                    fmt::format("{} is cut unevenly along several dimensions: what rank {} holds of it "
+                                "does not follow",
+                                describe(graph_, shard), change_.ranks.to));
     const auto whole = graph_.context->exprs.constant(sizes[shard.dim]);
     const auto extent = whole ? extents_.find(shard, *whole, change_.ranks) : std::nullopt;
     if (!extent)
@@ -65,7 +71,7 @@ class ShardFinder {
     if (shard.local != *whole)
       throw refusal(change_, fmt::format("{} is less than a whole shard, which has {}; rank {} holds {}",
                                          describe(graph_, shard), *whole, change_.ranks.to, *extent));
-    found_.push_back({shard.value, shard.fqn, shard.dim, *extent, sizes});
+    found_.push_back({shard, *extent, sizes});
   }
 
   const Graph& graph_;
@@ -82,6 +88,7 @@ class Shortener {
         step_(graph_.step()),
         facts_(graph_),
         names_(graph_, step_),
+        extents_(graph_),
         change_(change),
         pass_(graph_.intern(change.pass)),
         reason_(graph_.intern(change.reason)),
@@ -102,8 +109,7 @@ class Shortener {
       }
     }
     step_.order = std::move(order);
-    for (NodeId gradient : gradients_)
-      if (!cut_of_[gradient] && !short_.contains(gradient)) refuse(gradient);
+    for (const auto& [gradient, shard] : gradients_) require_extent(gradient, *shard);
   }
 
  private:
@@ -117,11 +123,14 @@ class Shortener {
   void find_cuts() {
     std::map<StringId, const ShortShard*> shard_of;  // by parameter
     for (const ShortShard& shard : shards_) shard_of.emplace(shard.fqn, &shard);
+    const StringId role = graph_.intern("grad");
     const std::vector<NodeId> outputs = list_outputs(graph_);
     for (std::size_t i = 0; i < std::min(outputs.size(), graph_.outputs.size()); ++i) {
       const auto found = shard_of.find(graph_.outputs[i].fqn);
-      if (found == shard_of.end() || !outputs[i] || !is_whole(outputs[i], *found->second)) continue;
-      gradients_.push_back(outputs[i]);
+      if (graph_.outputs[i].role != role || found == shard_of.end() || !outputs[i] ||
+          tensor(outputs[i]) == nullptr)
+        continue;
+      gradients_.emplace_back(outputs[i], found->second);
       find_cuts_of(outputs[i], *found->second);
     }
   }
@@ -147,13 +156,27 @@ class Shortener {
     return launch && has_family(step_.nodes[launch], OpFamily::kReduceScatter);
   }
 
+  void require_extent(NodeId gradient, const ShortShard& shard) const {
+    std::vector<ExprId> sizes = shard.whole;
+    sizes[shard.dim] = context_.exprs.number(shard.extent);
+    if (tensor(cut_of_[gradient] ? cut_of_[gradient] : gradient)->sizes != sizes) refuse(gradient);
+  }
+
   void shorten(NodeId id, const ShortShard& shard) {
+    if (!is_contiguous(id)) refuse(id);
     TensorType type = *tensor(id);
     type.sizes[shard.dim] = context_.exprs.number(shard.extent);
     const Dims strides = contiguous_strides(facts_, type.sizes);
     type.strides.assign(strides.begin(), strides.end());
     set_type(id, context_.types.tensor(std::move(type)));
     shard_of_.at(id) = &shard;
+  }
+  bool is_contiguous(NodeId id) {
+    TensorType type = *tensor(id);
+    const Dims strides = contiguous_strides(facts_, type.sizes);
+    type.strides.assign(strides.begin(), strides.end());
+    return reaches_same_elements(facts_, context_, context_.types.tensor(std::move(type)),
+                                 step_.nodes[id].type);
   }
   void set_type(NodeId id, TypeId type) {
     step_.nodes[id].type = type;
@@ -172,8 +195,10 @@ class Shortener {
       is_concerned |= short_.contains(input);
       if (shard_of_[input] != nullptr) shard = shard_of_[input];
     });
+    if (!is_concerned && pads_unnamed_shard(call)) refuse(id);
     if (!is_concerned || call.kind == NodeKind::kOutput) return;
-    if (!has_type_rule(call) || is_exchange(call)) refuse(id);
+    if (!has_type_rule(call) || is_exchange(call) || names_own_extents(call)) refuse(id);
+    if (has_family(call, OpFamily::kAllReduce) && !meets_equals(call)) refuse(id);
     if (has_family(call, OpFamily::kPad)) {
       if (shard == nullptr) refuse(id);
       return pad_to_whole(id, *shard);
@@ -193,6 +218,52 @@ class Shortener {
   static bool is_exchange(const Node& call) {
     return has_family(call, OpFamily::kAllGather) || has_family(call, OpFamily::kReduceScatter) ||
            has_family(call, OpFamily::kAllToAll);
+  }
+  // Those that a result has are in the call, not the operand's: as_strided, new_zeros.
+  static bool names_own_extents(const Node& call) {
+    return has_family(call, OpFamily::kOpaque) || has_family(call, OpFamily::kNew);
+  }
+  // A backward half may be given what forward made of a shard, without its global shape.
+  bool pads_unnamed_shard(const Node& pad) {
+    if (!has_family(pad, OpFamily::kPad)) return false;
+    const NodeId taken = arg_of(context_, pad, 0).as_node();
+    NodeId from = taken;
+    while (step_.nodes[from].op != nullptr && keeps_numbers(step_.nodes[from].op->family)) {
+      const Arg behind = arg_of(context_, step_.nodes[from], 0);
+      if (!behind.is_node()) break;
+      from = behind.as_node();
+    }
+    return step_.nodes[from].kind == NodeKind::kPlaceholder &&
+           same_type(facts_, context_, pad.type, step_.nodes[taken].type) &&
+           std::ranges::any_of(shards_, [&](const ShortShard& shard) { return is_whole(taken, shard); });
+  }
+  // Whether all ranks of the group hold as much as the other rank.
+  bool meets_equals(const Node& reduce) {
+    auto members = members_there(named_arg(context_, reduce, "group_name"));
+    if (!members) return false;
+    const auto [row, is_new] = are_equal_.try_emplace(std::move(*members), true);
+    if (!is_new) return row->second;
+    for (std::uint32_t rank : row->first)
+      for (const ShortShard& shard : shards_) {
+        const auto whole = context_.exprs.constant(shard.whole[shard.dim]);
+        row->second &= extents_.find(shard, *whole, {change_.ranks.from, rank}) == shard.extent;
+      }
+    return row->second;
+  }
+  std::optional<std::vector<std::uint32_t>> members_there(Arg group) const {
+    if (group.is_node()) {
+      const Node& look_up = step_.nodes[group.as_node()];
+      if (mesh_call_of(look_up) != MeshCall::kGroup) return std::nullopt;
+      const Arg of = arg_of(context_, look_up, 0), axis = arg_of(context_, look_up, 1);
+      const auto here = of.is_node() ? recorded_mesh(context_, step_.nodes[of.as_node()]) : std::nullopt;
+      const auto there = here ? mesh_through(*here, change_.ranks) : std::nullopt;
+      if (!there || !axis.is_int()) return std::nullopt;
+      return ranks_along(*there, static_cast<std::size_t>(axis.as_int()), change_.ranks.to);
+    }
+    const ProcessGroup* row = group.is(ArgKind::kText) ? graph_.find_group(group.as_name()) : nullptr;
+    if (row == nullptr) return std::nullopt;
+    const auto rule = find_group_rule(row->ranks, static_cast<std::uint32_t>(recorded_world_size(graph_)));
+    return rule ? std::optional(rule->members(change_.ranks.to)) : std::nullopt;
   }
   bool names_whole_extents(NodeId id) const {
     bool found = false;
@@ -254,10 +325,12 @@ class Shortener {
   Body& step_;
   Facts facts_;
   NodeNames names_;
+  const ShardExtents extents_;
   const ShardChange& change_;
   StringId pass_, reason_;
   const std::vector<ShortShard>& shards_;
-  std::vector<NodeId> gradients_;
+  std::map<std::vector<std::uint32_t>, bool> are_equal_;  // by members of a group: they hold as much
+  std::vector<std::pair<NodeId, const ShortShard*>> gradients_;
   IdSet<NodeId> seen_, short_;
   SideTable<NodeId, const ShortShard*> cut_behind_{nullptr}, shard_of_{nullptr};
   SideTable<NodeId, NodeId> cut_of_;  // the slices that readers take in its place
