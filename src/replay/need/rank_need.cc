@@ -222,9 +222,15 @@ class Walk {
     return kKernels * of_kernel + kNumbers * static_cast<std::uint64_t>(elements);
   }
 
+  // Random numbers are made in several passes over numbers of 64 bits.
+  static std::uint64_t draw_scratch(const ResultType& result) {
+    constexpr std::uint64_t kNumbers = 7;
+    return kNumbers * sizeof(double) * static_cast<std::uint64_t>(count_elements(result.sizes));
+  }
   // Operands and results in the type that the CPU computes in.
   std::uint64_t host_scratch(const Node& node, const std::vector<ResultType>& results) const {
     if (node.op->family == OpFamily::kElementwise || node.op->cost == CostClass::kFree) return 0;
+    if (node.op->is_random) return draw_scratch(results.front());
     std::uint64_t bytes = 0;
     const auto add = [&](const ResultType& type) {
       if (type.is_tensor)

@@ -49,6 +49,23 @@ TEST_CASE("the memory of a run on the CPU is bounded", "[slow]") {
   require_bound(measured.ranks * need.at_peak(), measured.bytes);
 }
 
+TEST_CASE("the memory of draws on the CPU is bounded") {
+  const auto* call = GENERATE("aten.rand_like.default(%x) : f32[1000, 400]",
+                              "aten.normal.Tensor_float(%x, 1.0) : f32[1000, 400]",
+                              "aten.native_dropout.default(%x, 0.5, True) : (f32[1000, 400], b8[1000, 400])");
+  INFO(call);
+  const std::string text = std::string(R"(epweave text 1
+device cpu
+graph
+  %x = placeholder : f32[1000, 400] role=user which=x
+  %drawn = )") + call + "\n  output([%drawn])\n";
+  const Graph graph = parse_text(text, "test");
+  const Measured measured = measure(graph);
+  const std::uint64_t predicted = NeedFinder(graph).find(NeedOf::kHost).at_peak();
+  INFO("predicted " << predicted << ", measured " << measured.bytes);
+  CHECK((predicted >= measured.bytes && predicted <= 2 * measured.bytes));
+}
+
 TEST_CASE("bounds are counted beside what has them, and beside what such values are written into") {
   const auto need_of = [](const char* text, std::initializer_list<std::uint32_t> bounded) {
     const Graph graph = parse_text(text, "test");
