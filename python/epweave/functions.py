@@ -8,10 +8,11 @@ from typing import Any
 
 # ---- ranks of elements: the ones at their places in sorted rows
 def _at(values, indices, place, dim: int, keepdim: bool):
+    import torch
     if not isinstance(place, int):  # one for each row
         values, indices = values.gather(dim, place), indices.gather(dim, place)
-    else:
-        values, indices = values.narrow(dim, place, 1), indices.narrow(dim, place, 1)
+    else:  # dense, as torch's
+        values, indices = (x.narrow(dim, place, 1).clone(memory_format=torch.contiguous_format) for x in (values, indices))
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
 
@@ -57,7 +58,7 @@ def _distance(difference, p: float):
     if p == 1:
         return size.sum(-1)
     if p == math.inf:
-        return size.amax(-1)
+        return size.amax(-1) if size.shape[-1] != 0 else size.sum(-1)
     return size.square().sum(-1).sqrt() if p == 2 else size.pow(p).sum(-1).pow(1 / p)
 
 
@@ -126,30 +127,40 @@ def _trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
 
 
 def _addbmm(x, a, b, *, beta=1, alpha=1):
-    return x * beta + (a @ b).sum(0) * alpha
+    product = (a @ b).sum(0) * alpha
+    return product if beta == 0 else x * beta + product  # what is in x then counts for nothing, NaN neither
 
 
 # ---- numbers that are rounded as in fewer bits
+def _wide(x):
+    return x.float() if x.dtype.itemsize < 4 else x
+
+
 def _quantized(x, scale, zero_point, low, high):
-    number = (x * (1 / scale) + zero_point).round()
+    import torch
+    moves_halves = isinstance(zero_point, torch.Tensor) and zero_point.dtype.is_floating_point
+    number = (x * (1 / scale) + zero_point).round() if moves_halves else (x * (1 / scale)).round() + zero_point
     return (number.clamp(low, high) - zero_point) * scale, (number >= low) & (number <= high)
 
 
 def _fake_quantize(x, scale, zero_point, quant_min, quant_max):
-    return _quantized(x, scale, zero_point, quant_min, quant_max)
+    values, kept = _quantized(x.float(), scale, zero_point, quant_min, quant_max)
+    return values.to(x.dtype), kept
 
 
 def _fake_quantize_channels(x, scale, zero_point, axis, quant_min, quant_max):
     shape = [1] * x.dim()
     shape[axis] = -1
-    return _quantized(x, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)
+    values, kept = _quantized(_wide(x), scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)
+    return values.to(x.dtype), kept
 
 
 def _round(x, *, decimals):
     if not x.dtype.is_floating_point or decimals == 0:
         return NotImplemented if decimals else x.round()
     scale = 10.0 ** abs(decimals)
-    return (x * scale).round() / scale if decimals > 0 else (x / scale).round() * scale
+    wide = _wide(x)
+    return ((wide * scale).round() / scale if decimals > 0 else (wide / scale).round() * scale).to(x.dtype)
 
 
 # ---- complex numbers
@@ -158,7 +169,7 @@ def _angle(x):
     if x.dtype.is_complex:
         parts = torch.view_as_real(x.resolve_conj())
         return torch.atan2(parts[..., 1], parts[..., 0])
-    return torch.where(x.isnan(), x, torch.where(x < 0, math.pi, 0.0).to(x.dtype)) if x.dtype.is_floating_point else NotImplemented
+    return torch.where(x.isnan(), x, (x < 0).to(x.dtype) * math.pi) if x.dtype.is_floating_point else NotImplemented
 
 
 def _of_complex(function: Callable) -> Callable:

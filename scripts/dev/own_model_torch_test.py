@@ -696,6 +696,29 @@ class TakenApart(TracedTest):
             self.assertEqual(epweave.replay_check(path, changed.path)["verdict"], "same")
 
 
+    def test_functions_of_kernels_alone_keep_dtypes_and_strides_and_edges(self):
+        import torch
+        from epweave.functions import function_decompositions
+        aten, table = torch.ops.aten, function_decompositions()
+        torch.manual_seed(7)
+        for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            x = (torch.randn(3, 4) * 10).to(dtype)
+            spoilt, halves = x.masked_fill(x < -5, math.nan), torch.arange(-9, 9, dtype=dtype).reshape(1, -1) / 4
+            scales, zeros = torch.tensor([0.1, 0.3, 0.5]), torch.tensor([0, 128, 7], dtype=torch.int32)
+            calls = [(aten.angle.default, spoilt), (aten.round.decimals, x, {"decimals": 1}), (aten.round.decimals, x, {"decimals": 6}),
+                     (aten.fake_quantize_per_tensor_affine_cachemask.default, x, 0.3, 128, 0, 255),
+                     (aten.fake_quantize_per_channel_affine_cachemask.default, x, scales, zeros, 0, 0, 255),
+                     (aten.fake_quantize_per_tensor_affine_cachemask.default, halves, 0.5, 7, 0, 15),
+                     *((aten.fake_quantize_per_channel_affine_cachemask.default, halves, scales[2:], zeros[2:].to(zero), 0, 0, 15)
+                       for zero in (torch.int32, torch.float32)),
+                     (aten.kthvalue.default, x, 2, 1), (aten.kthvalue.default, x.t(), 3, 1, True), (aten.kthvalue.default, x.reshape(2, 3, 2), 1, 1),
+                     (aten.addbmm.default, spoilt, torch.ones(2, 3, 1, dtype=dtype), torch.ones(2, 1, 4, dtype=dtype), {"beta": 0, "alpha": 2}),
+                     (aten._cdist_forward.default, x[:, :0].double(), x[:2, :0].double(), math.inf, None)]
+            for op, *args in calls:
+                named = args.pop() if isinstance(args[-1], dict) else {}
+                with self.subTest(op=op, dtype=dtype):
+                    torch.testing.assert_close(table[op](*args, **named), op(*args, **named), equal_nan=True, check_stride=True)
+
     def test_functions_of_kernels_alone_compute_what_torch_does(self):
         import torch
         import torch.nn.functional as F

@@ -46,6 +46,26 @@ TEST_CASE("every CPU kernel has one on the device") {
   CHECK(missing == std::set<std::string>());
 }
 
+TEST_CASE("the device draws the CPU's random numbers") {
+  Random random;
+  const Value none, half(0.5), two(2.0), yes(true);
+  const std::int64_t low = 3, high = 1000;
+  for (const DType dtype : {DType::kFloat32, DType::kBfloat16, DType::kFloat64}) {
+    const Tensor x = random.tensor({6, 50}, dtype);
+    for (const Tensor& over : {x, transposed(x)}) {
+      for (const char* target : {"aten.uniform_.default", "aten.normal_.default", "aten.log_normal_.default",
+                                 "aten.cauchy_.default"})
+        CHECK(run_both(target, {over, half, two, none}) == "");
+      for (const char* target :
+           {"aten.bernoulli_.float", "aten.exponential_.default", "aten.geometric_.default"})
+        CHECK(run_both(target, {over, half, none}) == "");
+      CHECK(run_both("aten.native_dropout.default", {over, half, yes}) == "");
+      CHECK(run_both("aten.randint_like.low_dtype", {over, low, high, none, none, none, none, none}) == "");
+      CHECK(run_both("aten.randn_like.default", {over, none, none, none, none, none}) == "");
+    }
+  }
+}
+
 TEST_CASE("indices that reach beyond the other tensors of a call are refused") {
   Random random;
   const Tensor x = random.tensor({4, 3}), tall = random.tensor({6, 3}), wide = random.tensor({4, 5});

@@ -5,8 +5,10 @@
 // between, on any device and with any strides.
 //
 //   bits(i)    splitmix64(i * 0x9e3779b97f4a7c15 ^ draw)
-//   uniform    the upper 24 bits, read as k / 2^24: in [0, 1)
+//   uniform    the upper bits, read as k / 2^digits: in [0, 1); 53, or as many as the result's dtype
+//              holds where the number itself is the result, so that it is not rounded to 1
 //   normal     sqrt(-2 log(1 - u)) cos(2 pi v)        u, v: two streams
+#include <cmath>
 #include <limits>
 
 #include "replay/kernels/host/kernels.h"
@@ -47,12 +49,13 @@ class Draws {
     return to;
   }
 
-  // In [0, 1).
-  Tensor uniform(const Extents& sizes) {
+  // In [0, 1), of so many binary digits.
+  Tensor uniform(const Extents& sizes, unsigned digits = 53) {
     const std::uint64_t stream = call_.draw() * 2 + stream_++;
     Tensor bits = map_int<Mul>(places(call_, sizes), 0x9e3779b97f4a7c15);
     bits = mixed(map_int<BitXor>(bits, stream * 0xd1342543de82ef95 + 0x2545f4914f6cdd1d));
-    return map<Mul>(values_of(shifted(bits, 40)), number(0x1p-24));
+    return map<Mul>(values_of(shifted(bits, 64 - digits)),
+                    number(std::ldexp(1.0, -static_cast<int>(digits))));
   }
   Tensor normal(const Extents& sizes) {
     const Tensor u = uniform(sizes), v = uniform(sizes);
@@ -102,26 +105,43 @@ DType asked_dtype(const KernelCall& call, std::string_view param, DType otherwis
   return is_given ? call[*position].as<DType>() : call.result_dtype(0, otherwise);
 }
 
+// Written over the first operand of `uniform_` and its like, else a new tensor.
+DType result_dtype(const KernelCall& call) {
+  if (call.op().writes) return call.tensor(0).dtype;
+  return asked_dtype(call, "dtype", call[0].is_tensor() ? call.tensor(0).dtype : DType::kFloat32);
+}
+// Of its elements.
+unsigned count_digits(DType dtype) {
+  switch (dtype) {
+    case DType::kBfloat16:
+      return 8;
+    case DType::kFloat16:
+      return 11;
+    case DType::kFloat32:
+      return 24;
+    default:
+      return 53;
+  }
+}
+
 // The extents of what is drawn: `size`, else those of the first operand.
 Extents sizes_of(const KernelCall& call) {
   const auto position = call.op().find_param("size");
   return position ? Extents(call[*position].integers()) : call.tensor(0).sizes;
 }
 
-// Written over the first operand of `uniform_` and its like, else a new tensor.
 Value store(KernelCall& call, const Tensor& values) {
   if (call.op().writes) {
     copy_elements(values, call.tensor(0));
     return call.tensor(0);
   }
-  const DType otherwise = call[0].is_tensor() ? call.tensor(0).dtype : DType::kFloat32;
-  const Tensor out = call.make_result(0, asked_dtype(call, "dtype", otherwise), values.sizes);
+  const Tensor out = call.make_result(0, result_dtype(call), values.sizes);
   copy_elements(values, out);
   return out;
 }
 
 Value uniform(KernelCall& call) {
-  return store(call, Draws(call).uniform(sizes_of(call)));
+  return store(call, Draws(call).uniform(sizes_of(call), count_digits(result_dtype(call))));
 }
 Value normal(KernelCall& call) {
   return store(call, Draws(call).normal(sizes_of(call)));
@@ -129,7 +149,8 @@ Value normal(KernelCall& call) {
 Value between(KernelCall& call) {
   Draws by(call);
   const Tensor from = by.number(std::size_t{1}), width = by.map<Difference>(by.number(std::size_t{2}), from);
-  return store(call, by.sum(from, width, by.uniform(sizes_of(call))));
+  const Tensor drawn = by.uniform(sizes_of(call), count_digits(result_dtype(call)));
+  return store(call, by.sum(from, width, drawn));
 }
 // Whole numbers from `low` on below `high`, the second of two numbers behind `first`; one alone is
 // `high`.

@@ -159,6 +159,15 @@ TEST_CASE("what a call draws follows from its number and from the place of an el
   check("aten.bernoulli_.float", {rows, 0.75, none}, {0, 1, 0.72}, {0, 1, 0.78});
   check("aten.geometric_.default", {rows, 0.5, none}, {1, 8, 1.9}, {1, 20, 2.1});
   check("aten.randint.low", {three, nine, size, none, none, none, none}, {3, 8, 5.4}, {3, 8, 5.6});
+  // A number that is the result is not rounded to 1, and a range that is larger than a float's
+  // digits has odd numbers.
+  for (const DType dtype : {DType::kBfloat16, DType::kFloat16})
+    check("aten.rand_like.default", {rows, Value(dtype), none, none, none, none}, {0, 0.99, 0.47},
+          {0.01, 0.9996, 0.53});
+  const Value many(std::int64_t{1} << 40);
+  const Tensor large =
+      draw("aten.randint.default", {many, size, Value(DType::kInt64), none, none, none}, 7).tensor();
+  check("aten.bitwise_and.Scalar", {large, Value(std::int64_t{1})}, {0, 1, 0.47}, {0, 1, 0.53});
   const Value dropped = draw("aten.native_dropout.default",
                              {draw("aten.rand.default", {size, none, none, none, none}, 1), 0.5, true}, 2);
   for (const Value& value : dropped.items()) CHECK(std::abs(summary_of(value).mean - 0.5) < 0.03);
