@@ -97,9 +97,10 @@ class ArgumentCheck {
 
   // Rows of the operand, where they are a number.
   std::optional<std::int64_t> count_rows() const {
-    const auto args = context_.args[node_.args];
-    return args.empty() ? std::nullopt : count_rows(args[0]);
+    const Arg* operand = find_operand();
+    return operand != nullptr ? count_rows(*operand) : std::nullopt;
   }
+  const Arg* find_operand() const { return find_arg(context_, node_, 0, node_.op->params[0].name); }
   std::optional<std::int64_t> count_rows(Arg operand) const {
     if (!operand.is_node()) return std::nullopt;
     const TensorType* tensor = tensor_of(context_, body_.nodes[operand.as_node()].type);
@@ -121,10 +122,9 @@ class ArgumentCheck {
 
   // Each operand of a list is scattered by itself.
   void check_scattered() {
-    const auto args = context_.args[node_.args];
-    if (args.empty()) return;
-    if (!args[0].is_list()) return check_shares(count_rows());
-    for (Arg operand : context_.args.children(args[0])) check_shares(count_rows(operand));
+    const Arg* operand = find_operand();
+    if (operand == nullptr || !operand->is_list()) return check_shares(count_rows());
+    for (Arg item : context_.args.children(*operand)) check_shares(count_rows(item));
   }
 
   void check_shares() { check_shares(count_rows()); }

@@ -7,9 +7,11 @@
 namespace epweave::replay {
 namespace {
 
-// Of a function that is computed within 4 units of the last place, by portable math or a library.
+// Of a function that portable math computes within 4 units of the last place, in float64 within 16
+// (portable_math.h, special_functions.h).
 Tensor computed_within(const ErrorBounds& bounds, const Tensor& result) {
-  return bounds.scale(bounds.magnitude(result), sum_error(6, result.dtype));
+  const std::int64_t units = result.dtype == DType::kFloat64 ? 16 : 4;
+  return bounds.scale(bounds.magnitude(result), sum_error(2 * units - 2, result.dtype));
 }
 
 const Tensor& real_result(const BoundedCall& call) {
@@ -28,14 +30,14 @@ Tensor expm1(const ErrorBounds& bounds, const Tensor& x) {
 }
 
 // |log(a + X) - log(a + x)| is at most B / (a + X - B), where that is above 0; times `factor` of
-// another base. a is `added`.
+// another base. a is `added`, first and in X's type where that is wider: near -a the sum is exact.
 void bound_logarithm(ErrorBounds& bounds, const BoundedCall& call, double added, double factor) {
   if (call.op.writes) throw NoBound();
   const Tensor& x = tensor_at(call, 0);
   real_result(call);
-  const Tensor bound = bounds.find_or_zero(x);
-  const Tensor least =
-      bounds.apply(named::kAdd, {bounds.apply(named::kSub, {bounds.narrow(x), bound}), added});
+  const Tensor bound = bounds.find_or_zero(x), wide = x.dtype == DType::kFloat64 ? x : bounds.narrow(x);
+  const Tensor sum = bounds.narrow(bounds.apply(named::kAdd, {wide, added}));
+  const Tensor least = bounds.apply(named::kSub, {sum, bound});
   const Tensor moved =
       bounds.apply(named::kWhere, {bounds.apply(named::kGtNumber, {least, 0.0}),
                                    bounds.scale(bounds.apply(named::kDiv, {bound, least}), factor),
@@ -44,10 +46,15 @@ void bound_logarithm(ErrorBounds& bounds, const BoundedCall& call, double added,
   set_computed(bounds, call, bounds.apply(named::kWhere, {is_exact, bound, moved}));
 }
 
+// What a result is at most before it was rounded.
+Tensor unrounded(const ErrorBounds& bounds, const Tensor& result) {
+  return bounds.add(bounds.magnitude(result), bounds.round_off(result));
+}
+
 // exp(f X) is off by at most exp(f X) (exp(f B) - 1); f is `factor`.
 void bound_exponential(ErrorBounds& bounds, const BoundedCall& call, double factor) {
   const Tensor grown = expm1(bounds, bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), factor));
-  set_computed(bounds, call, bounds.multiply(bounds.magnitude(only_result(call)), grown));
+  set_computed(bounds, call, bounds.multiply(unrounded(bounds, only_result(call)), grown));
 }
 
 }  // namespace
@@ -69,7 +76,7 @@ void bound_exp2(ErrorBounds& bounds, const BoundedCall& call) {
 }
 // |exp(X) - exp(x)| is at most exp(X) (exp(B) - 1), and exp(X) is 1 more than what is computed.
 void bound_expm1(ErrorBounds& bounds, const BoundedCall& call) {
-  const Tensor power = bounds.apply(named::kAdd, {bounds.magnitude(only_result(call)), 1.0});
+  const Tensor power = bounds.apply(named::kAdd, {unrounded(bounds, only_result(call)), 1.0});
   set_computed(bounds, call, bounds.multiply(power, expm1(bounds, bounds.find_or_zero(tensor_at(call, 0)))));
 }
 

@@ -97,13 +97,14 @@ class NamePairing {
              return a.text(x.name) == b.text(y.name);
            });
   }
-  // Whether A has a node of this name that is all of the same origin.
+  // Whether A has a node of this name that is all of the same origin. Not of what joins parts: of
+  // one name they may join other parts, or join them behind a write.
   bool is_same_whole(const Counterpart& counterpart, std::string_view name) const {
+    const auto is_made_whole = [](const Counterpart& made) { return made.parts == 0 && !made.is_join; };
     const NodeId id = find(name);
-    if (!id || counterpart.parts > 0 || a_.step().nodes[id].provenance.empty()) return false;
+    if (!id || !is_made_whole(counterpart) || a_.step().nodes[id].provenance.empty()) return false;
     const auto other = find_by_provenance(a_, a_.step().nodes[id]);
-    return other && other->parts == 0 && other->origin == counterpart.origin &&
-           other->is_join == counterpart.is_join;
+    return other && is_made_whole(*other) && other->origin == counterpart.origin;
   }
 
   const Graph &a_, &b_;

@@ -18,7 +18,7 @@ struct Group {
 };
 
 // Where the provenance of both graphs names a graph before them, a node that is all of one of its
-// nodes stands for A's node of the same name that is all of it, too.
+// nodes, and joins no parts, stands for A's node of the same name that is all of it, too.
 // In the order of B. Counts B's nodes that have no counterpart.
 std::vector<Group> pair_nodes(const Graph& a, const Graph& b, std::uint64_t& unpaired);
 

@@ -278,6 +278,37 @@ TEST_CASE("a product that is added to has the bounds of all three") {
   CHECK(bound_of(0, 0, 0) >= (3 * 5 + 2 * (3 + 8)) * 0x1p-24F);
 }
 
+// As far as the function is steep, which is not seen where what it gives was rounded, or X before 1
+// was added.
+TEST_CASE("an exponential and a logarithm are bounded where rounding hides how steep they are") {
+  const auto reach_of = [](std::string_view target, DType dtype, double x, float bound) {
+    Calls calls;
+    const Tensor value = make_tensor(calls.memory(), DType::kFloat64, {1});
+    *value.data<double>() = x;
+    const Tensor operand = calls.cast(value, dtype);
+    calls.set_bound(operand, {bound});
+    return static_cast<double>(calls.bound_of_call(target, {operand})[0]) * (1 + kBoundSlack);
+  };
+  // What bfloat16 takes for exp(x) is below it by almost half a unit.
+  CHECK(reach_of("aten.exp.default", DType::kBfloat16, 0.056884765625, 1) >=
+        std::exp(1.056884765625) - 1.0546875);
+  CHECK(reach_of("aten.exp2.default", DType::kBfloat16, 0.08203125, 1) >= std::exp2(1.08203125) - 1.0546875);
+  CHECK(reach_of("aten.expm1.default", DType::kBfloat16, 3.5, 1) >= std::expm1(4.5) - 32);
+  CHECK(reach_of("aten.exp.default", DType::kFloat32, -110, 60) >= std::exp(-50.0));  // exp(-110) is 0
+  // log(2^-24) - log(2^-24 - 2^-26), and in float64 of a number that float32 takes for another one.
+  CHECK(reach_of("aten.log1p.default", DType::kFloat32, -1 + 0x1p-24, 0x1p-26F) >= std::log(4.0 / 3));
+  CHECK(reach_of("aten.log1p.default", DType::kFloat64, -1 + 0x1.4p-25, 0x1p-27F) >= std::log(1.25));
+  // float64's mish is off by more than 4 units of the last place.
+  constexpr long double kAt = -1.6676626834838615;
+  Calls calls;
+  const Tensor at = make_tensor(calls.memory(), DType::kFloat64, {1});
+  *at.data<double>() = static_cast<double>(kAt);
+  const double computed = *calls.bounds().apply("aten.mish.default", {at}).data<double>();
+  const long double exact = kAt * std::tanh(std::log1p(std::exp(kAt)));
+  CHECK(reach_of("aten.mish.default", DType::kFloat64, static_cast<double>(kAt), 0) >=
+        static_cast<double>(std::abs(exact - static_cast<long double>(computed))));
+}
+
 // Which rows it takes is not known, of integers and of numbers without an error of their own, too.
 TEST_CASE("an index that may be another one leaves no bound") {
   constexpr float kUnknown = std::numeric_limits<float>::infinity();
