@@ -196,8 +196,19 @@ class Shares {
     if (rows != *whole)
       decline_sum(sum, summed,
                   fmt::format("which are {} in the whole and {} in the parts together", *whole, rows));
+    if (is_rounded(extent)) decline_sum(sum, summed, "whose number is a rounded one");
     if (!division.sizes.empty() && !tokens_.is_linear(extent))
       decline_sum(sum, summed, "whose number is a rounded one, in parts of given sizes");
+  }
+  // Also where the traced number of tokens leaves no remainder: another one may.
+  bool is_rounded(ExprId extent) {
+    ExprPool& pool = facts_.pool();
+    const Poly whole = pool[facts_.normalize(extent)];
+    return std::ranges::any_of(whole.terms, [&](const Term& term) {
+      return std::ranges::any_of(term.atoms, [&](AtomId atom) {
+        return pool[atom].kind != AtomKind::kSymbol && tokens_.scales(pool.from_atom(atom));
+      });
+    });
   }
   [[noreturn]] void decline_sum(NodeId sum, NodeId summed, std::string_view rows) const {
     const Node& node = graph_.step().nodes[sum];
