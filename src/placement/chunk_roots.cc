@@ -72,7 +72,7 @@ class RootSelection {
     return std::ranges::any_of(step_.order, [&](NodeId id) { return is_exchange(step_.nodes[id]); });
   }
 
-  [[noreturn]] void fail_without_exchange() {
+  [[noreturn]] void fail_without_exchange() const {
     throw PassError(
         "chunk.no-exchange",
         fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
@@ -141,13 +141,14 @@ class RootSelection {
 
   // The pattern of the modules in which tokens are exchanged, as the end of a remedy; none where no
   // block exchanges any.
-  std::string name_exchanging_modules() {
+  std::string name_exchanging_modules() const {
     const BlockNames blocks = find_block_names(graph_);
     const std::string pattern = blocks.pattern + blocks.exchanging;
-    const bool is_there = std::ranges::any_of(
-        module_paths(), [&](std::string_view path) { return !match_module(pattern, path).empty(); });
-    return is_there && has_exchange() ? fmt::format("; tokens are exchanged in {0}: roots={0}", pattern)
-                                      : std::string();
+    const bool exchanges = std::ranges::any_of(step_.order, [&](NodeId id) {
+      const Node& node = step_.nodes[id];
+      return is_exchange(node) && node.module && !match_module(pattern, graph_.text(node.module)).empty();
+    });
+    return exchanges ? fmt::format("; tokens are exchanged in {0}: roots={0}", pattern) : std::string();
   }
 
   // In a dense model no other pattern is better, unless its modules are to be divided all the same.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "analysis/collectives.h"
 #include "analysis/eager_chunks.h"
@@ -221,16 +222,16 @@ std::size_t first_divisible_dimension(const Graph& graph, const TensorType& type
   return found == type.sizes.end() ? 0 : static_cast<std::size_t>(found - type.sizes.begin());
 }
 
-// What has a name that tokens have, else tables of integers, else numbers of another kind, as of
-// images; and what has as many along that dimension, as their labels do. Such numbers may be a
-// parameter's where no role is known.
+// What has a name that tokens have, before all else; tables of integers, else numbers of another
+// kind, as of images; and what has as many along that dimension, as their labels do. Such numbers
+// may be a parameter's where no role is known.
 std::vector<TokenInput> find_token_inputs(const Graph& graph) {
   std::vector<UserInput> candidates = list_user_inputs(graph);
   std::erase_if(candidates, [](const UserInput& x) { return x.type->rank() == 0; });
   const auto likelihood = [](const UserInput& x) {
-    if (std::ranges::find(kTokenInputs, x.which) != kTokenInputs.end()) return 4;
-    if (is_floating(x.type->dtype)) return x.has_role ? 2 : 0;
-    return x.type->rank() > 1 ? 3 : 1;
+    const bool is_named = std::ranges::find(kTokenInputs, x.which) != kTokenInputs.end();
+    const int by_type = is_floating(x.type->dtype) ? (x.has_role ? 2 : 0) : x.type->rank() > 1 ? 3 : 1;
+    return std::pair(is_named, by_type);
   };
   const auto counting = std::ranges::max_element(candidates, {}, likelihood);
   if (counting == candidates.end()) return {};
