@@ -91,6 +91,25 @@ class FitTest(unittest.TestCase):
         bounded, plain = (self.report("check", DEBUG, "b.epw", "--dry-run", "--bounds", bounds)["deadline"] for bounds in ("cpu", "none"))
         self.assertGreater(bounded, plain)
 
+    def test_a_step_of_enormous_hints_has_the_longest_deadline(self):
+        """The hint says what memory is planned for; the run's own number is small."""
+        hint = 10**16
+        chain = "".join(f"  %k{i} = aten.mul.Tensor(%{f'k{i - 1}' if i else 'n'}, 2) : i64[u0, 1]{{1, u0}}\n" for i in range(4000))
+        (self.folder / "hints.txt").write_text(f"""epweave text 1
+symbol u0 range=[0, {2 * hint}] hint={hint} unbacked
+group 7 ranks=[0, 1]
+graph
+  %x = placeholder : f32[4] role=user which=x
+  %m = placeholder : f32[4] role=user which=m
+  %n = aten.nonzero.default(%m) : i64[u0, 1]{{1, u0}} bind(u0, {{"kind": "CallMethodKey", "name": "size"}}, {{"kind": "SequenceKey", "idx": 0}})
+{chain}  %g = _c10d_functional.all_reduce.default(%x, "sum", "7") : f32[4]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[4]
+  output([%w, %k3999])
+""")
+        words = ("run", "hints.txt", "--memory", "900000000")
+        self.assertEqual(self.report(*words, "--dry-run")["deadline"], 1e9)
+        self.assertEqual(len(self.report(*words)["ranks"]), 2)
+
     def test_only_inputs_that_a_run_writes_are_copied_for_the_next(self):
         once = self.report("run", DEBUG, "--dry-run")
         often = self.report("run", DEBUG, "--dry-run", "--repeat", "3", "--warm-up", "2")

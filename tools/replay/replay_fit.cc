@@ -144,10 +144,10 @@ double Fit::count_sharing(const FitPlace& place) const {
 }
 
 double Fit::deadline() const {
-  constexpr double kLeast = 60, kSlower = 10;
+  constexpr double kLeast = 60, kMost = 1e9, kSlower = 10;  // the most that --deadline takes
   double longest = 0;
   for (const GraphNeed& entry : needs_) longest = std::max(longest, entry.longest);
-  return std::max(kLeast, std::ceil(kSlower * longest));
+  return std::clamp(std::ceil(kSlower * longest), kLeast, kMost);
 }
 
 const Fit::GraphNeed& Fit::largest() const {
