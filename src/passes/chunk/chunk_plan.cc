@@ -196,9 +196,9 @@ class Shares {
     if (rows != *whole)
       decline_sum(sum, summed,
                   fmt::format("which are {} in the whole and {} in the parts together", *whole, rows));
-    if (is_rounded(extent)) decline_sum(sum, summed, "whose number is a rounded one");
     if (!division.sizes.empty() && !tokens_.is_linear(extent))
       decline_sum(sum, summed, "whose number is a rounded one, in parts of given sizes");
+    if (is_rounded(extent)) decline_sum(sum, summed, "whose number is a rounded one");
   }
   // Also where the traced number of tokens leaves no remainder: another one may.
   bool is_rounded(ExprId extent) {
