@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "ir/graph.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -29,9 +30,15 @@ Traffic traffic_of(const OpInfo& op);
 inline bool leaves_unset(const OpInfo& op) {
   return traffic_of(op) == Traffic::kAllocates;
 }
+inline bool leaves_unset(const Node& node) {
+  return node.op != nullptr && leaves_unset(*node.op);
+}
 // Or some of them: a buffer for the ranks of a group, of which a rank writes its slot.
 inline bool leaves_some_unset(const OpInfo& op) {
   return leaves_unset(op) || traffic_of(op) == Traffic::kSlot;
+}
+inline bool leaves_some_unset(const Node& node) {
+  return node.op != nullptr && leaves_some_unset(*node.op);
 }
 
 }  // namespace epweave

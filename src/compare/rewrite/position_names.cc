@@ -10,10 +10,6 @@
 
 namespace epweave {
 
-bool is_uninitialised(const Node& node) {
-  return node.op != nullptr && leaves_unset(*node.op);
-}
-
 // As many numbers as an uninitialised value has rows, which fill it, name each row once, or A would
 // read what nobody wrote.
 PositionNames::PositionNames(const RewriteClaims& claims, const Effects& effects, const ValueNumbers& numbers,
@@ -28,7 +24,7 @@ PositionNames::PositionNames(const RewriteClaims& claims, const Effects& effects
     if (!has_family(node, OpFamily::kIndexPut) || !node.op->writes) continue;
     const Arg into = arg_of(context_, node, 0);
     const auto [index, dim] = only_index(context_, arg_of(context_, node, 1));
-    if (into.is_node() && is_uninitialised(a_.nodes[into.as_node()]) && index.is_node() && dim == 0 &&
+    if (into.is_node() && leaves_unset(a_.nodes[into.as_node()]) && index.is_node() && dim == 0 &&
         !is_written(index.as_node()) && numbers_each_row(index.as_node(), into.as_node(), dim))
       permutations_.insert(numbers_[index.as_node()]);
   }

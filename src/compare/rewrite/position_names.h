@@ -16,9 +16,6 @@
 
 namespace epweave {
 
-// Left as it was allocated.
-bool is_uninitialised(const Node& node);
-
 class PositionNames {
  public:
   // All must outlive it. `numbers`, `effects`: of A.

@@ -13,6 +13,7 @@
 #include "ops/number_ops.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
+#include "ops/traffic.h"
 
 namespace epweave {
 FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const OrderCheck& blocks)
@@ -373,7 +374,7 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
   if (term.kind == FrameTerms::kPick && (rows.kind == Order::Kind::kAny || rows == Order::known(term.base)) &&
       are_undone(term.values, std::array{names_.of_positions(value)}))
     return Order::known(term.base);
-  return is_uninitialised(a_.nodes[value_in_a(into)]) &&
+  return leaves_unset(a_.nodes[value_in_a(into)]) &&
                  names_.is_permutation(value, value_in_a(into), *facts_->picked_dimension(positions))
              ? Order::known(terms_.intern({FrameTerms::kPlace, values.frame, {names_.of_positions(value)}}))
              : orders_.unknown(origin);

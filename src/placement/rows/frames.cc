@@ -12,6 +12,7 @@
 #include "ops/indexed_dims.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
+#include "ops/traffic.h"
 #include "placement/rows/exchange_counts.h"
 #include "placement/rows/frames_refusal.h"
 #include "placement/rows/known_rows.h"
@@ -318,7 +319,9 @@ class Prover {
     if (!write.positions.is_node()) return {};  // none, or along several dimensions
     rows_.set_lost(id, id);
     if (!rows.is_known()) return {};
-    const bool says_nothing = destination.is_any() || is_uninitialised(body_, write.destination);
+    const bool is_unset =
+        write.destination.is_node() && leaves_unset(body_.nodes[write.destination.as_node()]);
+    const bool says_nothing = destination.is_any() || is_unset;
     if (const NodeId order = undone(write.positions); order && says_nothing)
       return moved_as(rows.frame, order);
     if (indices_.is_written(write.positions.as_node())) return {};
@@ -328,7 +331,7 @@ class Prover {
     if (term.kind == FrameTerms::kPick && term.values[0] == word &&
         (is_any || destination.frame == term.base))
       return term.base;
-    return is_uninitialised(body_, write.destination) && indices_.is_permutation(write.positions)
+    return is_unset && indices_.is_permutation(write.positions)
                ? terms_.intern({FrameTerms::kPlace, rows.frame, {word}})
                : FrameId();
   }

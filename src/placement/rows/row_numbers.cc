@@ -16,7 +16,9 @@ RowNumbers::RowNumbers(const Graph& graph, const Effects& effects, const ValueNu
   for (const auto [id, node] : walk(body_)) {
     const bool is_written_to = has_family(node, OpFamily::kIndexPut) && node.op->writes;
     const Arg index = is_written_to ? only_positions(context_, node) : Arg::none();
-    if (index.is_node() && is_uninitialised(body_, arg_of(context_, node, 0)) && !is_written(index.as_node()))
+    const Arg into = is_written_to ? arg_of(context_, node, 0) : Arg::none();
+    if (index.is_node() && into.is_node() && leaves_unset(body_.nodes[into.as_node()]) &&
+        !is_written(index.as_node()))
       permutations_.insert(numbers_[index.as_node()]);
   }
 }
@@ -44,11 +46,6 @@ NodeId RowNumbers::undone_by(NodeId value) const {
   const auto inverse = inverse_order(context_, facts_, body_, value);
   if (!inverse || is_written(inverse->order)) return {};
   return inverse->rows && is_written(inverse->rows) ? NodeId() : inverse->order;
-}
-
-bool is_uninitialised(const Body& body, Arg value) {
-  const OpInfo* op = value.is_node() ? body.nodes[value.as_node()].op : nullptr;
-  return op != nullptr && leaves_unset(*op);
 }
 
 }  // namespace epweave

@@ -40,7 +40,4 @@ class RowNumbers {
   IdSet<NodeId> permutations_;  // by number
 };
 
-// Left as it was allocated.
-bool is_uninitialised(const Body& body, Arg value);
-
 }  // namespace epweave

@@ -1,5 +1,7 @@
 #include "replay/check/node_judgements.h"
 
+#include "ops/traffic.h"
+
 namespace epweave::replay {
 namespace {
 
@@ -16,7 +18,7 @@ GroupJudgement judge_group(const PairedGraphs& graphs, const Watchers& seen, Ran
   if (!result.skipped.empty()) return result;
   if (!is_complete)
     result.skipped = "no value of its own: a tuple, text, or a collective not waited for";
-  else if (is_uninitialised(graphs.a.step().nodes[group.whole]))
+  else if (leaves_some_unset(graphs.a.step().nodes[group.whole]))
     result.judgement = {Verdict::kUnverified, "memory that is not written yet", false};
   else
     result.judgement = judge(whole, values, group);

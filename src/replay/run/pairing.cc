@@ -156,10 +156,6 @@ void leave_apart(const Graph& b, std::vector<Group>& groups) {
 
 }  // namespace
 
-bool is_uninitialised(const Node& node) {
-  return node.op != nullptr && leaves_some_unset(*node.op);
-}
-
 WrittenStorage find_written_storage(const Graph& graph) {
   const Body& body = graph.step();
   const Effects effects(*graph.context, body);

@@ -40,7 +40,4 @@ struct WrittenStorage {
 };
 WrittenStorage find_written_storage(const Graph& graph);
 
-// Whether the op makes memory that nobody has written yet, or not all of it: its bits mean nothing.
-bool is_uninitialised(const Node& node);
-
 }  // namespace epweave::replay
