@@ -58,7 +58,7 @@ def trace(options, folder):
     """A step of a torchtitan model, with plain cross-entropy and sizes as numbers, normalised."""
     words = ["--model", options.model, "--static", "--loss", "plain"]
     if options.size != "debug":
-        words += ["--config", f"graph_trainer_{options.model}_{options.size}"]
+        words += ["--config", f"graph_trainer_{options.model}_{options.size.lower()}"]
     for name in TRACED_NUMBERS:
         if (value := getattr(options, name.replace("-", "_"))) is not None:
             words += [f"--{name}", value]

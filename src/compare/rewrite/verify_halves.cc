@@ -49,6 +49,7 @@ class HalfJoiner {
       result_.origins.push_back({joint_.step().nodes[id].name, joint_.step().nodes[id].target});
     add_forward();
     add_backward();
+    place_seeds();
     add_output();
     return std::move(result_);
   }
@@ -232,6 +233,36 @@ class HalfJoiner {
     const Provenance record{.pass = result_.intern("partition"), .origins = NameList(name)};
     node.provenance = context_.own(std::span<const Provenance>(&record, 1));
     return push(node);
+  }
+
+  // Seeds that are inputs take their places among the inputs; F's stay in F's order.
+  void place_seeds() {
+    Body& body = result_.step();
+    const auto is_input = [](const Body& of, NodeId id) {
+      return of.nodes[id].kind == NodeKind::kPlaceholder;
+    };
+    const auto is_seed = [&](NodeId id) {
+      return is_input(body, id) && seeds_.contains(body.nodes[id].name);
+    };
+    std::vector<NodeId> inputs, others, placed;
+    SideTable<StringId, NodeId> seeds;
+    for (NodeId id : body.order) {
+      if (is_seed(id))
+        seeds.at(body.nodes[id].name) = id;
+      else
+        (is_input(body, id) ? inputs : others).push_back(id);
+    }
+    auto next = inputs.begin();
+    for (NodeId id : joint_.step().order) {
+      if (!is_input(joint_.step(), id)) continue;
+      if (const NodeId seed = seeds[joint_.step().nodes[id].name])
+        placed.push_back(seed);
+      else if (next != inputs.end())
+        placed.push_back(*next++);
+    }
+    placed.insert(placed.end(), next, inputs.end());
+    placed.insert(placed.end(), others.begin(), others.end());
+    body.order = std::move(placed);
   }
 
   // F's node of that name, else what claims to be it, as a call that equal ones were merged into.
