@@ -420,7 +420,7 @@ TEST_CASE("sums and softmax of long rows and short ones") {
 }
 
 // Sums of more elements than one tile has: of a whole tensor, of rows that are dense or not, that
-// are whole tiles or not, and of columns.
+// are whole tiles or not, and of columns, where they lie or as products that a norm's weight gets.
 TEST_CASE("sums in tiles") {
   Random random;
   const Value none, no = false, yes = true, last = Value::list({std::int64_t{-1}}),
@@ -445,6 +445,12 @@ TEST_CASE("sums in tiles") {
     const Tensor columns = random.tensor({kTile + 9, 2}, dtype);
     CHECK(run_both("aten.sum.dim_IntList", {columns, first, no, none}) == "");
     CHECK(run_both("aten.mean.dim", {columns, first, no, none}) == "");
+    if (dtype == DType::kFloat64) continue;
+    const Tensor gradient = random.tensor({kTile + 9, 2}, dtype), weight = random.tensor({2}, dtype),
+                 scale = random.tensor({kTile + 9, 1});
+    CHECK(
+        run_both("aten._fused_rms_norm_backward.default", {gradient, columns, Value::list({std::int64_t{2}}),
+                                                           scale, weight, Value::list({true, true})}) == "");
   }
   const Tensor counts = random.integers(std::vector<std::int64_t>(kTile + 2, 3), {kTile + 2});
   CHECK(run_both("aten.sum.default", {counts, none}) == "");

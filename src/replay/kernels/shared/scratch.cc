@@ -164,11 +164,11 @@ Tensor Scratch::sum_on_device(const Tensor& x, Along along, Sum sum) {
     const C divisor = sum == Sum::kMean && tiles == 1 ? static_cast<C>(length) : C(0);
     launch(tasks::LaneTotalTask<C>{lanes.data<C>(), out.data<C>(), divisor}, count * tiles, {&lanes, &out});
   });
-  if (tiles > 1) return add_tiles(out, length, sum);
   // The mean of no elements is 0 / 0.
   if (sum == Sum::kMean && length == 0)
     map_into<math::Div>(out, Value(), out, filled(out.dtype, {}, Value(0.0)));
-  return is_rows ? out : out.view({1, count}, {count, 1}, out.offset);
+  const Tensor sums = tiles > 1 ? add_tiles(out, length, sum) : out;
+  return is_rows ? sums : sums.view({1, count}, {count, 1}, sums.offset);
 }
 Tensor Scratch::add_tiles(const Tensor& sums, std::int64_t length, Sum sum) {
   const Tensor out = sum_rows(sums);

@@ -55,17 +55,16 @@ std::optional<Tensor> sum_in_place(Scratch& scratch, const Rows& rows, Scratch::
   const Tensor& matrix = rows.matrix;
   if (scratch.queue() == nullptr || matrix.storage == nullptr || !is_computed_in_float(matrix.dtype))
     return std::nullopt;
-  const float divisor = sum == Scratch::Sum::kMean ? static_cast<float>(rows.length) : 0.0f;
   if (matrix.strides[0] == 1 && rows.count > 1) {
     const auto columns = sum_columns<tasks::ColumnSum>(
-        scratch, {}, {{place_of(matrix, matrix.strides[1])}, rows.length, rows.count, divisor}, {&matrix});
+        scratch, {}, {{place_of(matrix, matrix.strides[1])}, rows.length, rows.count, sum}, {&matrix});
     if (!columns) return std::nullopt;
     return columns->view({rows.count, 1}, {1, 1}, columns->offset);
   }
   if (!find_place(rows) || rows.count == 0 || rows.length == 0) return std::nullopt;
   if (rows.length > math::kSumTile) return scratch.add_tiles(sum_tiles(scratch, matrix), rows.length, sum);
   const Tensor out = scratch.make(DType::kFloat32, {rows.count, 1});
-  sum_dense_rows(scratch, matrix, out, divisor);
+  sum_dense_rows(scratch, matrix, out, sum == Scratch::Sum::kMean ? static_cast<float>(rows.length) : 0.0f);
   return out;
 }
 

@@ -44,30 +44,34 @@ template <class Op>
 struct ColumnOperands {
   std::array<std::optional<tasks::RowPlace>, Op::kInputs> in;
   std::int64_t rows, columns;
-  float divisor = 0;  // of each sum; 0: none
+  Scratch::Sum sum = Scratch::Sum::kTotal;
 };
-// The sums of op's terms by column, [1, columns]; none as launch_rows, and where the inputs are of
-// two dtypes. `tensors`: what the op reads.
+// The sums of op's terms by column, [1, columns]. None: the CPU computes, there are no elements, an
+// operand has no place, or the inputs are of two dtypes. `tensors`: what the op reads.
 template <class Op>
 std::optional<Tensor> sum_columns(Scratch& scratch, const Op& op, const ColumnOperands<Op>& operands,
                                   std::initializer_list<const Tensor*> tensors) {
   if (scratch.queue() == nullptr || operands.rows == 0 || operands.columns == 0) return std::nullopt;
-  if (operands.rows > math::kSumTile) return std::nullopt;
   tasks::ColumnLanesTask<Op> task{};
   for (std::size_t i = 0; i < operands.in.size(); ++i) {
     if (!operands.in[i] || operands.in[i]->stored != operands.in[0]->stored) return std::nullopt;
     task.in[i] = *operands.in[i];
   }
-  const Tensor lanes = scratch.make(DType::kFloat32, {operands.columns, math::kLanes});
-  const Tensor out = scratch.make(DType::kFloat32, {1, operands.columns});
+  const std::int64_t tiles = math::count_sum_tiles(operands.rows), sums = operands.columns * tiles;
+  const Tensor lanes = scratch.make(DType::kFloat32, {sums, math::kLanes});
+  const Tensor out = scratch.make(DType::kFloat32, {operands.columns, tiles});
   task.rows = operands.rows;
   task.columns = operands.columns;
+  task.tiles = tiles;
   task.lanes = lanes.data<float>();
   task.op = op;
-  launch(*scratch.queue(), task, operands.columns * math::kLanes, tensors);
-  scratch.launch(tasks::LaneTotalTask<float>{lanes.data<float>(), out.data<float>(), operands.divisor},
-                 operands.columns, {&lanes, &out});
-  return out;
+  launch(*scratch.queue(), task, sums * math::kLanes, tensors);
+  const bool divides = tiles == 1 && operands.sum == Scratch::Sum::kMean;
+  const float divisor = divides ? static_cast<float>(operands.rows) : 0.0f;
+  scratch.launch(tasks::LaneTotalTask<float>{lanes.data<float>(), out.data<float>(), divisor}, sums,
+                 {&lanes, &out});
+  const Tensor totals = tiles == 1 ? out : scratch.add_tiles(out, operands.rows, operands.sum);
+  return totals.view({1, operands.columns}, {operands.columns, 1}, totals.offset);
 }
 
 // The sums of rows where they lie, one behind the other or side by side: [rows, 1] in float32.

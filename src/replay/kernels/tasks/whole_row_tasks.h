@@ -436,12 +436,12 @@ struct RmsNormWeightGradient {
   EPWEAVE_HD float term(const float* in, std::int64_t row) const { return in[0] * (in[1] * scales[row]); }
 };
 
-// lanes[16 c + l] = the sum of the terms of rows l, l + 16, ... of column c. Inputs of one dtype.
-// Index: l * columns + c.
+// lanes[(c * tiles + t) * 16 + l] = the sum of the terms of rows l, l + 16, ... of tile t of column
+// c. Inputs of one dtype. Index: columns (16 t + l) + c.
 template <class Op>
 struct ColumnLanesTask {
   static constexpr std::size_t kIns = Op::kInputs;
-  std::int64_t rows, columns;
+  std::int64_t rows, columns, tiles;
   float* lanes;
   Op op;
   RowPlace in[kIns];
@@ -455,23 +455,25 @@ struct ColumnLanesTask {
  private:
   template <Stored kStored>
   EPWEAVE_HD void run_as(std::int64_t i) const {
-    const std::int64_t lane = i / columns, column = i % columns;
+    const std::int64_t place = i / columns, column = i % columns;
+    const std::int64_t first = place / math::kLanes * math::kSumTile,
+                       end = math::end_of_sum_tile(first, rows);
     constexpr int kTaken = 8;
     float sum = 0.0f;
-    std::int64_t row = lane;
-    for (; row + (kTaken - 1) * math::kLanes < rows; row += kTaken * math::kLanes) {
+    std::int64_t row = first + place % math::kLanes;
+    for (; row + (kTaken - 1) * math::kLanes < end; row += kTaken * math::kLanes) {
       float taken[static_cast<std::size_t>(kTaken)][kIns];
       EPWEAVE_UNROLL
       for (int k = 0; k < kTaken; ++k) load<kStored>(row + k * math::kLanes, column, taken[k]);
       EPWEAVE_UNROLL
       for (int k = 0; k < kTaken; ++k) sum = sum + op.term(taken[k], row + k * math::kLanes);
     }
-    for (; row < rows; row += math::kLanes) {
+    for (; row < end; row += math::kLanes) {
       float taken[kIns];
       load<kStored>(row, column, taken);
       sum = sum + op.term(taken, row);
     }
-    lanes[column * math::kLanes + lane] = sum;
+    lanes[column * tiles * math::kLanes + place] = sum;
   }
   template <Stored kStored>
   EPWEAVE_HD void load(std::int64_t row, std::int64_t column, float (&to)[kIns]) const {
