@@ -9,8 +9,6 @@
 #include "analysis/rank_view.h"
 #include "base/memory_text.h"
 #include "cost/simulate.h"
-#include "ir/walk.h"
-#include "ops/bind.h"
 #include "passes/bucket/bucket_choice.h"
 #include "passes/bucket/bucket_plan.h"
 #include "passes/bucket/bucket_writer.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analysis/effects.h"
+#include "analysis/order.h"
 #include "analysis/users.h"
 #include "analysis/world.h"
 #include "ir/walk.h"
