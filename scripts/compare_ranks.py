@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """One job traced rank by rank and once for all ranks, side by side: what differs, and whether one graph can stand for all.
 
-    compare_ranks.py [--model llama3] [--dp-replicate 1] [--dp-shard 2] [--tp 2] [--ep 1] [--layers N] [--epweave PROGRAM] [--keep DIR] [--json]
+    compare_ranks.py [--model llama3] [--dp-replicate 1] [--dp-shard 2] [--tp 2] [--ep 1] [--layers N] [--given R,..] [--all-ranks] [--epweave PROGRAM] [--keep DIR] [--json]
 
-Traces rank 0, a rank of another place along each axis, the last rank, and the rank-agnostic graph, each in a process of
-its own (fake process group, no GPU). Then: `generalize` of the traces (where parameters are cut unevenly, of those that
+Traces rank 0, a rank of another place along each axis, the last rank (or all ranks), and the rank-agnostic graph, each in a process of
+its own (fake process group, no GPU). Then: `generalize` of the traces (of those that --given names; where parameters are cut unevenly, of those that
 hold as much as rank 0), `specialize` of its result to each of them and `diff`; the rank-agnostic graph as traced by `verify --ranks`, repaired (`generalize --repair`), specialised and compared
-with the traces; `verify --ranks` of the specialised graphs; `epweave-replay check` of a rewrite of the general graph.
+with the traces; `verify --ranks` of the specialised graphs; `epweave-replay check` of a rewrite of the general graph; gathers that dedup-unshard and bucket leave, and members of the groups that isolate-ep-pg and reassign-pgs add, both beside those of a rank's own trace; `artifact check`.
 
 Needs torch 2.15 and torchtitan 0.3. Exit codes: 0 all as wanted, 1 something differs, 2 usage, 3 a trace failed.
 """
@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -96,7 +97,48 @@ def list_whole(epweave, traces: dict[int, pathlib.Path]) -> list[int]:
     return [rank for rank, path in traces.items() if shapes(path) == shapes(traces[0])]
 
 
-def compare_traces(epweave, traces: dict[int, pathlib.Path], folder) -> list[tuple[str, str, bool]]:
+def count_gathers(epweave, graph) -> int:
+    nodes = json.loads(epweave.run("print", graph, "--json")[0].stdout)["nodes"]
+    return sum("all_gather_into_tensor" in str(node["target"]) for node in nodes)
+
+
+def list_groups(epweave, graph) -> dict[str, list]:
+    """The members of each group that a pass added, by its name."""
+    done, _ = epweave.run("convert", graph, "-", "--to", "text")
+    rows = re.findall(r"^group (\S+) ranks=(\[[\d, ]+\]).* split_from=", done.stdout, re.MULTILINE)
+    return {name: json.loads(ranks) for name, ranks in rows}
+
+
+def compare_passes(epweave, general, traces: dict[int, pathlib.Path], folder) -> list[tuple[str, str, bool]]:
+    """Rows about passes on the general graph beside the same on the last rank's own trace."""
+    last = max(traces)
+    out = [folder / "general.out.epw", folder / "own.out.epw"]
+    counts = []
+    for graph, to in zip((general, traces[last]), out):
+        epweave.run("rewrite", graph, "-p", f"{PIPELINE},bucket", "-o", to)
+        counts.append(count_gathers(epweave, to))
+    rows = [("all-gathers; behind dedup-unshard and bucket; the same of a rank's own trace",
+             f"{count_gathers(epweave, general)}; {counts[0]}; {counts[1]}", counts[0] == counts[1])]
+    split = f"{PIPELINE},symbolize,chunk,isolate-ep-pg,reassign-pgs"
+    done, _ = epweave.run("rewrite", general, "-p", split, "-o", out[0], allowed=(0, 4))
+    if done.returncode:  # there is no mixture of experts
+        split = f"{PIPELINE},reassign-pgs"
+        epweave.run("rewrite", general, "-p", split, "-o", out[0])
+    same, names = 0, ""
+    for rank, trace in traces.items():
+        epweave.run("specialize", out[0], "--rank", rank, "-o", folder / "split.epw")
+        epweave.run("rewrite", trace, "-p", split, "-o", out[1])
+        here, there = list_groups(epweave, folder / "split.epw"), list_groups(epweave, out[1])
+        same += sorted(here.values()) == sorted(there.values())
+        names = f"; {len(here)} groups, on rank {rank} {', '.join(map(str, here.values()))}" if here else "; none is split"
+    rows.append((f"members of the groups that {' and '.join(name for name in split.split(',') if '-pg' in name)} add = those on the rank's own trace",
+                 f"{same} of {len(traces)} ranks{names}", same == len(traces)))
+    epweave.run("artifact", "make", general, "--config", "deterministic=true", "-o", out[0])
+    _, seconds = epweave.run("artifact", "check", out[0], "--config", "deterministic=true")
+    return [*rows, ("artifact check", f"{seconds:.2f} s", True)]
+
+
+def compare_traces(epweave, traces: dict[int, pathlib.Path], given, folder) -> list[tuple[str, str, bool]]:
     """Rows of the table about traces of ranks: what is asked, what was seen, whether it is as wanted."""
     rows = []
     for rank, path in list(traces.items())[1:]:
@@ -104,7 +146,7 @@ def compare_traces(epweave, traces: dict[int, pathlib.Path], folder) -> list[tup
         rows.append((f"nodes that differ, rank {rank} against rank 0", str(count_nodes(json.loads(done.stdout))),
                      True))
     general = folder / "general.epw"
-    whole = list_whole(epweave, traces)
+    whole = [rank for rank in list_whole(epweave, traces) if not given or rank in given]
     done, seconds = epweave.run("generalize", *(traces[rank] for rank in whole), "-o", general, "--json", allowed=(0, 1))
     report = json.loads(done.stdout)
     rows.append((f"generalize of ranks {', '.join(map(str, whole))}",
@@ -115,7 +157,7 @@ def compare_traces(epweave, traces: dict[int, pathlib.Path], folder) -> list[tup
     rows.append(compare_specialised(epweave, general, traces, folder, "general"))
     rows.append(("verify --ranks of the general graph", *verify_ranks(epweave, general)))
     rows.append(("replay of the general graph against its rewrite, all ranks", *replay(epweave, general, folder)))
-    return rows
+    return rows + compare_passes(epweave, general, traces, folder)
 
 
 def compare_specialised(epweave, graph, traces, folder, name) -> tuple[str, str, bool]:
@@ -174,12 +216,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tp", type=int, default=2, metavar="N", help="tensor-parallel ranks (default 2)")
     parser.add_argument("--ep", type=int, default=1, metavar="N", help="expert-parallel ranks (default 1)")
     parser.add_argument("--layers", type=int, metavar="N", help="of the model (default: all of its debug model's)")
+    parser.add_argument("--given", metavar="R,..", help="ranks whose traces generalize is given (default: all that are traced)")
+    parser.add_argument("--all-ranks", action="store_true", help="trace every rank")
     parser.add_argument("--epweave", metavar="PROGRAM", help="by default the one that the package epweave runs")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIR", help="leave the graphs here, and take traces that are here already")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args(arguments)
     if count_ranks(options) < 2:
         parser.error("a job of one rank has nothing to compare")
+    ranks = list(range(count_ranks(options))) if options.all_ranks else pick_ranks(options)
+    try:
+        given = [int(word) for word in options.given.split(",")] if options.given else []
+    except ValueError:
+        parser.error(f"--given: '{options.given}' is no list of ranks, such as 0,1,4")
+    if given and (0 not in given or not set(given) <= set(ranks)):
+        parser.error(f"--given: rank 0, and others of those that are traced: {', '.join(map(str, ranks))}")
     try:
         options.epweave = options.epweave or find_program("epweave")
     except UsageError as error:
@@ -191,13 +242,13 @@ def main(arguments: list[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         epweave = Program(options.epweave)
         traces = {}
-        for rank in pick_ranks(options):
+        for rank in ranks:
             path, why = trace(options, folder, f"rank{rank}", "--rank", str(rank))
             if path is None:
                 print(f"compare_ranks: rank {rank}: {why}", file=sys.stderr)
                 return 3
             traces[rank] = path
-        rows = compare_traces(epweave, traces, folder)
+        rows = compare_traces(epweave, traces, given, folder)
         agnostic, why = trace(options, folder, "agnostic", "--rank-agnostic")
         rows += (compare_agnostic(epweave, agnostic, traces, folder) if agnostic
                  else [("rank-agnostic trace", f"torchtitan gives none: {why}", True)])

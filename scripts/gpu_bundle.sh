@@ -31,7 +31,7 @@ for file in "$to"/bin/*; do ldd "$file"; done | awk '$2 == "=>" && $3 ~ "^/" { p
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | while read -r library; do
     cp -L "$library" "$to/lib/"
   done
-cp scripts/gpu_test.sh scripts/bench_replay.py scripts/compare_with_torch.py scripts/epweave_fx.py "$to/scripts/"
+cp scripts/gpu_test.sh scripts/bench_replay.py scripts/compare_with_torch.py scripts/epweave_fx.py scripts/train_artifact.py "$to/scripts/"
 cp scripts/dev/gpu_rates.py "$to/scripts/dev/"
 cp python/epweave/*.py "$to/python/epweave/"
 cp scripts/launch_examples/*.sh "$to/scripts/launch_examples/"

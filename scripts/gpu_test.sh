@@ -2,9 +2,9 @@
 # Everything that needs a GPU, in one command: gpu_test.sh [OPTION...] [FOLDER]
 #
 #   --only PART    this part alone; may be repeated. The parts, in their order: kernels, steps, memcheck, rewrite, graphs, nccl,
-#                  native, measure, torch, rates, widths, racecheck, initcheck, ranks
+#                  native, measure, torch, rates, widths, racecheck, initcheck, ranks, train
 #   --call N       some of the parts, within 590 s (docs/gpu.md has what each is for): 1: kernels, steps, memcheck; 2: rewrite,
-#                  graphs, nccl, native; 3: measure, torch, rates, widths; 4: racecheck, initcheck, ranks
+#                  graphs, nccl, native; 3: measure, torch, rates, widths; 4: racecheck, initcheck, ranks, train
 #   --total N      seconds of the whole: a step that would start behind them is not run, one that they cut short is no failure
 #   --logs DIR     whole logs of the steps, a file each; summary.txt, a line each; report.txt, the same with what is at both ends
 #                  of the logs of those that failed (default: a new folder of /tmp)
@@ -20,7 +20,7 @@
 # reports; exits 0 if all that was run passed, 1 if something failed, 2 for a wrong command line, 77 if there is no GPU. What
 # was not run is listed at the end.
 set -u
-all_parts="kernels steps memcheck rewrite graphs nccl native measure torch rates widths racecheck initcheck ranks"
+all_parts="kernels steps memcheck rewrite graphs nccl native measure torch rates widths racecheck initcheck ranks train"
 usage() {
   printf 'gpu_test.sh: %s\n' "$1" >&2
   exit 2
@@ -38,7 +38,7 @@ while [ $# -gt 0 ]; do
         1) parts="$parts kernels steps memcheck" ;;
         2) parts="$parts rewrite graphs nccl native" ;;
         3) parts="$parts measure torch rates widths" ;;
-        4) parts="$parts racecheck initcheck ranks" ;;
+        4) parts="$parts racecheck initcheck ranks train" ;;
         *) usage "--call takes one of: 1 2 3 4" ;;
       esac
       shift ;;
@@ -476,14 +476,14 @@ part_rates() {
   if command -v ncu >/dev/null; then options+=(--profile); fi
   attempt "rates of single ops" python3 "$scripts/dev/gpu_rates.py" --replay "$bin/epweave-replay" "${options[@]}"
 }
-# What a comparison with PyTorch needs and is not there, in a line; nothing where all is.
-find_missing_for_torch() {
-  python3 - "$scripts" <<'PYTHON'
+# find_missing MODULE...: which of them, or a GPU, PyTorch lacks, in a line; nothing where all is.
+find_missing() {
+  python3 - "$scripts" "$@" <<'PYTHON'
 import importlib
 import sys
 sys.path.insert(0, sys.argv[1])
 missing = []
-for name in ("torch", "safetensors.torch", "epweave_fx"):  # the last needs the package epweave, which needs protobuf
+for name in sys.argv[2:]:
     try:
         importlib.import_module(name)
     except ImportError as error:
@@ -493,6 +493,7 @@ if not missing and not sys.modules["torch"].cuda.is_available():
 print("; ".join(missing))
 PYTHON
 }
+find_missing_for_torch() { find_missing torch safetensors.torch epweave_fx; }  # the last needs the package epweave, which needs protobuf
 part_torch() {
   if [ "$bare" -ne 0 ]; then
     leave_out "torch: --bare"
@@ -566,6 +567,26 @@ part_ranks() {
         "$graphs/$name.epw.gz" "$work/$name.epw" --bounds none
     fi
   done
+}
+# One artifact for all ranks beside a trace on each, of the largest job that there are GPUs for; losses and norms by step are said.
+part_train() {
+  if [ "$bare" -ne 0 ]; then
+    leave_out "train: --bare"
+    return
+  fi
+  local missing seconds=$((seconds * 5)) again=0
+  missing=$(find_missing torch torchtitan epweave_fx 2>&1) || missing=${missing:-python3 does not run}
+  if [ -n "$missing" ]; then
+    leave_out "train: $missing"
+  elif [ "$gpus" -lt 2 ]; then
+    leave_out "train: $gpus GPUs are known of, and the smallest job has 2 ranks"
+  else
+    if [ "$gpus" -lt 8 ]; then leave_out "train, DP 4 x TP 2 x EP 4 on 8 GPUs: $gpus GPUs are known of; a smaller job is trained"; fi
+    last_log=''
+    attempt "training with one artifact for all ranks" env EPWEAVE="$bin/epweave" python3 "$scripts/train_artifact.py" --device cuda
+    [ -n "$last_log" ] || return 0
+    while read -r line; do say "  $line"; done < <(grep -e '^DeepSeek' -e '^step ' -e '^[a-z0-9-]*:$' "$last_log.log")
+  fi
 }
 # All is made of kernels. Where one fails, the steps say in seconds which values are others for it.
 done_parts='' kernels_fail=0

@@ -1,4 +1,4 @@
-"""Debug models of torchtitan trained on CPU ranks (gloo), under several pass pipelines, compared.
+"""Debug models of torchtitan trained on CPU ranks (gloo), or on a GPU for each rank (NCCL), under several pass pipelines, compared.
 
     python -m epweave.torchtitan --model deepseek_v3 --cpu --world 2 --steps 5 --compare none,epweave,reference
 
@@ -14,6 +14,8 @@ Needs torch 2.15 and torchtitan 0.3.0.
 The first traces once, in one process, for all ranks, and writes an artifact; in the second, the ranks of the pipeline
 `artifact` load it and trace nothing. With `--ranks 0,1,2,4` these ranks are traced, each in a process of its own, and joined:
 for jobs that torchtitan cannot trace for all ranks at once.
+
+With `--device cuda` each process sees one GPU, that of its rank, and calls it cuda:0, as the traces do.
 
 Exit codes: 0 fine, 1 a rank failed or a pipeline is further than --tolerance from the first, 2 usage.
 """
@@ -52,6 +54,12 @@ def use_cpu() -> None:
     flex_attention._validate_device = lambda query, key, value: None  # its dense math has a backward on the CPU
     from torchtitan.models.common import attention
     attention._compiled_create_block_mask = attention.create_block_mask
+
+
+def own_device(options):
+    """The device of this process."""
+    import torch
+    return torch.device("cpu") if options.device == "cpu" else torch.device("cuda", 0)
 
 
 def resize_layers(layers: list, count: int) -> list:
@@ -95,11 +103,12 @@ def build_model(config, dims, options):
     model = spec.parallelize_fn(
         model, parallel_dims=dims, training=config.training, parallelism=config.parallelism,
         compile_config=config.compile, ac_config=config.activation_checkpoint, dump_folder=".")
-    model.to_empty(device="cpu")
+    device = own_device(options)
+    model.to_empty(device=device)
     if not options.precompile:  # else nothing reads the values
         torch.manual_seed(options.seed)
         with torch.no_grad():
-            model.init_states(buffer_device=torch.device("cpu"))
+            model.init_states(buffer_device=device)
     model.train()
     loss = config.loss.build(compile_config=config.compile)
     if isinstance(loss, ChunkedLossWrapper):
@@ -108,9 +117,8 @@ def build_model(config, dims, options):
     return model, loss
 
 
-def build_trainer(config, dims, model, loss):
+def build_trainer(config, dims, model, loss, device):
     """A trainer without data loader, checkpoint and metrics, as torchtitan's unit tests build it."""
-    import torch
     from torchtitan.distributed.utils import get_spmd_context
     trainer_module = importlib.import_module(f"{TRACER}.trainer")
     registry = importlib.import_module(f"{TRACER}.registry")
@@ -118,7 +126,7 @@ def build_trainer(config, dims, model, loss):
     trainer.config, trainer.parallel_dims, trainer.model_parts = config, dims, [model]
     trainer.loss_fn, trainer.model_config = loss, config.model_spec.model
     trainer.train_context = get_spmd_context(parallel_dims=dims)
-    trainer.device, trainer.tokenizer, trainer.ntokens_seen = torch.device("cpu"), None, 0
+    trainer.device, trainer.tokenizer, trainer.ntokens_seen = device, None, 0
     trainer._traced_step = None
     registry.POST_INIT_HOOKS.get(config.compile.pass_pipeline, lambda _: None)(trainer)
     return trainer
@@ -142,7 +150,7 @@ def gradient_norm(model) -> float:
     """The norm of all gradients, each rank's share counted once, in float64."""
     import torch
     import torch.distributed as dist
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=next(model.parameters()).device)
     for parameter in model.parameters():
         if parameter.grad is None:
             continue
@@ -167,7 +175,7 @@ def parameter_hash(model) -> str:
     for name, parameter in sorted(model.named_parameters()):
         local = local_tensor(parameter).contiguous()
         digest.update(f"{name} {local.dtype} {list(local.shape)} ".encode())
-        digest.update(local.reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(local.reshape(-1).view(torch.uint8).cpu().numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -178,14 +186,19 @@ def make_batch(options, config, rank: int, step: int) -> tuple[dict, object]:
     shape = (options.tokens // options.sequence, options.sequence + 1)
     text = torch.randint(config.model_spec.model.vocab_size, shape, generator=generator)
     positions = torch.arange(options.sequence, dtype=torch.int32).expand(shape[0], -1).contiguous()
-    return {"input": text[:, :-1].contiguous(), "positions": positions}, text[:, 1:].contiguous()
+    device = own_device(options)
+    inputs = {"input": text[:, :-1].contiguous().to(device), "positions": positions.to(device)}
+    return inputs, text[:, 1:].contiguous().to(device)
 
 
 def set_up(options, backend: str, **where):
     """The trainer of this process's rank, with a process group of `backend`."""
     import torch
     import torch.distributed as dist
-    use_cpu()
+    if options.device == "cpu":
+        use_cpu()
+    else:
+        torch.cuda.set_device(own_device(options))
     import epweave.torchtitan  # noqa: F401  registers the pipeline
     from torchtitan.distributed import ParallelDims
     from torchtitan.distributed.utils import set_spmd_backend
@@ -202,14 +215,14 @@ def set_up(options, backend: str, **where):
                         world_size=options.world, spmd_backend=config.parallelism.spmd_backend)
     dims.build_mesh()
     model, loss_function = build_model(config, dims, options)
-    return build_trainer(config, dims, model, loss_function)
+    return build_trainer(config, dims, model, loss_function, own_device(options))
 
 
 def run_step(trainer, options, rank: int, step: int):
     """Forward and backward of a step: the loss; gradients are those of the parameters."""
     import torch
     inputs, labels = make_batch(options, trainer.config, rank, step)
-    valid = torch.tensor(options.tokens * options.world // options.tp)
+    valid = torch.tensor(options.tokens * options.world // options.tp, device=own_device(options))
     return trainer.forward_backward_step(input_dict=inputs, labels=labels, global_valid_tokens=valid)
 
 
@@ -260,9 +273,9 @@ def rank_command(arguments: list[str]) -> list[str]:
 
 
 def rank_environment() -> dict[str, str]:
-    """What all processes of ranks have: this package, and one thread."""
+    """What all processes of ranks have: this package, one thread, and what PyTorch needs for the same bits each time."""
     here = str(pathlib.Path(__file__).resolve().parents[1])
-    return {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "OMP_NUM_THREADS": "1",
+    return {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **os.environ, "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))}
 
 
@@ -270,7 +283,7 @@ def train_rank(options, folder: pathlib.Path) -> dict:
     import torch
     import torch.distributed as dist
     rank = int(os.environ["RANK"])
-    trainer = set_up(options, "gloo", init_method=f"file://{folder}/rendezvous", rank=rank)
+    trainer = set_up(options, "gloo" if options.device == "cpu" else "nccl", init_method=f"file://{folder}/rendezvous", rank=rank)
     traces = count_traces()
     model = trainer.model_parts[0]
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, foreach=False)
@@ -298,6 +311,9 @@ def train_rank(options, folder: pathlib.Path) -> dict:
 def environment_of(pipeline: str, rank: int, options) -> dict[str, str]:
     """What is a rank's alone. Artifacts are the ranks' in turn, where several are given."""
     own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    if options.device == "cuda":
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(options.world)))).split(",")
+        own |= {"LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": visible[rank % len(visible)]}
     if pipeline == "artifact":
         own["EPWEAVE_ARTIFACT"] = options.artifact[rank % len(options.artifact)]
     return own
@@ -377,11 +393,21 @@ def rows_apart(rows: dict[str, dict], tolerance: float) -> dict[str, float]:
     return {name: distance for name, distance in apart.items() if not distance <= tolerance}
 
 
-def print_table(rows: dict[str, dict]) -> None:
+def print_steps(rows: dict[str, dict]) -> None:
+    """As torchtitan's log has them."""
+    for pipeline, row in rows.items():
+        print(f"{pipeline}:")
+        for step, (loss, norm) in enumerate(zip(row["losses"], row["norms"]), 1):
+            print(f"step {step}: loss={loss:.5f} grad_norm={norm:.4f}")
+
+
+def print_table(rows: dict[str, dict], *, by_step: bool = False) -> None:
     for pipeline, row in rows.items():
         print(f"{pipeline:>10}  {row['nodes']:6} nodes  hash {row['hash']}  {row['seconds']:6.1f} s")
         print(f"{'loss':>10}  " + "  ".join(f"{x:.9g}" for x in row["losses"]))
         print(f"{'norm':>10}  " + "  ".join(f"{x:.9g}" for x in row["norms"]))
+    if by_step:
+        print_steps(rows)
     first = next(iter(rows), None)
     for pipeline, row in list(rows.items())[1:]:
         base = rows[first]
@@ -396,7 +422,9 @@ def make_parser() -> argparse.ArgumentParser:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add, count = parser.add_argument, whole_number_from(1)
     add("--model", choices=sorted(CONFIGS), default="deepseek_v3", help="torchtitan's debug model (default deepseek_v3)")
-    add("--cpu", action="store_true", help="on the CPU with gloo (the only way here)")
+    add("--cpu", action="store_const", dest="device", const="cpu", help="the same as --device cpu")
+    add("--device", choices=("cpu", "cuda"), default="cpu",
+        help="cpu with gloo (the default), or cuda: a GPU for each rank, with NCCL")
     add("--world", type=count, default=2, metavar="N", help="ranks (default 2)")
     add("--tp", type=count, default=1, metavar="N", help="tensor-parallel ranks (default 1)")
     add("--ep", type=count, metavar="N", help="expert-parallel ranks (default: all ranks for a MoE model)")
@@ -421,6 +449,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="what the pipeline artifact loads; given twice, ranks take them in turn")
     add("--tolerance", type=amount, metavar="X",
         help="exit with 1 where losses or norms of a pipeline are further from those of the first, relatively")
+    add("--by-step", action="store_true", help="also print loss and norm of each step in a line, as torchtitan's log has them")
     add("--json", metavar="FILE", help="also write the figures to this file")
     add("--pipeline", help=argparse.SUPPRESS)
     add("--rank-of", type=pathlib.Path, help=argparse.SUPPRESS)
@@ -536,7 +565,7 @@ def main(arguments: list[str] | None = None) -> int:
 def compare_rows(pipelines: list[str], arguments: list[str], options) -> int:
     """Runs the rows and prints their table; the process's exit code."""
     rows, failed = run_rows(pipelines, arguments, options)
-    print_table(rows)
+    print_table(rows, by_step=options.by_step)
     for name, error in failed.items():
         print(f"{name}: failed: {error}", file=sys.stderr)
     if options.json:

@@ -32,6 +32,9 @@ PREPARATIONS = {
     "dce": "", "canonicalize": "", "dedup-unshard": "",
 }
 NOT_ASKED = {"specialize"}
+# What more there is to a choice, by knobs that `epweave passes` does not list.
+BESIDE = {"inductor": [f",knobs=[collective_bucketing=true,bucket_mode={mode}]"
+                       for mode in ("default", "custom_ops", "custom_ops_multidtype", "coalesced")]}
 
 
 def list_calls(row: dict) -> list[str]:
@@ -45,7 +48,7 @@ def list_calls(row: dict) -> list[str]:
             if row["name"] == "bucket" and option["name"] == "unpriced":
                 beside = ",plan=overlap"
             if choice != option["default"]:
-                calls.append(f"{row['name']}{{{option['name']}={choice}{beside}}}")
+                calls += [f"{row['name']}{{{option['name']}={choice}{more}}}" for more in (beside, *BESIDE.get(choice, ()))]
     return calls
 
 

@@ -7,6 +7,7 @@ place.
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -202,6 +203,41 @@ def check_torch(place):
     (modules / "safetensors/torch.py").write_text("")
     code, summary, _ = gpu_test(folder, "--only", "torch", PYTHONPATH=str(modules))
     expect(code == 0 and "not run: torch: PyTorch sees no GPU" in summary, summary)
+    code, summary, _ = gpu_test(folder, "--only", "train", PYTHONPATH=str(modules))
+    expect(code == 0 and "not run: train: No module named 'torchtitan'" in summary, summary)
+
+
+def check_train(place):
+    """The table by steps is said, whichever way the training ends; with a GPU for each rank of the largest job that there are GPUs for."""
+    folder, modules, programs = bundle(place / "train"), place / "training", place / "smi"
+    for name in ("torch.py", "torchtitan.py", "epweave_fx.py"):
+        modules.mkdir(exist_ok=True)
+        (modules / name).write_text("class cuda:\n    is_available = staticmethod(lambda: True)\n    device_count = staticmethod(lambda: 4)\n")
+    programs.mkdir()
+    python = """#!/bin/bash
+case "$*" in
+  *train_artifact.py*) echo "DeepSeek-V3 debug, ${{@: -2}}"; echo "artifact:"; echo "step 1: loss=8.1 grad_norm=1.2"; echo "the end"; exit {code} ;;
+esac
+exec {python} "$@"
+"""
+
+    def run(gpus, code):
+        (programs / "nvidia-smi").write_text(f"#!/bin/bash\n[ $1 = -L ] || exec echo a GPU\nseq {gpus}\n")
+        (programs / "python3").write_text(python.format(code=code, python=shutil.which("python3")))
+        for name in ("nvidia-smi", "python3"):
+            (programs / name).chmod(0o755)
+        return gpu_test(folder, "--only", "train", PYTHONPATH=str(modules), PATH=f"{programs}:{os.environ['PATH']}")
+
+    few = subprocess.run(["python3", ROOT / "scripts/train_artifact.py", "--device", "cuda", "--world", "8"], check=False,
+                         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(modules)})  # fmt: skip
+    expect((few.returncode, few.stderr) == (77, "train_artifact.py: 4 GPUs; 8 are needed\n"), few)
+    code, summary, _ = run(1, 0)
+    expect(code == 0 and "not run: train: 1 GPUs are known of, and the smallest job has 2 ranks" in summary, summary)
+    for ends, said in ((0, "passed"), (1, "FAILED (exit 1)")):
+        code, summary, _ = run(4, ends)
+        expect(code == ends and "not run: train, DP 4 x TP 2 x EP 4 on 8 GPUs: 4 GPUs are known of; a smaller job is trained" in summary, summary)
+        expect(re.search(rf"training with one artifact for all ranks: {re.escape(said)}, \d+ s: the end", summary), summary)
+        expect("  DeepSeek-V3 debug, --device cuda\n  artifact:\n  step 1: loss=8.1 grad_norm=1.2\n" in summary, summary)
 
 
 def check_packed(place):
@@ -223,6 +259,7 @@ def check_packed(place):
     steps = {path.stem for path in (packed / "testdata/gpu").glob("*.txt")}
     expect(steps and steps < {path.name.removesuffix(".epw.gz") for path in (packed / "testdata/graphs").glob("*.epw.gz")}, steps)
     subprocess.run(["python3", packed / "scripts/dev/gpu_rates.py", "--help"], check=True, capture_output=True)
+    subprocess.run(["python3", packed / "scripts/train_artifact.py", "--help"], check=True, capture_output=True)
 
 
 def check_failures(place):
@@ -258,6 +295,7 @@ if __name__ == "__main__":
         check_limits(pathlib.Path(name))
         check_sanitizers(pathlib.Path(name))
         check_torch(pathlib.Path(name))
+        check_train(pathlib.Path(name))
         check_packed(pathlib.Path(name))
         check_failures(pathlib.Path(name))
     print("gpu_test.sh: all as expected")

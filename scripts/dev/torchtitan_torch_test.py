@@ -39,10 +39,19 @@ class Training(unittest.TestCase):
         self.assertIn("epweave-1 and none: all parameters bitwise equal", said)
 
     def test_mixture_of_experts(self):
-        code, rows, said = train("--model", "deepseek_v3", "--tokens", "128", "--compare", "none,epweave", "--rewrite",
-                                 CHUNKED, "--rewrite", "ep-overlap{symbolize=yes}", "--tolerance", "1e-4", EPWEAVE_VERIFY="1")
+        words = ("--model", "deepseek_v3", "--tokens", "128", "--rewrite", CHUNKED)
+        with tempfile.TemporaryDirectory() as folder:
+            code, _, said = train(*words, "--precompile", folder)
+            self.assertEqual(code, 0, said)
+            code, rows, said = train(*words, "--rewrite", "ep-overlap{symbolize=yes}", "--compare", "none,artifact,epweave",
+                                     "--artifact", folder, "--tolerance", "1e-4", "--by-step", EPWEAVE_VERIFY="1")
         self.assertEqual(code, 0, said)
-        none, chunked, scheduled = rows.values()
+        none, artifact, chunked, scheduled = rows.values()
+        self.assertEqual((artifact["traces"], chunked["traces"]), (0, 1))  # one artifact for all ranks has the bits of traces
+        for key in ("hash", "losses", "norms"):
+            self.assertEqual(artifact[key], chunked[key], said)
+        for step, (loss, norm) in enumerate(zip(none["losses"], none["norms"]), 1):
+            self.assertIn(f"step {step}: loss={loss:.5f} grad_norm={norm:.4f}\n", said)
         self.assertEqual(chunked["hash"], scheduled["hash"], said)  # only the order differs
         self.assertEqual(chunked["losses"][0], none["losses"][0])  # forward has the same bits; gradients are sums of parts
         self.assertAlmostEqual(chunked["norms"][0] / none["norms"][0], 1, delta=1e-7)

@@ -78,6 +78,11 @@ bool is_reshape(std::string_view target) {
          target == "aten.reshape.default";
 }
 
+// A slice by a coordinate becomes the element of a split where ranks take it so (specialize).
+bool takes_piece(const OpInfo* op) {
+  return op != nullptr && (op->family == OpFamily::kSlice || op->family == OpFamily::kElement);
+}
+
 // By name; none: no origin of that name.
 using OriginTargets = SideTable<StringId, std::optional<StringId>>;
 
@@ -113,7 +118,8 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
   const auto has_target = [&](StringId name) {
     const std::optional<StringId> target = origins[name];
     return !target || *target == node.target ||
-           (is_reshape(graph.text(*target)) && is_reshape(graph.text(node.target)));
+           (is_reshape(graph.text(*target)) && is_reshape(graph.text(node.target))) ||
+           (takes_piece(find_op(graph.text(*target))) && takes_piece(node.op));
   };
   if (keeps_target(record.role) && is_call_of_origin(node, index) && !record.origins.empty() &&
       std::none_of(record.origins.begin(), record.origins.end(), has_target))

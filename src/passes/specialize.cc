@@ -277,9 +277,20 @@ class ElementFinder {
 
   void add_split(NodeId slice, NodeId split) {
     body_.nodes[split].name = names_.make(graph_.text(body_.nodes[split].name));
+    record_added(body_.nodes[split]);
     position_.at(split) = position_[slice];
     add_in_order(splits_[whole_of(body_.nodes[split])], split);
     split_before_[slice] = split;
+  }
+
+  // The element is what the slice was, such as one part of a node; the split is there for it.
+  void record_added(Node& split) {
+    if (split.provenance.empty()) return;
+    Provenance record = split.provenance.back();
+    record.role = ProvenanceRole::kAdded;
+    record.part = record.parts = 0;
+    split.provenance = {};
+    append_provenance(context_, split, record);
   }
 
   void insert_splits() {

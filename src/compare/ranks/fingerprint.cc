@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <concepts>
 #include <set>
 #include <utility>
@@ -51,12 +52,34 @@ GroupTexts describe_groups(const Graph& graph, std::uint32_t world_size) {
   return whole;
 }
 
+// Of the step's inputs, without the host where there is another: "cuda:0".
+std::set<std::string> list_devices(const Graph& graph) {
+  std::set<std::string> devices;
+  for (const auto [id, node] : walk(graph.step())) {
+    if (node.kind != NodeKind::kPlaceholder) break;
+    const TensorType* tensor = tensor_of(*graph.context, node.type);
+    if (tensor != nullptr && graph.text(tensor->device) != "cpu") devices.emplace(graph.text(tensor->device));
+  }
+  if (devices.empty()) devices.emplace("cpu");
+  return devices;
+}
+
+// The one on which a step runs: each rank calls its own by another index. None: there are several.
+std::string find_own_device(const Graph& graph) {
+  const std::set<std::string> devices = list_devices(graph);
+  return devices.size() == 1 ? *devices.begin() : std::string();
+}
+
 // Everything that decides what the graph computes, as text, with nodes by position and groups by
 // what they are. Of each part of it, the hash.
 class ContentWriter {
  public:
   ContentWriter(const Graph& graph, const GroupTexts& groups, HashBytes hash)
-      : graph_(graph), context_(*graph.context), groups_(groups), hash_(hash) {}
+      : graph_(graph),
+        context_(*graph.context),
+        groups_(groups),
+        hash_(hash),
+        own_device_(find_own_device(graph)) {}
 
   std::string calls() {
     return hash_([&](const GiveBytes& give) {
@@ -240,12 +263,24 @@ class ContentWriter {
     if (text.empty()) {
       const std::size_t from = text_.size();
       text_ += ':';
-      text_ += print_type(context_, type);
+      write_on_own_device(print_type(context_, type));
       write_tensor_notes(context_.types[type]);
       text = text_.substr(from);
     } else {
       text_ += text;
     }
+  }
+
+  // With the step's device said to be that.
+  void write_on_own_device(std::string_view type) {
+    const std::string own = "@" + own_device_;
+    for (std::size_t at = type.find(own); !own_device_.empty() && at != type.npos; at = type.find(own)) {
+      const std::string_view rest = type.substr(at + own.size());
+      const bool is_whole = rest.empty() || std::isdigit(static_cast<unsigned char>(rest.front())) == 0;
+      put(type.substr(0, at), is_whole ? "@own" : std::string_view(own));
+      type = rest;
+    }
+    text_ += type;
   }
 
   // What print_type leaves out of a tensor's type.
@@ -271,10 +306,15 @@ class ContentWriter {
         return;
       case ArgKind::kTypeRef:
         return write_type(arg.as_type());
+      case ArgKind::kDevice:
+        if (context_.text(arg.as_name()) == own_device_) {
+          text_ += "own";
+          return;
+        }
+        [[fallthrough]];
       case ArgKind::kUnresolved:
       case ArgKind::kText:
       case ArgKind::kDType:
-      case ArgKind::kDevice:
       case ArgKind::kLayout:
       case ArgKind::kMemoryFormat:
       case ArgKind::kGraph:
@@ -304,6 +344,7 @@ class ContentWriter {
   std::optional<std::size_t> position_;        // of the argument that names the group
   const GroupTexts& groups_;
   const HashBytes hash_;
+  const std::string own_device_;
 };
 
 // Plain data as text.
@@ -330,18 +371,14 @@ std::string join(const std::multiset<std::string>& items, std::string_view betwe
   return text;
 }
 
-// "cuda": kinds of the inputs' devices, without the host's where there is another.
+// "cuda": kinds of the inputs' devices.
 std::string device_kinds(const Graph& graph) {
   std::multiset<std::string> kinds;
-  for (const auto [id, node] : walk(graph.step())) {
-    if (node.kind != NodeKind::kPlaceholder) break;
-    if (const TensorType* tensor = tensor_of(*graph.context, node.type); tensor != nullptr) {
-      const std::string_view device = graph.text(tensor->device);
-      const std::string kind(device.substr(0, device.find(':')));
-      if (kind != "cpu" && !kinds.contains(kind)) kinds.insert(kind);
-    }
+  for (const std::string& device : list_devices(graph)) {
+    const std::string kind = device.substr(0, device.find(':'));
+    if (!kinds.contains(kind)) kinds.insert(kind);
   }
-  return kinds.empty() ? "cpu" : join(kinds, ", ");
+  return join(kinds, ", ");
 }
 
 // What a run says of itself beside what it computes: no field.

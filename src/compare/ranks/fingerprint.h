@@ -12,6 +12,8 @@
 //   info.KEY      whatever else the trace recorded; of a long one its hash
 //   config.KEY    free-form values of the caller
 //
+// The device that the inputs are on stands in no other field, nor does its index.
+//
 // Of content: rank, names of groups and nodes, paths, dates, source lines and the tracer's accounts
 // of where calls came from are not in it, so that the same configuration
 // gives the same fingerprint on any machine and rank.

@@ -69,6 +69,11 @@ bool MovedMemory::write(const MovedView& view, const MovedContent& what, NodeId 
   return true;
 }
 
+void MovedMemory::begin_own_part(std::size_t storage, ExprId start, NodeId place) {
+  storages_[storage].content.own_start = start;
+  storages_[storage].content.place = place;
+}
+
 void MovedMemory::forget(std::size_t storage, NodeId writer) {
   Sequence& content = storages_[storage].content.elements;
   Sequence unknown;

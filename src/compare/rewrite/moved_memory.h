@@ -59,6 +59,8 @@ class MovedMemory {
   // The same by a node of the graph: what may be the same memory, and launches under way that read
   // or fill it, are unknown from there on.
   bool write(const MovedView& view, const MovedContent& what, NodeId writer);
+  // It is a buffer for all ranks of which nothing is written yet (MovedContent::own_start).
+  void begin_own_part(std::size_t storage, ExprId start, NodeId place);
   // What it holds is unknown from here on.
   void forget(std::size_t storage, NodeId writer);
   void forget(const MovedView& view, NodeId writer);

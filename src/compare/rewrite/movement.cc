@@ -120,6 +120,12 @@ bool Sequence::has_elements_of(const Sequence& other) const {
   return true;
 }
 
+bool MovementTerms::is_unknown(const Sequence& x) const {
+  return x.is_followed() && std::ranges::all_of(x.pieces(), [&](const Piece& piece) {
+           return terms_[piece.term].kind == TermKind::kUnknown;
+         });
+}
+
 bool MovementTerms::reserve(std::int64_t pieces) {
   if (pieces > kMaxAllPieces - pieces_) return false;
   pieces_ += pieces;

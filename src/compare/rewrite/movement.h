@@ -112,6 +112,9 @@ class MovementTerms {
   TermId intern(const MovedTerm& term);
   const MovedTerm& operator[](TermId id) const { return terms_[id]; }
 
+  // Whether nothing wrote any of these elements.
+  bool is_unknown(const Sequence& x) const;
+
   // Whether there is room for so many more pieces of values that are kept.
   bool reserve(std::int64_t pieces);
 

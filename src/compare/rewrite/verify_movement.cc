@@ -134,6 +134,7 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
     tuples_[b] = *storage;
     return true;
   }
+  find_own_part(*storage, *type);
   const auto sizes = find_sizes(numbers_, type), strides = numbers_.find_numbers(type->strides);
   const auto offset = offset_of(*type, storages_[*storage]);
   const auto origin = storages_[*storage].origin;
@@ -256,6 +257,45 @@ std::optional<std::int64_t> MovementCheck::offset_of(const TensorType& type,
   ExprPool& exprs = graph_b_.context->exprs;
   const auto behind = exprs.constant(exprs.sub(type.offset, *storage.content.own_start));
   return behind && storage.origin ? std::optional(*behind + *storage.origin) : std::nullopt;
+}
+
+// New memory that nothing wrote is a buffer for all ranks once a view shows so many of its elements
+// from the rank's coordinate times that number on: within it, as the coordinate's symbol says.
+void MovementCheck::find_own_part(std::size_t storage, const TensorType& shown) {
+  const MovedStorage& buffer = storages_[storage];
+  const auto sizes = find_sizes(numbers_, &shown);
+  if (buffer.content.own_start || !shown.offset || numbers_.find_number(shown.offset) || !sizes ||
+      buffer.origin != 0 || !terms_.is_unknown(buffer.content.elements))
+    return;
+  ExprPool& exprs = graph_b_.context->exprs;
+  const std::int64_t count = *count_of(*sizes);
+  for (const NodeId coordinate : list_coordinates()) {
+    const ExprId start = exprs.mul(*place_of(Arg::node(coordinate)), exprs.number(count));
+    if (exprs.constant(exprs.sub(shown.offset, start)) != 0) continue;
+    const auto last = find_last_place(coordinate);
+    if (!last || *last >= buffer.content.elements.size() / std::max<std::int64_t>(count, 1)) continue;
+    storages_.begin_own_part(storage, start, coordinate);
+    return;
+  }
+}
+
+// Of B's step, found once.
+const std::vector<NodeId>& MovementCheck::list_coordinates() {
+  if (!coordinates_) {
+    coordinates_.emplace();
+    for (const NodeId id : b_.order)
+      if (place_of(Arg::node(id))) coordinates_->push_back(id);
+  }
+  return *coordinates_;
+}
+
+// The largest number that a coordinate is on any rank.
+std::optional<std::int64_t> MovementCheck::find_last_place(NodeId coordinate) const {
+  const NodeExtra* extra = b_.nodes[coordinate].extra;
+  if (extra == nullptr || extra->bindings.size() != 1) return {};
+  const auto symbol = std::ranges::find(graph_b_.symbols, extra->bindings.front().symbol, &Symbol::name);
+  if (symbol == graph_b_.symbols.end() || !symbol->upper) return {};
+  return graph_b_.context->exprs.constant(*symbol->upper);
 }
 
 // A number, or the rank's coordinate.

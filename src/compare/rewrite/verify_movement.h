@@ -65,6 +65,9 @@ class MovementCheck {
   bool make_view(NodeId b, const Node& node);
   std::optional<std::int64_t> offset_of(const TensorType& type, const MovedStorage& storage) const;
   std::optional<ExprId> place_of(Arg arg) const;
+  void find_own_part(std::size_t storage, const TensorType& shown);
+  const std::vector<NodeId>& list_coordinates();
+  std::optional<std::int64_t> find_last_place(NodeId coordinate) const;
   std::optional<std::size_t> find_storage(Arg shown, const Node& node);
   bool make_result(NodeId b, const Node& node);
   bool launch_each(NodeId b, const Node& node);
@@ -116,6 +119,7 @@ class MovementCheck {
   std::map<NodeId, std::size_t> tuples_;              // of several views of one storage
   std::map<NodeId, std::vector<std::size_t>> lists_;  // of several results: their storages
   std::vector<NodeId> unread_;                        // moved values that show what is not there yet
+  std::optional<std::vector<NodeId>> coordinates_;    // of the rank
   MovedLaunches launches_;
   IdSet<NodeId> accounted_, waited_;
   bool has_moved_ = false;

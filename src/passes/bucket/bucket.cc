@@ -9,11 +9,10 @@
 #include "analysis/rank_view.h"
 #include "base/memory_text.h"
 #include "cost/simulate.h"
-#include "ir/walk.h"
-#include "ops/bind.h"
 #include "passes/bucket/bucket_choice.h"
 #include "passes/bucket/bucket_plan.h"
 #include "passes/bucket/bucket_writer.h"
+#include "passes/bucket/group_coordinates.h"
 #include "passes/bucket/independence.h"
 #include "passes/bucket/prefetch.h"
 #include "passes/coordinates.h"
@@ -306,43 +305,6 @@ class Bucketer {
   std::int64_t excess_ = 0;
 };
 
-}  // namespace
-
-namespace {
-
-// Coordinates of the ranks in the groups on which gathers can be merged.
-GroupCoordinates write_coordinates(Graph& graph) {
-  const OrderFacts facts = find_order_facts(*graph.context, graph.step());
-  const NodeLists users = invert(facts.inputs, graph.step().order);
-  CoordinateWriter writer(graph, read_world(graph).size, "bucket");
-  GroupCoordinates made;
-  for (const Mergeable& m : find_mergeables(graph, facts.inputs, users, facts.effects).list)
-    if (m.axis && m.axis->extent > 1)
-      made.emplace(std::pair(m.axis->stride, m.axis->extent), writer.coordinate(m.axis_name, *m.axis));
-  writer.place();
-  return made;
-}
-
-// What was written for gathers that stay as they are.
-void drop_unread(Graph& graph, const GroupCoordinates& coordinates) {
-  Body& step = graph.step();
-  IdSet<NodeId> unread(step.nodes.size());
-  for (const auto& [axis, id] : coordinates) unread.insert(id);
-  for (const auto [id, node] : walk(*graph.context, step))
-    for_each_input(*graph.context, node, [&](NodeId input) { unread.erase(input); });
-  for (const auto& coordinate : coordinates)
-    if (const NodeId id = coordinate.second; unread.contains(id)) {
-      const NodeId ranks = arg_of(*graph.context, step.nodes[id], 0).as_node();
-      std::erase_if(step.order, [&](NodeId at) { return at == id || at == ranks; });
-      for (const Binding& binding : step.nodes[id].extra->bindings)
-        std::erase_if(graph.symbols, [&](const Symbol& symbol) { return symbol.name == binding.symbol; });
-    }
-}
-
-}  // namespace
-
-namespace {
-
 PassResult bucket_as_ordered(const Graph& graph, const BucketOptions& options) {
   PassResult result;
   std::optional<Clock> clock;
@@ -362,13 +324,13 @@ PassResult bucket_as_ordered(const Graph& graph, const BucketOptions& options) {
   }
   Graph prepared = graph;
   hoist_rank_nodes(prepared);
-  const GroupCoordinates coordinates = write_coordinates(prepared);
+  const GroupCoordinates coordinates = write_group_coordinates(prepared, MergeScope::kParameters, "bucket");
   run(prepared, coordinates);
   if (result.graph.step().order == prepared.step().order) {  // nothing is merged
     result.graph = graph;
     return result;
   }
-  drop_unread(result.graph, coordinates);
+  drop_unread_coordinates(result.graph, coordinates);
   return result;
 }
 

@@ -24,12 +24,11 @@
 #include "ir/facts.h"
 #include "ops/type_memo.h"
 #include "passes/bucket/bucket_plan.h"
+#include "passes/bucket/group_coordinates.h"
 #include "passes/bucket/mergeable.h"
 #include "passes/bucket/merged_graph.h"
 
 namespace epweave {
-
-using GroupCoordinates = std::map<std::pair<std::uint32_t, std::uint32_t>, NodeId>;
 
 struct MergedLaunch {
   NodeId pack;  // of gathers: what casts the members' operands
@@ -59,8 +58,8 @@ enum class Packing : std::uint8_t { kOneCall, kPlain, kListed };
 
 class BucketWriter {
  public:
-  // `coordinates`: nodes of the step, by stride and extent of the axis (Mergeable::axis).
-  // New nodes say that `pass` added them.
+  // `coordinates`: in a graph for all ranks, of the axes on which gathers are merged. New nodes say
+  // that `pass` added them.
   BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions,
                Packing packing = Packing::kOneCall, std::string_view pass = "bucket");
 

@@ -14,7 +14,7 @@
 namespace epweave {
 
 InductorRewriter::InductorRewriter(Graph& graph, const StepModel& model, const ScheduleProblem& problem,
-                                   const InductorFacts& facts, Packing packing)
+                                   const InductorFacts& facts, GroupCoordinates coordinates, Packing packing)
     : graph_(graph),
       model_(model),
       problem_(problem),
@@ -23,7 +23,7 @@ InductorRewriter::InductorRewriter(Graph& graph, const StepModel& model, const S
       users_(invert(facts_.inputs, graph.step().order)),
       found_(find_mergeables(graph, facts_.inputs, users_, facts_.effects, MergeScope::kAll)),
       merged_(graph, facts_.inputs, users_),
-      writer_(merged_, {}, WaitPlace::kWithLaunch, packing, "schedule"),
+      writer_(merged_, std::move(coordinates), WaitPlace::kWithLaunch, packing, "schedule"),
       may_merge_(facts.collectives.size()),
       mergeable_(facts.collectives.size()),
       nodes_(model.nodes) {

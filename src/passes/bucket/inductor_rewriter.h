@@ -24,7 +24,7 @@ class InductorRewriter {
   // `graph` has the order that the scheduler gave; model and problem are of the step in front of
   // it, and all outlive this.
   InductorRewriter(Graph& graph, const StepModel& model, const ScheduleProblem& problem,
-                   const InductorFacts& facts, Packing packing);
+                   const InductorFacts& facts, GroupCoordinates coordinates, Packing packing);
 
   // By collective: whether it can be written as one of several.
   const std::vector<bool>& may_merge() const { return may_merge_; }

@@ -7,6 +7,7 @@
 #include "analysis/rank_view.h"
 #include "base/memory_text.h"
 #include "cost/simulate.h"
+#include "passes/bucket/group_coordinates.h"
 #include "passes/bucket/inductor_rewriter.h"
 #include "passes/coordinates.h"
 #include "passes/schedule/apply_order.h"
@@ -22,13 +23,6 @@ std::string_view reason_of_likeness(StepKind) {
 
 bool has_wait(const StepModel& model) {
   return std::ranges::find(model.kinds, StepKind::kWait) != model.kinds.end();
-}
-
-void require_one_rank(const Graph& graph) {
-  if (!is_rank_agnostic(graph)) return;
-  throw PassError("schedule.bucket-ranks",
-                  "the graph holds for all ranks, and merged gathers would be those of one", Site(),
-                  "specialize the graph to a rank, or leave collective_bucketing out");
 }
 
 Packing packing_of(InductorBucketMode mode) {
@@ -47,13 +41,14 @@ Packing packing_of(InductorBucketMode mode) {
 // Merges in `pass.graph`, which has the order that was found.
 void merge_like_inductor(PassResult& pass, const StepModel& model, const ScheduleProblem& problem,
                          const InductorFacts& facts, const InductorOrder& found,
-                         const ScheduleOptions& options) {
+                         const GroupCoordinates& coordinates, const ScheduleOptions& options) {
   const Graph ordered = pass.graph;
-  InductorRewriter rewriter(pass.graph, model, problem, facts,
+  InductorRewriter rewriter(pass.graph, model, problem, facts, coordinates,
                             packing_of(options.like_inductor->bucket_mode));
   InductorBuckets buckets =
       find_inductor_buckets(model, problem, facts, found, *options.like_inductor, rewriter.may_merge());
   rewriter.write(buckets);
+  drop_unread_coordinates(pass.graph, coordinates);
   const StepModel before = model_decision(ordered, options.prices()).step;
   const StepModel after = model_rewritten(pass.graph, options.prices()).step;
   pass.notes.push_back(fmt::format("predicted with its buckets: {} -> {}",
@@ -68,6 +63,9 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
   const InductorKnobs& knobs = *options.like_inductor;
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
+  GroupCoordinates coordinates;
+  if (knobs.buckets && is_rank_agnostic(graph))
+    coordinates = write_group_coordinates(graph, MergeScope::kAll, "schedule");
   const DecisionModel decision = model_decision(graph, options.prices());
   const StepModel& model = decision.step;
   PassResult pass{given_graph};
@@ -75,7 +73,6 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
     pass.notes.push_back("like=inductor: nothing is waited for, so it stays");
     return pass;
   }
-  if (knobs.buckets) require_one_rank(graph);
   const ScheduleRules rules{.launches = LaunchOrder::kFree, .recompute = RecomputeOrder::kFree};
   const ScheduleProblem problem = make_schedule_problem(graph, decision, rules);
   const bool is_any_dtype = knobs.bucket_mode == InductorBucketMode::kCustomOpsMultidtype;
@@ -91,7 +88,7 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
       "predicted by its own arithmetic: {} of {} collectives exposed, {:.2f} of {:.2f} ms; peak {} -> {}",
       found.exposed, found.collectives, found.exposed_ms, found.collective_ms, memory_text(found.given_peak),
       memory_text(found.peak)));
-  if (knobs.buckets) merge_like_inductor(pass, model, problem, facts, found, options);
+  if (knobs.buckets) merge_like_inductor(pass, model, problem, facts, found, coordinates, options);
   if (decision.other_prices)
     pass.notes.push_back(
         fmt::format("predicted: {}, and may get another order (epweave verify --ranks shows it)",

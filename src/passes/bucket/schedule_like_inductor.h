@@ -12,8 +12,7 @@
 // Collectives that bucket's writer cannot merge stay alone, and a note says why.
 //
 // Refusals: those of `schedule`, and PassError schedule.bucket-order (what keeps collectives hidden
-// contradicts itself once they are merged; the reference stops there, too) and
-// schedule.bucket-ranks (buckets in a graph that holds for all ranks).
+// contradicts itself once they are merged; the reference stops there, too).
 #pragma once
 
 #include "passes/pass.h"

@@ -75,14 +75,15 @@ class InductorBucketer {
   // Of the step, that a node is computed from; 2 where they are more.
   int count_inputs(Place node) const {
     std::set<Place> seen;
-    std::vector<Place> stack(m_.inputs[node].begin(), m_.inputs[node].end());
+    std::vector<Place> stack{node};
     int inputs = 0;
     while (!stack.empty() && inputs < 2) {
       const Place at = stack.back();
       stack.pop_back();
       if (!seen.insert(at).second) continue;
       if (f_.roles[at] == InductorRole::kInput) ++inputs;
-      for (const Place input : m_.inputs[at]) stack.push_back(input);
+      for (const Place input : m_.inputs[at])
+        if (f_.roles[input] != InductorRole::kRank) stack.push_back(input);  // a group is looked up in a mesh
     }
     return inputs;
   }
