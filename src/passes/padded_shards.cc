@@ -55,8 +55,15 @@ class PadReader {
       else
         fail(shard, fmt::format("%{} takes it as it is", graph_.text(call.name)));
     });
-    if (is_pad && !takes_shard)
-      found_.pads_whole_pieces = found_.pads_whole_pieces || pads_piece_by_nothing(call);
+    if (!found_.pads_all)
+      found_.pads_all = is_pad ? !takes_shard && pads_piece_by_nothing(call) : pads_itself(call);
+  }
+
+  // A bucket that names tensors whose padding it adds.
+  bool pads_itself(const Node& call) const {
+    const auto param = call.op != nullptr ? call.op->find_param("unpadded_input_indices") : std::nullopt;
+    const Arg indices = param ? arg_of(context_, call, *param) : Arg::none();
+    return indices.is_list() && !context_.args.children(indices).empty();
   }
 
   bool pads_piece_by_nothing(const Node& pad) const {

@@ -18,9 +18,12 @@ struct PaddedShards {
   std::vector<UnevenShard> shards;
   std::vector<std::vector<ExprId>> sizes;  // of each as a whole
   bool are_whole = true;                   // all of this rank's
-  bool pads_whole_pieces = false;          // a piece of a gradient is padded by nothing
+  bool pads_all = false;                   // what is whole is padded, too: see below
   std::optional<std::string> problem;      // why sizes are not known; it names an input
 };
+// Whether other ranks pad whole shards must be seen on each rank, also where all shards are short.
+// Gradients show it, which all ranks have whole: a piece that is padded by nothing, or a bucket
+// that pads its pieces itself (the versions of torch that write one pad all shards).
 PaddedShards read_padded_shards(const Graph& graph);
 
 }  // namespace epweave

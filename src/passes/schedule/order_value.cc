@@ -29,6 +29,8 @@ std::vector<double> find_tails(const ScheduleProblem& problem) {
 
 namespace {
 
+constexpr double kShortestIdle = 1e-6;  // shorter than any kernel
+
 // The clock of the execution model with a host that costs nothing.
 class Clock {
  public:
@@ -56,6 +58,7 @@ class Clock {
     }
     done_[node] = ready;
   }
+  double compute() const { return compute_; }
   double end() const {
     double end = compute_;
     for (double stream : streams_) end = std::max(end, stream);
@@ -87,6 +90,19 @@ OrderValue evaluate_order(const ScheduleProblem& problem, std::span<const Place>
   }
   value.seconds = clock.end();
   return value;
+}
+
+std::vector<IdleTime> find_idle_times(const ScheduleProblem& problem, std::span<const Place> order) {
+  std::vector<IdleTime> idle;
+  Clock clock(problem);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const double before = clock.compute();
+    clock.run(order[i]);
+    const bool is_kernel = problem.work[order[i]] == PlaceWork::kKernel;
+    const double seconds = clock.compute() - before - (is_kernel ? problem.seconds[order[i]] : 0);
+    if (seconds > kShortestIdle) idle.push_back({i, seconds});
+  }
+  return idle;
 }
 
 std::vector<std::int64_t> find_live_bytes(const ScheduleProblem& problem) {

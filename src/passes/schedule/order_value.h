@@ -20,6 +20,13 @@ struct OrderValue {
 };
 OrderValue evaluate_order(const ScheduleProblem& problem, std::span<const Place> order);
 
+// The compute stream idles in front of the node with that index in the order.
+struct IdleTime {
+  std::size_t index = 0;
+  double seconds = 0;
+};
+std::vector<IdleTime> find_idle_times(const ScheduleProblem& problem, std::span<const Place> order);
+
 // Bytes that live while the node at each place runs, in the order of the body.
 std::vector<std::int64_t> find_live_bytes(const ScheduleProblem& problem);
 

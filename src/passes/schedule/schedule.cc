@@ -11,6 +11,8 @@
 #include "cost/simulate.h"
 #include "passes/coordinates.h"
 #include "passes/schedule/apply_order.h"
+#include "passes/schedule/fill_idle.h"
+#include "passes/schedule/order_value.h"
 #include "passes/schedule/search_order.h"
 
 namespace epweave {
@@ -40,15 +42,35 @@ void keep_better(FoundOrder& best, FoundOrder other) {
   best.least_peak = least_peak;
 }
 
+// Idle time may be filled with work of the backward: by a problem in which recomputation is free.
+struct IdleFill {
+  const ScheduleProblem& problem;
+  std::int64_t budget;
+};
+
+FoundOrder search_and_fill(const ScheduleProblem& problem, const SearchOptions& search,
+                           const IdleFill* fill) {
+  FoundOrder found = search_order(problem, search);
+  if (fill == nullptr || !found.fits) return found;
+  FoundOrder filled{.order = fill_idle(fill->problem, found.order, fill->budget),
+                    .least_peak = found.least_peak,
+                    .schedules = 1};
+  filled.value = evaluate_order(fill->problem, filled.order);
+  filled.fits = filled.value.peak <= fill->budget;
+  keep_better(found, std::move(filled));
+  return found;
+}
+
 // More effort never gives a longer order.
-FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_t budget) {
+FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_t budget,
+                      const IdleFill* fill = nullptr) {
   SearchOptions search = plan_search(Effort::kFast, problem.scheduled());
   search.budget = budget;
-  FoundOrder found = search_order(problem, search);
+  FoundOrder found = search_and_fill(problem, search, fill);
   if (effort == Effort::kFast) return found;
   search = plan_search(effort, problem.scheduled());
   search.budget = budget;
-  keep_better(found, search_order(problem, search));
+  keep_better(found, search_and_fill(problem, search, fill));
   return found;
 }
 
@@ -70,14 +92,20 @@ struct Step {
 };
 
 // Recomputation that is free to move is tried behind the forward, too: of two searches, the one
-// with more orders to choose from need not find the shorter one.
-FoundOrder find_order(const Step& step) {
-  const auto search = [&](const ScheduleRules& tried) {
-    return find_order(make_schedule_problem(step.graph, step.decision, tried), step.effort, step.budget);
+// with more orders to choose from need not find the shorter one. The forward's idle time is filled
+// with it then, for which a search with less memory leaves room.
+FoundOrder find_order(const Step& step, std::int64_t given_peak) {
+  const auto make_problem = [&](const ScheduleRules& rules) {
+    return make_schedule_problem(step.graph, step.decision, rules);
   };
-  FoundOrder best = search(step.rules);
-  if (step.rules.recompute == RecomputeOrder::kFree)
-    keep_better(best, search({.launches = step.rules.launches}));
+  const ScheduleProblem problem = make_problem(step.rules);
+  if (step.rules.recompute != RecomputeOrder::kFree) return find_order(problem, step.effort, step.budget);
+  const IdleFill fill{problem, step.budget};
+  FoundOrder best = find_order(problem, step.effort, step.budget, &fill);
+  const ScheduleProblem behind = make_problem({.launches = step.rules.launches});
+  keep_better(best, find_order(behind, step.effort, step.budget, &fill));
+  if (const std::int64_t room = step.budget - given_peak; room > 0)
+    keep_better(best, find_order(behind, step.effort, given_peak + room / 4, &fill));
   return best;
 }
 
@@ -167,7 +195,7 @@ Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& opt
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
   const FoundOrder found = look == Look::kWhole
-                               ? find_order({graph, decision, rules, options.effort, budget})
+                               ? find_order({graph, decision, rules, options.effort, budget}, given.peak)
                                : search_order(make_schedule_problem(graph, decision, rules),
                                               {.budget = budget, .settings = kQuick, .steps = 0});
   const Predicted result = predict(model, found.order);
@@ -222,7 +250,7 @@ PassResult schedule(const Graph& given_graph, const ScheduleOptions& options) {
   const Step step{graph, decision, rules, options.effort, budget};
   if (budget < bound_peak(model))
     refuse_memory(budget, given, find_least_memory(step, given.peak, given.peak));
-  const FoundOrder found = find_order(step);
+  const FoundOrder found = find_order(step, given.peak);
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
   if (!fits && given.peak > budget)

@@ -15,6 +15,7 @@
 #include "cost/simulate.h"
 #include "io/file.h"
 #include "passes/schedule/critical_blocks.h"
+#include "passes/schedule/fill_idle.h"
 #include "passes/schedule/late_starts.h"
 #include "passes/schedule/list_schedule.h"
 #include "passes/schedule/memory_forecast.h"
@@ -321,6 +322,82 @@ TEST_CASE("schedule: late tails are those of the same order scheduled from its e
   CHECK(find_late_tails(problem, starts) == std::vector<double>{6, 5, 2, 2, 3});
   // The longest path takes it that c could run last, beside b.
   CHECK(find_tails(problem) == std::vector<double>{6, 5, 2, 2, 1});
+}
+
+// A kernel that needs nothing is done while the compute stream waits, where it is of the backward,
+// no longer than the wait, and what it makes has room until it is used.
+TEST_CASE("schedule: idle time is filled with work of the backward") {
+  ScheduleProblem p;
+  const PlaceWork kinds[] = {PlaceWork::kKernel, PlaceWork::kLaunch, PlaceWork::kWait,
+                             PlaceWork::kKernel, PlaceWork::kKernel, PlaceWork::kKernel};
+  const double seconds[] = {1, 3, 0, 1, 2, 1};
+  Lists inputs{{{}, {0}, {1}, {2}, {}, {3, 4}}}, touches;
+  for (Place i = 0; i < 6; ++i) {
+    p.work.push_back(kinds[i]);
+    p.seconds.push_back(seconds[i]);
+    p.number.push_back(i);
+    p.group.push_back(0);
+    p.launch.push_back(i == 2 ? 1 : kNoPlace);
+    p.part.push_back(0);
+    p.is_backward.push_back(i >= 4);
+    p.role.push_back(i);
+    p.home.push_back(i);
+    p.bytes.push_back(i == 4 ? 8 : 1);
+    p.stays.push_back(false);
+    touches.lists.push_back({i});
+  }
+  for (const Place i : {Place{1}, Place{3}, Place{4}}) touches.lists[i == 1 ? 2 : 5].push_back(i);
+  p.roles = 6;
+  p.groups = 1;
+  p.inputs = inputs.flat();
+  p.users = invert(p.inputs);
+  p.touches = touches.flat();
+  p.touchers = invert(p.touches);
+  const std::vector<Place> order{0, 1, 2, 3, 4, 5}, filled{0, 1, 4, 2, 3, 5};
+  CHECK(evaluate_order(p, order).seconds == 8);
+  CHECK(fill_idle(p, order, 100) == filled);
+  CHECK(evaluate_order(p, filled).seconds == 6);
+  CHECK(fill_idle(p, order, evaluate_order(p, filled).peak) == filled);
+  SECTION("not where it would be of the forward") {
+    p.is_backward[4] = false;
+    CHECK(fill_idle(p, order, 100) == order);
+  }
+  SECTION("nor where it takes longer than the wait") {
+    p.seconds[4] = 3.5;
+    CHECK(fill_idle(p, order, 100) == order);
+  }
+  SECTION("nor where it needs what is waited for") {
+    inputs.lists[4] = {2};
+    p.inputs = inputs.flat();
+    p.users = invert(p.inputs);
+    CHECK(fill_idle(p, order, 100) == order);
+  }
+}
+
+TEST_CASE("schedule: an order with filled idle time is legal, within the budget and no longer") {
+  std::size_t shorter = 0;
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    ScheduleProblem p = ProblemMaker(seed).make(12);
+    for (Place i = 4; i < p.size(); ++i) p.is_backward[i] = true;
+    std::vector<Place> order(p.size());
+    std::iota(order.begin(), order.end(), Place{0});
+    const OrderValue given = evaluate_order(p, order);
+    const std::int64_t budget = given.peak + given.peak / 8;
+    const std::vector<Place> filled = fill_idle(p, order, budget);
+    std::vector<std::size_t> index(p.size(), p.size());
+    for (std::size_t i = 0; i < filled.size(); ++i) index.at(filled[i]) = i;
+    bool is_legal = filled.size() == p.size();
+    for (Place i = 0; i < p.size(); ++i) {
+      is_legal = is_legal && index[i] < p.size();
+      for (const Place input : p.inputs[i]) is_legal = is_legal && index[input] < index[i];
+    }
+    const OrderValue value = evaluate_order(p, filled);
+    CHECK(is_legal);
+    CHECK(value.peak <= budget);
+    CHECK(value.seconds <= given.seconds);
+    shorter += value.seconds < given.seconds ? 1 : 0;
+  }
+  CHECK(shorter > 100);
 }
 
 // x -> (wait), and y -> (wait) for it; a second wait for x comes behind y, as in steps that save a

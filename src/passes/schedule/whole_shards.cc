@@ -182,7 +182,7 @@ class Completer {
 
 WholeShards find_whole_shards(const Graph& graph) {
   PaddedShards padded = read_padded_shards(graph);
-  if (!padded.shards.empty() && !padded.problem && !padded.pads_whole_pieces)
+  if (!padded.shards.empty() && !padded.problem && !padded.pads_all)
     padded.problem = fmt::format("{} is cut unevenly (no piece of a gradient is padded by nothing)",
                                  describe(graph, padded.shards[0]));
   WholeShards result{
