@@ -40,8 +40,13 @@ std::vector<std::string> command_names(const CLI::App& app) {
 std::vector<std::string> without_help_command(const std::vector<std::string>& words) {
   if (words.empty() || words[0] != "help") return words;
   if (words.size() == 1) return {"--help"};
-  if (words.size() == 2 && !words[1].starts_with('-')) return {words[1], "--help"};
-  return words;
+  const auto is_option = [](const std::string& word) { return word.starts_with('-'); };
+  if (is_option(words[1])) return words;
+  if (const auto extra = std::find_if_not(words.begin() + 2, words.end(), is_option); extra != words.end())
+    throw UsageError(fmt::format("help takes one command, and '{}' is one more", *extra));
+  std::vector<std::string> asked = {words[1], "--help"};
+  asked.insert(asked.end(), words.begin() + 2, words.end());
+  return asked;
 }
 
 void require_known_command(const CLI::App& app, const std::vector<std::string>& words) {
