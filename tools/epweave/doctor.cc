@@ -242,12 +242,9 @@ DimensionUse look_at_use(const Graph& graph, std::span<const NodeId> users, cons
     const bool is_along = has_dim && at + (at < 0 ? static_cast<std::int64_t>(type.rank()) : 0) ==
                                          static_cast<std::int64_t>(dim);
     is_taken_apart &= is_along && (family == OpFamily::kUnbind || family == OpFamily::kSelect);
-    is_cut &= is_along && (family == OpFamily::kSplit || family == OpFamily::kSlice);
+    is_cut &= is_along && family == OpFamily::kSplit;  // what slices take by number stays a number
     if (!is_cut) continue;
-    const Type& result = context.types[node.type];
-    const std::vector<TypeId> elements =
-        result.elements.empty() ? std::vector<TypeId>{node.type} : result.elements;
-    for (TypeId element : elements) {
+    for (TypeId element : context.types[node.type].elements) {
       const TensorType* piece = tensor_of(context, element);
       const auto rows = piece == nullptr ? std::nullopt : context.exprs.constant(piece->sizes[dim]);
       pieces.insert(rows && *rows > 0 && *extent % *rows == 0 ? *extent / *rows : 1);
