@@ -10,6 +10,7 @@
 //   normal     sqrt(-2 log(1 - u)) cos(2 pi v)        u, v: two streams
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/map_ops.h"
@@ -88,10 +89,12 @@ class Draws {
   }
   // The same of steps that a device has.
   Tensor uniform_on(Queue& queue, const Extents& sizes, std::uint64_t salt, unsigned digits, double unit) {
-    const Tensor places = call_.make(DType::kInt64, sizes);
-    queue.progress(places.view({places.numel()}, {1}, places.offset), Value(std::int64_t{0}),
+    Tensor bits = call_.make(DType::kInt64, sizes);  // one at a time: each step's goes with the next
+    queue.progress(bits.view({bits.numel()}, {1}, bits.offset), Value(std::int64_t{0}),
                    Value(std::int64_t{1}));
-    const Tensor bits = mixed(map_int<BitXor>(map_int<Mul>(places, kStep), salt));
+    bits = map_int<Mul>(bits, kStep);
+    bits = map_int<BitXor>(bits, salt);
+    bits = mixed(std::move(bits));
     return map<Mul>(values_of(shifted(bits, 64 - digits)), number(unit));
   }
   // To the right, with zeros from the left.
