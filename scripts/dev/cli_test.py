@@ -98,6 +98,15 @@ class UsageTest(CommandLineTest):
         names = ", ".join(line.split()[0] for line in names.splitlines())
         self.assert_fails(2, f"unknown command 'rewite'; did you mean 'rewrite'? The commands are {names}.", "rewite")
 
+    def test_help_is_a_command(self):
+        self.assertEqual(self.output_of("help"), self.output_of("--help"))
+        for command in ("rewrite", "help"):
+            self.assertEqual(self.output_of("help", command), self.output_of(command, "--help"))
+        names = re.search(r"(?ms)^Subcommands:\n(.*?)^$", self.output_of("--help").decode())[1]
+        names = ", ".join(line.split()[0] for line in names.splitlines())
+        self.assert_fails(2, f"unknown command 'rewite'; did you mean 'rewrite'? The commands are {names}.", "help", "rewite")
+        self.assert_fails(2, "help takes one command, and 'print' is one more", "help", "rewrite", "print")
+
     def test_unknown_option(self):
         self.assert_fails(2, "epweave stats does not take '--form'; did you mean '--from'?", "stats", "small.txt", "--form")
         self.assert_fails(2, "--verbose is an option of the command and stands behind it: epweave stats --verbose",
@@ -110,7 +119,6 @@ class UsageTest(CommandLineTest):
             result = self.run_tool(*words)
             self.assertEqual((result.returncode, result.stderr.decode()),
                              (2, f"epweave: error: give a command: {names}; --help says more\n"))
-        self.assert_fails(2, f"unknown command 'help'; did you mean '--help'? The commands are {names}.", "help")
         result = self.run_tool("--json")
         self.assertEqual((result.returncode, result.stderr.decode()), (
             2, "epweave: error: epweave does not take '--json': options stand behind a command; --help lists the commands\n"))
@@ -596,6 +604,8 @@ class StreamTest(CommandLineTest):
         self.assertEqual(complete("rewrite", "-p", "dce,canon"), ["dce,canonicalize"])
         self.assertEqual(complete("rewrite", "--preset", "ep"), ["ep-overlap"])
         self.assertEqual(complete("print", "--color", "al"), ["always"])
+        self.assertEqual(complete("diff", "--ignore", "names,or"), ["names,order"])
+        self.assertEqual(complete("help", "rew"), ["rewrite"])
         # What a pass or preset takes in braces; a word that begins with a quote.
         self.assertEqual(complete("rewrite", "-p", "'dce,chunk{pa"), ["dce,chunk{parts="])
         self.assertEqual(complete("rewrite", "--preset", "'ep-overlap{parts=2,symbolize="),

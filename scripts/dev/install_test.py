@@ -67,6 +67,7 @@ def check(prefix):
     replay = prefix / "share/bash-completion/completions/epweave-replay"
     assert complete(replay, "epweave-replay", "run", "--se") == ["--seed"]
     assert complete(replay, "epweave-replay", "check", "--data", "int") == ["integer"]
+    assert complete(replay, "epweave-replay", "run", "--device", "cu") == ["cuda"]
 
 
 def main():

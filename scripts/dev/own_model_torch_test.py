@@ -667,6 +667,74 @@ class GroupedExperts(TracedTest):
             self.assert_divided(traced, "symbolize,dce,canonicalize,chunk{roots=model.layers.*.mlp,dense}", folder)
 
 
+class AllTokensForEachExpert(TracedTest):
+    """Llama 4's own mixture of experts, which repeats the tokens for each expert."""
+
+    def test_are_divided_proved_and_replayed(self):
+        import torch
+        from transformers import Llama4ForCausalLM, Llama4TextConfig
+        torch.manual_seed(7)
+        model = Llama4ForCausalLM(Llama4TextConfig(
+            vocab_size=64, hidden_size=32, intermediate_size=32, intermediate_size_mlp=64, num_hidden_layers=1, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=8, num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=1,
+            max_position_embeddings=64, attention_chunk_size=64, pad_token_id=0, attn_implementation="eager", use_cache=False))
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.1)
+        inputs = {"tokens": torch.randint(1, 64, (4, 8)), "labels": torch.randint(64, (4, 8))}
+
+        def step(model, tokens, labels):
+            return torch.nn.functional.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1), labels.flatten())
+
+        traced = epweave.trace(step, model, inputs)
+        self.assert_computes(traced, model, step, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_divided(traced, "symbolize,dce,canonicalize,chunk{roots=model.layers.*.feed_forward,dense}", folder)
+
+
+class DeltaRule(TracedTest):
+    """Qwen3-Next's linear attention, which solves a triangular system for each head and block of tokens."""
+
+    def test_is_divided_proved_and_replayed(self):
+        import torch
+        from transformers import Qwen3NextConfig
+        from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet
+        torch.manual_seed(7)
+        config = Qwen3NextConfig(hidden_size=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+                                 linear_value_head_dim=8)
+        model, inputs = residual_model(16, lambda: Qwen3NextGatedDeltaNet(config, 0)), {"tokens": torch.randint(32, (4, 8))}
+
+        def step(model, tokens):
+            return model(tokens).square().mean()
+
+        traced = epweave.trace(step, model, inputs)
+        self.assertIn("aten.linalg_solve_triangular.default", [str(n.target) for n in traced.graph.graph.nodes])
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_divided(traced, "symbolize,dce,canonicalize,chunk{roots=layers.*,dense}", folder)
+
+
+class MicroBatches(TracedTest):
+    """Gradients accumulated over pieces of one batch."""
+
+    def test_are_found_divided_proved_and_replayed(self):
+        import torch
+        cases = (("pieces", (8, 6), lambda x: x.chunk(2), "tokens:0/2", ""),
+                 ("a dimension in front", (2, 4, 6), lambda x: list(x), "tokens:1", "dim=seq,"))
+        for name, sizes, cut, tokens, along in cases:
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                torch.manual_seed(7)
+                model, inputs = residual_model(8, lambda: torch.nn.Linear(8, 8)), {"tokens": torch.randint(32, sizes)}
+
+                def step(model, tokens, cut=cut):
+                    return sum(model(piece).square().mean() for piece in cut(tokens)) / 2
+
+                traced = epweave.trace(step, model, inputs)
+                self.assert_computes(traced, model, step, inputs)
+                traced.export(f"{folder}/step.epw")
+                found = {x["topic"]: x["add"] for x in doctor(f"{folder}/step.epw")[1]["findings"]}["tokens"]
+                self.assertEqual(found[0].split("  # ")[0], f"symbolize{{inputs=[{tokens}]}}")
+                self.assert_divided(traced, f"symbolize{{inputs=[{tokens}]}},chunk{{roots=layers.*,{along}dense}}", folder)
+
+
 class TakenApart(TracedTest):
     """Functions that the op table lacks and torch takes apart."""
 

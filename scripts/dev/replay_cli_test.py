@@ -98,8 +98,8 @@ class ReplayCommandLineTest(unittest.TestCase):
     def test_usage_errors_say_what_would_be_right(self):
         for arguments, message in (
                 (("chek", "a", "b"), "unknown command 'chek'; did you mean 'check'? The commands are run, check, steps, recipe, "
-                 "completion."),
-                ((), "give a command: run, check, steps, recipe, completion; --help says more"),
+                 "completion, help."),
+                ((), "give a command: run, check, steps, recipe, completion, help; --help says more"),
                 (("check", "-", "-"), "only one input can be standard input"),
                 (("run", "-", "--recipe", "-"), "only one input can be standard input"),
                 (("run", "small.txt", "--colr", "never"), "epweave-replay run does not take '--colr'; did you mean '--color'?"),
@@ -138,7 +138,8 @@ class ReplayCommandLineTest(unittest.TestCase):
             self.assertEqual(table[code], meaning)
             self.assertIn(f"  {code:4} {meaning}\n", page)
         commands = re.findall(r"(?m)^  ([a-z]+)  ", text)
-        self.assertEqual(commands, ["run", "check", "steps", "recipe", "completion"])
+        self.assertEqual(commands, ["run", "check", "steps", "recipe", "completion", "help"])
+        self.assertEqual(self.run_tool("help", "run").stdout, self.run_tool("run", "--help").stdout)
         for command in commands:
             self.assertRegex(self.run_tool(command, "--help").stdout, r"(?m)^Examples?:\n  (source <\()?epweave-replay ")
             self.assertNotIn("\n\n\n", self.run_tool(command, "--help").stdout)

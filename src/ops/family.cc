@@ -78,7 +78,7 @@ constexpr FamilyTraits kTraits[] = {
     {F::kConvolution, "convolution", E::kComputed, R::kHandedOn, P::kNone, D::kOther, S::kNever, X::kNone},
     {F::kConvolutionBackward, "convolution-backward", E::kComputed, R::kPaired, P::kNone, D::kOther,
      S::kAlways, X::kNone},
-    {F::kSolve, "solve", E::kComputed, R::kUnknown, P::kNone, D::kOther, S::kNever, X::kNone},
+    {F::kSolve, "solve", E::kComputed, R::kPaired, P::kNone, D::kOther, S::kNever, X::kNone},
     {F::kAttention, "attention", E::kComputed, R::kHandedOn, P::kNone, D::kOther, S::kByArguments, X::kNone},
     {F::kFlexAttention, "flex-attention", E::kComputed, R::kHandedOn, P::kNone, D::kOther, S::kByArguments,
      X::kNone},

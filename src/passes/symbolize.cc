@@ -30,12 +30,34 @@ class InputFinder {
  public:
   explicit InputFinder(const Graph& graph) : graph_(graph), users_(list_user_inputs(graph)) {}
 
-  std::vector<TokenInput> find(const std::vector<std::string>& names) const {
-    std::vector<TokenInput> result;
-    if (!names.empty()) {
-      for (const std::string& name : names) result.push_back(find_named(name));
-      return result;
+  struct Found {
+    std::vector<TokenInput> inputs;
+    std::int64_t micro_batches = 1;  // along the dimensions that count tokens
+  };
+
+  Found find(const std::vector<std::string>& names) const {
+    if (names.empty()) return {find_known()};
+    Found result;
+    for (const std::string& name : names) {
+      const Named named = parse(name);
+      result.inputs.push_back(find_named(named));
+      result.micro_batches = std::lcm(result.micro_batches, named.micro_batches);
     }
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t kShownUsers = 8;
+  static constexpr std::int64_t kMostMicroBatches = 1 << 20;
+
+  struct Named {
+    std::string_view name;
+    std::size_t dim = 0;
+    std::int64_t micro_batches = 1;
+  };
+
+  std::vector<TokenInput> find_known() const {
+    std::vector<TokenInput> result;
     for (const UserInput& user : users_)
       for (std::string_view name : kTokenInputs)
         if (user.which == name && user.type->rank() > 0)
@@ -49,20 +71,30 @@ class InputFinder {
     return result;
   }
 
- private:
-  static constexpr std::size_t kShownUsers = 8;
+  // "tokens:0/2"
+  static Named parse(std::string_view text) {
+    const auto colon = text.rfind(':');
+    if (colon == text.npos) return {text};
+    Named named{text.substr(0, colon)};
+    const char *at = text.data() + colon + 1, *const end = text.data() + text.size();
+    const auto read = [&](auto& number) {
+      const auto [stop, error] = std::from_chars(at, end, number);
+      at = stop;
+      return error == std::errc();
+    };
+    bool is_right = read(named.dim);
+    if (is_right && at != end)
+      is_right = *at++ == '/' && read(named.micro_batches) && named.micro_batches > 0 &&
+                 named.micro_batches <= kMostMicroBatches;
+    if (!is_right || at != end)
+      throw PassError("symbolize.input", fmt::format("'{}' is not an input and a dimension", text), {},
+                      "write inputs=[tokens:0], or inputs=[tokens:0/2] where the dimension holds two "
+                      "micro-batches one behind the other");
+    return named;
+  }
 
-  TokenInput find_named(std::string_view text) const {
-    std::size_t dim = 0;
-    std::string_view name = text;
-    if (const auto colon = text.rfind(':'); colon != text.npos) {
-      const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
-      const auto [stop, error] = std::from_chars(begin, end, dim);
-      if (error != std::errc() || stop != end)
-        throw PassError("symbolize.input", fmt::format("'{}' is not an input and a dimension", text), {},
-                        "write inputs=[tokens:0]");
-      name = text.substr(0, colon);
-    }
+  TokenInput find_named(const Named& named) const {
+    const auto& [name, dim, micro_batches] = named;
     for (const UserInput& user : users_) {
       if (!is_named(user, name)) continue;
       if (dim >= user.type->rank())
@@ -70,6 +102,14 @@ class InputFinder {
             "symbolize.input",
             fmt::format("input '{}' has {} dimensions and none numbered {}", name, user.type->rank(), dim),
             site_of(graph_, graph_.step().nodes[user.node]), "count dimensions from 0");
+      const auto extent = graph_.context->exprs.constant(user.type->sizes[dim]);
+      if (extent && *extent % micro_batches != 0)
+        throw PassError(
+            "symbolize.input",
+            fmt::format("dimension {} of input '{}' is {}, which {} equal micro-batches do not make", dim,
+                        name, *extent, micro_batches),
+            site_of(graph_, graph_.step().nodes[user.node]),
+            "give the number of micro-batches that the step cuts it into");
       return {user.node, dim, std::string(user.which)};
     }
     throw PassError("symbolize.input", fmt::format("there is no user input '{}'", name), {},
@@ -149,11 +189,13 @@ std::int64_t tokens_per_row(const Graph& graph, const ScalingFactors& factors) {
 
 class Symbolizer {
  public:
-  Symbolizer(const Graph& graph, const std::vector<TokenInput>& inputs, const ScalingFactors& factors)
+  Symbolizer(const Graph& graph, const std::vector<TokenInput>& inputs, std::int64_t micro_batches,
+             const ScalingFactors& factors)
       : in_(graph),
         inputs_(inputs),
         factors_(factors),
-        unit_(tokens_per_row(graph, factors)),
+        micro_batches_(micro_batches),
+        unit_(std::lcm(tokens_per_row(graph, factors), micro_batches)),
         out_(with_symbol(graph)),
         facts_(out_),
         facts_before_(graph) {
@@ -488,7 +530,10 @@ class Symbolizer {
         fmt::format("assumption: {} = {}", out_.text(symbol_), rows()),
         fmt::format("{} counts {}: {} extents scale with it, {} calls take sizes from it", out_.text(symbol_),
                     fmt::join(inputs, ", "), extents, calls_with_sizes_)};
-    if (unit_ > 1)
+    if (micro_batches_ > 1)
+      notes.push_back(fmt::format("the inputs hold {} micro-batches: {} counts tokens of one", micro_batches_,
+                                  out_.text(symbol_)));
+    if (unit_ > micro_batches_)
       notes.push_back(fmt::format("ranks share the tokens: {} of {} is what the smallest share has",
                                   out_.text(symbol_), context().exprs.text(extent(Rational{1, 1}))));
     if (borders_ > 0)
@@ -502,6 +547,7 @@ class Symbolizer {
   const Graph& in_;
   const std::vector<TokenInput>& inputs_;
   const ScalingFactors& factors_;
+  std::int64_t micro_batches_;
   std::int64_t unit_;  // tokens for each row that the symbol counts
   StringId symbol_;
   SideTable<PolyId, std::optional<Rational>> factor_of_sum_;
@@ -558,13 +604,13 @@ std::string describe_symbols(const Graph& graph, const std::vector<std::string>&
 }  // namespace
 
 PassResult symbolize(const Graph& graph, const SymbolizeOptions& options) {
-  const std::vector<TokenInput> inputs = InputFinder(graph).find(options.inputs);
+  const auto [inputs, micro_batches] = InputFinder(graph).find(options.inputs);
   if (const auto symbols = find_token_symbols(graph, inputs); !symbols.empty())
     return {graph, {describe_symbols(graph, options.inputs, inputs, symbols)}};
   Facts facts(graph);
   const ScalingFactors factors = infer_scaling(graph, facts, inputs);
   if (factors.tokens == 1) return {graph, {describe_one_row(graph, inputs)}};
-  return Symbolizer(graph, inputs, factors).run();
+  return Symbolizer(graph, inputs, micro_batches, factors).run();
 }
 
 }  // namespace epweave

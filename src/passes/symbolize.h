@@ -24,8 +24,9 @@ namespace epweave {
 
 struct SymbolizeOptions {
   // "tokens:0": a user input by what it is, the last part of that, or its node's name; and the
-  // dimension that counts tokens, 0 where left out. None: those of kTokenInputs that
-  // there are.
+  // dimension that counts tokens, 0 where left out. "tokens:0/2": two micro-batches lie along that
+  // dimension one behind the other, and the symbol counts the tokens of one. None: those of
+  // kTokenInputs that there are.
   std::vector<std::string> inputs;
 };
 

@@ -64,7 +64,8 @@ std::vector<PassInfo> make_passes() {
       {.name = "symbolize",
        .summary = "give a token count that is a plain number a symbol, so that chunk can divide it",
        .options = {{"inputs", OptionKind::kList, "[]",
-                    "inputs and dimensions that count tokens: [tokens:0,labels:0]; none: tokens, inputs, "
+                    "inputs and dimensions that count tokens: [tokens:0,labels:0], [tokens:0/2] in two "
+                    "micro-batches; none: tokens, inputs, "
                     "input_ids, labels and positions"}},
        .run = run_symbolize},
       chunk_row(),

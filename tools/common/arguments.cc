@@ -36,9 +36,22 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-void require_known_command(const CLI::App& app, int argc, char** argv) {
+// `help` and `help COMMAND` are `--help` and `COMMAND --help`.
+std::vector<std::string> without_help_command(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] != "help") return words;
+  if (words.size() == 1) return {"--help"};
+  const auto is_option = [](const std::string& word) { return word.starts_with('-'); };
+  if (is_option(words[1])) return words;
+  if (const auto extra = std::find_if_not(words.begin() + 2, words.end(), is_option); extra != words.end())
+    throw UsageError(fmt::format("help takes one command, and '{}' is one more", *extra));
+  std::vector<std::string> asked = {words[1], "--help"};
+  asked.insert(asked.end(), words.begin() + 2, words.end());
+  return asked;
+}
+
+void require_known_command(const CLI::App& app, const std::vector<std::string>& words) {
   const std::vector<std::string> names = command_names(app);
-  const std::string given = argc < 2 ? "" : argv[1];
+  const std::string given = words.empty() ? "" : words[0];
   if (given.empty())
     throw UsageError(fmt::format("give a command: {}; --help says more", fmt::join(names, ", ")));
   if (given.starts_with("-") || std::ranges::find(names, given) != names.end()) return;
@@ -160,13 +173,16 @@ std::string help_text(const CLI::App& app, const CLI::App& command) {
 
 // --------------------------------------------------------------------------- values
 
-CLI::Option* choose(CLI::Option* option, std::initializer_list<const char*> choices) {
-  const std::vector<std::string> names(choices.begin(), choices.end());
+CLI::Option* choose(CLI::Option* option, const std::vector<std::string>& names) {
   const auto check = [names](const std::string& text) -> std::string {
     if (std::ranges::find(names, text) != names.end()) return "";
     return fmt::format("'{}' is none of {}", text, fmt::join(names, ", "));
   };
   return option->check(CLI::Validator(check, fmt::format("{{{}}}", fmt::join(names, ","))));
+}
+
+CLI::Option* choose(CLI::Option* option, std::initializer_list<const char*> choices) {
+  return choose(option, std::vector<std::string>(choices.begin(), choices.end()));
 }
 
 CLI::Option* take_whole_number(CLI::Option* option, std::uint64_t least, std::uint64_t most) {
@@ -220,6 +236,16 @@ void add_completion(CLI::App& app, std::string& shell) {
   command.footer(fmt::format("Example:\n  source <({} completion bash)", app.get_name()));
 }
 
+void add_help(CLI::App& app) {
+  CLI::App& command =
+      *app.add_subcommand("help", "Say what the program or one of its commands does and takes");
+  const std::vector<std::string> names = command_names(app);
+  CLI::Option* const option = command.add_option_function<std::string>(
+      "COMMAND", [](const std::string&) {}, "A command: what its --help says");
+  choose(option, names)->type_name("");
+  command.footer(fmt::format("Example:\n  {} help {}", app.get_name(), names.front()));
+}
+
 std::string program_footer(Program program) {
   return "Exit codes, the same with and without --json:\n" + exit_codes_text(program) +
          "Results go to standard output, messages to standard error; `-` stands for standard input" +
@@ -233,9 +259,11 @@ std::pair<std::string, std::string> exit_status_section(Program program) {
 // --------------------------------------------------------------------------- parsing
 
 std::optional<std::string> parse_arguments(CLI::App& app, int argc, char** argv) {
-  require_known_command(app, argc, argv);
+  std::vector<std::string> words = without_help_command({argv + 1, argv + argc});
+  require_known_command(app, words);
+  std::ranges::reverse(words);  // CLI11 takes the last first
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(words));
   } catch (const CLI::CallForHelp&) {
     const CLI::App& command = given_command(app);  // the one that --help was given to
     return wrap_help(help_text(app, command), output_columns());

@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "completion.h"
 #include "console.h"
@@ -29,6 +30,7 @@ inline constexpr std::uint64_t kAnySeed = std::numeric_limits<std::uint64_t>::ma
 
 // What the option's value must be; --help and completion say the choices.
 CLI::Option* choose(CLI::Option* option, std::initializer_list<const char*> choices);
+CLI::Option* choose(CLI::Option* option, const std::vector<std::string>& choices);
 CLI::Option* take_whole_number(CLI::Option* option, std::uint64_t least, std::uint64_t most);
 enum class Zero : std::uint8_t { kAllowed, kRefused };
 CLI::Option* take_number(CLI::Option* option, Zero zero);  // finite, not negative, at most a thousand million
@@ -39,6 +41,9 @@ void add_input_form(CLI::App& command, std::string& from);
 void add_console(CLI::App& command, ConsoleOptions& console);
 // completion SHELL: sets `shell`.
 void add_completion(CLI::App& app, std::string& shell);
+
+// help COMMAND, which parse_arguments answers as COMMAND --help; behind all other commands.
+void add_help(CLI::App& app);
 
 // Below all that --help says of a program.
 std::string program_footer(Program program);

@@ -1,5 +1,6 @@
 // What CLI11 knows of a program's commands, for completion.cc.
 #include <CLI/CLI.hpp>
+#include <utility>
 
 #include "completion.h"
 
@@ -20,6 +21,7 @@ OptionHelp describe_option(const CLI::Option& option) {
     help.choices.push_back(type.substr(at + 1, end - at - 1));
     at = end;
   }
+  if (option.get_delimiter() != '\0') help.beginnings = std::exchange(help.choices, {});
   return help;
 }
 

@@ -125,6 +125,7 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
         [&row, command, &choices](std::size_t) { add_options(row, *command, choices); });
   }
   add_completion(*app, choices.completion);
+  add_help(*app);
   add_examples(*app);
   app->footer(program_footer(Program::kEpweave));  // at the end: commands made behind it would have it, too
   return app;

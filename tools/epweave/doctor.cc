@@ -14,9 +14,11 @@
 #include "analysis/module_path.h"
 #include "analysis/token_inputs.h"
 #include "analysis/user_inputs.h"
+#include "analysis/users.h"
 #include "analysis/world.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "ops/named_arg.h"
 #include "ops/op.h"
 #include "pipeline/pipeline.h"
 #include "placement/token_extent.h"
@@ -210,22 +212,64 @@ Finding check_roles(const Graph& graph) {
   return finding;
 }
 
-// A user input that may count tokens, and along which dimension: of one row there are no parts.
-struct TokenInput {
-  std::string name;
+// User inputs that may count tokens, and along which dimension: of one row there are no parts, and
+// one that is taken apart counts micro-batches.
+struct TokenInputs {
+  std::vector<std::string> names;
   std::size_t dim = 0;
+  std::int64_t micro_batches = 1;           // along it, one behind the other
+  bool are_micro_batches_in_front = false;  // as dimension dim - 1
 };
 
-std::size_t first_divisible_dimension(const Graph& graph, const TensorType& type) {
-  const auto has_parts = [&](ExprId extent) { return graph.context->exprs.constant(extent) != 1; };
-  const auto found = std::ranges::find_if(type.sizes, has_parts);
-  return found == type.sizes.end() ? 0 : static_cast<std::size_t>(found - type.sizes.begin());
+// How the step takes an input along a dimension.
+struct DimensionUse {
+  bool is_taken_apart = false;  // place by place
+  std::int64_t pieces = 1;      // as so many equal ones
+};
+
+DimensionUse look_at_use(const Graph& graph, std::span<const NodeId> users, const TensorType& type,
+                         std::size_t dim) {
+  const Context& context = *graph.context;
+  const auto extent = context.exprs.constant(type.sizes[dim]);
+  std::set<std::int64_t> pieces;
+  bool is_taken_apart = !users.empty(), is_cut = extent.has_value() && !users.empty();
+  for (NodeId user : users) {
+    const Node& node = graph.step().nodes[user];
+    const OpFamily family = node.op == nullptr ? OpFamily::kOpaque : node.op->family;
+    const bool has_dim = node.op != nullptr && node.op->find_param("dim").has_value();
+    const Arg given = has_dim ? named_arg(context, node, "dim") : Arg();
+    const std::int64_t at = given.is_int() ? given.as_int() : 0;
+    const bool is_along = has_dim && at + (at < 0 ? static_cast<std::int64_t>(type.rank()) : 0) ==
+                                         static_cast<std::int64_t>(dim);
+    is_taken_apart &= is_along && (family == OpFamily::kUnbind || family == OpFamily::kSelect);
+    is_cut &= is_along && family == OpFamily::kSplit;  // what slices take by number stays a number
+    if (!is_cut) continue;
+    for (TypeId element : context.types[node.type].elements) {
+      const TensorType* piece = tensor_of(context, element);
+      const auto rows = piece == nullptr ? std::nullopt : context.exprs.constant(piece->sizes[dim]);
+      pieces.insert(rows && *rows > 0 && *extent % *rows == 0 ? *extent / *rows : 1);
+    }
+  }
+  return {is_taken_apart, is_cut && pieces.size() == 1 ? *pieces.begin() : 1};
+}
+
+// The first of several places that is not taken apart; else the first.
+TokenInputs find_token_dimension(const Graph& graph, const UserInput& input) {
+  const NodeLists users = list_users(*graph.context, graph.step());
+  TokenInputs found;
+  for (; found.dim < input.type->rank(); ++found.dim) {
+    const DimensionUse use = look_at_use(graph, users[input.node], *input.type, found.dim);
+    found.micro_batches = use.pieces;
+    if (!use.is_taken_apart && graph.context->exprs.constant(input.type->sizes[found.dim]) != 1) return found;
+    found.are_micro_batches_in_front = use.is_taken_apart;
+  }
+  return {};
 }
 
 // What has a name that tokens have, before all else; tables of integers, else numbers of another
 // kind, as of images; and what has as many along that dimension, as their labels do. Such numbers
 // may be a parameter's where no role is known.
-std::vector<TokenInput> find_token_inputs(const Graph& graph) {
+TokenInputs find_token_inputs(const Graph& graph) {
   std::vector<UserInput> candidates = list_user_inputs(graph);
   std::erase_if(candidates, [](const UserInput& x) { return x.type->rank() == 0; });
   const auto likelihood = [](const UserInput& x) {
@@ -235,35 +279,43 @@ std::vector<TokenInput> find_token_inputs(const Graph& graph) {
   };
   const auto counting = std::ranges::max_element(candidates, {}, likelihood);
   if (counting == candidates.end()) return {};
-  const std::size_t dim = first_divisible_dimension(graph, *counting->type);
+  TokenInputs inputs = find_token_dimension(graph, *counting);
+  const std::size_t dim = inputs.dim;
   const auto is_alike = [&](const UserInput& x) {
     return counting->has_role ? x.has_role : is_floating(x.type->dtype) == is_floating(counting->type->dtype);
   };
-  std::vector<TokenInput> inputs;
   for (const UserInput& x : candidates)
     if (is_alike(x) && x.type->rank() > dim && x.type->sizes[dim] == counting->type->sizes[dim])
-      inputs.push_back({std::string(x.which), dim});
+      inputs.names.emplace_back(x.which);
   return inputs;
 }
 
 // The lines that give them a symbol.
-std::vector<std::string> print_symbols_to_add(const std::vector<TokenInput>& inputs) {
+std::vector<std::string> print_symbols_to_add(const TokenInputs& inputs) {
   std::vector<std::string> for_pass, for_trace;
-  for (const TokenInput& input : inputs) {
-    for_pass.push_back(print_value(fmt::format("{}:{}", input.name, input.dim)));
-    for_trace.push_back(fmt::format("\"{}\": {}", input.name, input.dim));
+  const std::size_t dim = inputs.dim;
+  const std::string pieces = inputs.micro_batches > 1 ? fmt::format("/{}", inputs.micro_batches) : "";
+  for (const std::string& name : inputs.names) {
+    for_pass.push_back(print_value(fmt::format("{}:{}{}", name, dim, pieces)));
+    for_trace.push_back(fmt::format("\"{}\": {}", name, dim));
   }
-  if (inputs.empty()) for_pass = {"tokens:0"}, for_trace = {"\"tokens\": 0"};
-  const std::size_t dim = inputs.empty() ? 0 : inputs[0].dim;
+  if (inputs.names.empty()) for_pass = {"tokens:0"}, for_trace = {"\"tokens\": 0"};
+  const std::string why = inputs.are_micro_batches_in_front
+                              ? fmt::format("dimension {} counts micro-batches, {} tokens", dim - 1, dim)
+                          : dim == 0
+                              ? "dimension 0 counts tokens"
+                              : fmt::format("of one row there are no parts, dimension {} counts tokens", dim);
   const std::string where =
-      dim == 0
-          ? "ahead of chunk in the pipeline; dimension 0 counts tokens"
-          : fmt::format(
-                "ahead of chunk{{dim=seq}}; of one row there are no parts, dimension {} counts tokens", dim);
-  return {
+      fmt::format("ahead of chunk{}; {}{}", dim == 0 ? " in the pipeline" : "{dim=seq}", why,
+                  inputs.micro_batches > 1 ? fmt::format(" of {} micro-batches", inputs.micro_batches) : "");
+  std::vector<std::string> lines = {
       fmt::format("symbolize{{inputs=[{}]}}  # {}", fmt::join(for_pass, ","), where),
-      fmt::format("symbolize=[{}]{}  # of a preset", fmt::join(for_pass, ","), dim == 0 ? "" : ",dim=seq"),
-      fmt::format("epweave.trace(.., tokens={{{}}})  # a symbol from the start", fmt::join(for_trace, ", "))};
+      fmt::format("symbolize=[{}]{}  # of a preset", fmt::join(for_pass, ","), dim == 0 ? "" : ",dim=seq")};
+  // A symbol for all micro-batches would leave each of them a fraction of it.
+  if (inputs.micro_batches == 1)
+    lines.push_back(fmt::format("epweave.trace(.., tokens={{{}}})  # a symbol from the start",
+                                fmt::join(for_trace, ", ")));
+  return lines;
 }
 
 bool is_divided(const Survey& seen) {
@@ -291,12 +343,13 @@ Finding check_tokens(const Graph& graph, const Survey& seen) {
     finding.found = "extents are numbers, and modules are divided already";
     return finding;
   }
-  const std::vector<TokenInput> inputs = find_token_inputs(graph);
-  finding.found = inputs.empty() ? "no user input has a dimension" : "extents are numbers; user inputs: ";
-  for (std::size_t i = 0; i < std::min(kShownCases, inputs.size()); ++i)
-    finding.found += fmt::format("{}{}", i == 0 ? "" : ", ", inputs[i].name);
-  if (inputs.size() > kShownCases) finding.found += fmt::format(" and {} more", inputs.size() - kShownCases);
-  finding.health = inputs.empty() && seen.exchanges.empty() ? Health::kNone : Health::kLacks;
+  const TokenInputs inputs = find_token_inputs(graph);
+  const std::vector<std::string>& names = inputs.names;
+  finding.found = names.empty() ? "no user input has a dimension" : "extents are numbers; user inputs: ";
+  for (std::size_t i = 0; i < std::min(kShownCases, names.size()); ++i)
+    finding.found += fmt::format("{}{}", i == 0 ? "" : ", ", names[i]);
+  if (names.size() > kShownCases) finding.found += fmt::format(" and {} more", names.size() - kShownCases);
+  finding.health = names.empty() && seen.exchanges.empty() ? Health::kNone : Health::kLacks;
   if (finding.health == Health::kNone) return finding;
   finding.costs = "chunk finds no dimension to divide, and choose-chunks divides nothing";
   finding.add = print_symbols_to_add(inputs);

@@ -160,8 +160,8 @@ void add_verify_options(CLI::App& command, Choices& choices) {
   command
       .add_option("--fwd", choices.forward.path,
                   "Check that this graph, then that of --bwd, compute what G computes (partition)")
-      ->type_name("F");
-  command.add_option("--bwd", choices.backward.path, "The backward half")->type_name("B");
+      ->type_name("FILE");
+  command.add_option("--bwd", choices.backward.path, "The backward half")->type_name("FILE");
   add_tangents(command, choices.tangents);
 }
 

@@ -134,8 +134,8 @@ void add_tangents(CLI::App& command, std::vector<std::string>& names) {
 void add_partition_options(CLI::App& command, Choices& choices) {
   PartitionOptions& options = choices.partition;
   add_input(command, choices.input, "Joint graph of forward, loss and backward, - for standard input");
-  command.add_option("--fwd", options.forward, "File for the forward graph")->required()->type_name("F");
-  command.add_option("--bwd", options.backward, "File for the backward graph")->required()->type_name("B");
+  command.add_option("--fwd", options.forward, "File for the forward graph")->required()->type_name("FILE");
+  command.add_option("--bwd", options.backward, "File for the backward graph")->required()->type_name("FILE");
   choose(
       command
           .add_option(

@@ -246,9 +246,19 @@ std::unique_ptr<CLI::App> make_app(Choices& choices) {
     command->add_flag("--write-nothing", choices.writes_nothing)->group("");  // of a second run
   for (CLI::App* command : app->get_subcommands({})) add_console(*command, choices.console);
   add_completion(*app, choices.completion);
+  add_help(*app);
   add_examples(*app);
   app->footer(program_footer(Program::kReplay));  // at the end: commands made behind it would have it, too
   return app;
+}
+
+// The commands, with what the values of some options are.
+std::vector<CommandHelp> commands_of(const CLI::App& app) {
+  std::vector<CommandHelp> commands = list_commands(app);
+  for (CommandHelp& command : commands)
+    for (OptionHelp& option : command.options)
+      if (option.value == "DEVICE") option.choices = {"cpu", "cuda"};  // and cuda:N
+  return commands;
 }
 
 ProgramHelp program_help(const CLI::App& app) {
@@ -261,7 +271,7 @@ ProgramHelp program_help(const CLI::App& app) {
       {exit_status_section(Program::kReplay),
        {"ENVIRONMENT", ".TP\nNO_COLOR\nNo colour in messages, where it is set and not empty.\n"},
        {"SEE ALSO", ".BR epweave (1),\nwhich rewrites graphs.\n"}},
-      list_commands(app)};
+      commands_of(app)};
 }
 
 // The second run of a command (replay_blocking.h) leaves the files of the first as they are.

@@ -83,8 +83,7 @@ void PartJoins::refuse_extent(const Cut& cut, ExprId extent) const {
                               graph_.text(graph_.step().nodes[cut.origin].name), size),
                   site_of(graph_, graph_.step().nodes[cut.user]),
                   "give the dimension a size that is a multiple of the token count; where the step cuts its "
-                  "tokens into micro-batches, give each of them inputs of its own, and name all of these: "
-                  "symbolize{inputs=[a:0,b:0]}");
+                  "tokens into micro-batches, say into how many: symbolize{inputs=[tokens:0/2]}");
 }
 
 std::vector<Arg> PartJoins::cut_plain(const Cut& cut) {

@@ -339,9 +339,11 @@ Placement repeat(PlacementCall& call) {
                   "use expand with the size of a tensor of the part");
   if (!p.is_rows()) return p;
   const int dim = p.dim + static_cast<int>(counts.size()) - static_cast<int>(call.rank(call.arg(0)));
-  if (counts[static_cast<std::size_t>(dim)].arg != Arg::integer(1))
+  const Arg count = counts[static_cast<std::size_t>(dim)].arg;
+  if (count == Arg::integer(1)) return moved(p, dim);
+  if (!p.is(PlacementKind::kSplit) || !count.is_int() || count.as_int() < 1)
     call.refuse("chunk.along-divided", "it repeats the divided dimension");
-  return moved(p, dim);
+  return join_blocks(call.facts().pool(), moved(p, dim), count.as_int());
 }
 
 // A new tensor: divided where its size list is.

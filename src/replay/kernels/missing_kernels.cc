@@ -28,31 +28,43 @@ bool makes_elements(const OpInfo& op) {
   return elements == Elements::kChanged || elements == Elements::kRetyped;
 }
 
+// Also where elements are read as those of another dtype: complex numbers have no kernel for that
+// but in single precision.
+bool computes(const OpInfo& op) {
+  const Elements elements = traits_of(op.family).elements;
+  return makes_elements(op) || elements == Elements::kComputed || elements == Elements::kBits;
+}
+
 // Of a result or an operand; none where all are computed with.
-std::optional<DType> find_small_float(const Graph& graph, const Body& body, const Node& node) {
+std::optional<DType> find_uncomputed(const Graph& graph, const Body& body, const Node& node) {
   std::optional<DType> found;
   const auto look_at = [&](TypeId of) {
     const TensorType* type = tensor_of(*graph.context, of);
-    if (type != nullptr && is_small_float(type->dtype)) found = type->dtype;
+    if (type == nullptr) return;
+    const bool is_uncomputed = type->dtype == DType::kComplex128
+                                   ? computes(*node.op)
+                                   : is_small_float(type->dtype) && makes_elements(*node.op);
+    if (is_uncomputed) found = type->dtype;
   };
   for_each_input(*graph.context, node, [&](NodeId input) { look_at(body.nodes[input].type); });
   look_at(node.type);
   return found;
 }
 
-void refuse_small_floats(const Graph& graph, std::string_view name) {
+void refuse_uncomputed(const Graph& graph, std::string_view name) {
   for (const Body& body : graph.bodies) {
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
-      if (node.kind != NodeKind::kCall || !makes_elements(*node.op)) continue;
-      const std::optional<DType> dtype = find_small_float(graph, body, node);
+      if (node.kind != NodeKind::kCall) continue;
+      const std::optional<DType> dtype = find_uncomputed(graph, body, node);
       if (!dtype) continue;
       throw PassError(
           "replay.no-kernel-of-dtype",
           fmt::format("{}{}no kernel computes with {}", name, name.empty() ? "" : ": ", info(*dtype).name),
           site_of(graph, node),
-          "trace the model without it, in bfloat16; `epweave verify A B` proves a rewrite that "
-          "has it, and executes nothing");
+          fmt::format("trace the model without it, in {}; `epweave verify A B` proves a rewrite that "
+                      "has it, and executes nothing",
+                      *dtype == DType::kComplex128 ? "single precision" : "bfloat16"));
     }
   }
 }
@@ -102,7 +114,7 @@ std::vector<std::string> find_missing_kernels(const Graph& graph, const KernelTa
 void require_kernels(const Graph& graph, const KernelTable& kernels, std::string_view name) {
   if (auto missing = find_missing_kernels(graph, kernels); !missing.empty())
     throw MissingKernels(name, std::move(missing));
-  refuse_small_floats(graph, name);
+  refuse_uncomputed(graph, name);
 }
 
 }  // namespace epweave::replay

@@ -35,10 +35,10 @@ Graph read_example(const std::string& name) {
   return expand_fused_products(read_graph(std::string(EPWEAVE_SOURCE_DIR) + "/testdata/graphs/" + name));
 }
 
-void require_bound(std::uint64_t predicted, std::uint64_t measured) {
+void require_bound(std::uint64_t predicted, std::uint64_t measured, double most = 1.5) {
   INFO("predicted " << predicted << ", measured " << measured);
   CHECK(predicted >= measured);
-  CHECK(static_cast<double>(predicted) <= 1.5 * static_cast<double>(measured));
+  CHECK(static_cast<double>(predicted) <= most * static_cast<double>(measured));
 }
 
 TEST_CASE("the memory of a run on the CPU is bounded", "[slow]") {
@@ -51,7 +51,8 @@ TEST_CASE("the memory of a run on the CPU is bounded", "[slow]") {
   require_bound(measured.ranks * need.at_peak(), measured.bytes);
 }
 
-// In doubles and integers of 64 bits, several to an element.
+// In doubles and integers of 64 bits, several to an element. They are counted as a device makes
+// them, whose uniform numbers are integers first.
 TEST_CASE("the memory of a run that draws random numbers is bounded") {
   const auto* call =
       GENERATE("aten.rand_like.default(%x) : bf16[512, 512]", "aten.randn_like.default(%x) : bf16[512, 512]",
@@ -69,7 +70,7 @@ graph
                                              call),
                                  "test");
   const RankNeed need = NeedFinder(graph).find(NeedOf::kHost);
-  require_bound(need.at_peak(), measure(graph).bytes);
+  require_bound(need.at_peak(), measure(graph).bytes, 2.6);
 }
 
 TEST_CASE("bounds are counted beside what has them, and beside what such values are written into") {

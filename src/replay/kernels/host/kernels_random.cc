@@ -4,12 +4,13 @@
 // (KernelCall::draw) alone: two graphs that draw in the same order draw the same, whatever lies
 // between, on any device and with any strides.
 //
-//   bits(i)    splitmix64(i * 0x9e3779b97f4a7c15 ^ draw)
+//   bits(i)    splitmix64(i * kStep ^ draw)
 //   uniform    the upper bits, read as k / 2^digits: in [0, 1); 53, or as many as the result's dtype
 //              holds where the number itself is the result, so that it is not rounded to 1
 //   normal     sqrt(-2 log(1 - u)) cos(2 pi v)        u, v: two streams
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/map_ops.h"
@@ -17,18 +18,14 @@
 namespace epweave::replay::cpu {
 namespace {
 
-// 0, 1, .. in row-major order.
-Tensor places(KernelCall& call, const Extents& sizes) {
-  const Tensor out = call.make(DType::kInt64, sizes);
-  const std::int64_t count = out.numel();
-  if (Queue* queue = out.storage->queue(); queue != nullptr) {
-    queue->progress(out.view({count}, {1}, out.offset), Value(std::int64_t{0}), Value(std::int64_t{1}));
-    return out;
-  }
-  Buffer<std::int64_t> values(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = i;
-  store_dense(values, out);
-  return out;
+constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15, kFirst = 0xbf58476d1ce4e5b9, kSecond = 0x94d049bb133111eb;
+
+// Number `i` of those that `salt` tells apart: 64 bits.
+std::uint64_t bits_at(std::uint64_t i, std::uint64_t salt) {
+  std::uint64_t bits = i * kStep ^ salt;
+  bits = (bits ^ bits >> 30) * kFirst;
+  bits = (bits ^ bits >> 27) * kSecond;
+  return bits ^ bits >> 31;
 }
 
 // Arithmetic of doubles, and of integers of 64 bits that wrap.
@@ -52,10 +49,16 @@ class Draws {
   // In [0, 1), of so many binary digits.
   Tensor uniform(const Extents& sizes, unsigned digits = 53) {
     const std::uint64_t stream = call_.draw() * 2 + stream_++;
-    Tensor bits = map_int<Mul>(places(call_, sizes), 0x9e3779b97f4a7c15);
-    bits = mixed(map_int<BitXor>(bits, stream * 0xd1342543de82ef95 + 0x2545f4914f6cdd1d));
-    return map<Mul>(values_of(shifted(bits, 64 - digits)),
-                    number(std::ldexp(1.0, -static_cast<int>(digits))));
+    const std::uint64_t salt = stream * 0xd1342543de82ef95 + 0x2545f4914f6cdd1d;
+    const double unit = std::ldexp(1.0, -static_cast<int>(digits));
+    const Tensor out = call_.make(DType::kFloat64, sizes);
+    if (Queue* queue = out.storage->queue(); queue != nullptr)
+      return uniform_on(*queue, sizes, salt, digits, unit);
+    Buffer<double> values(static_cast<std::size_t>(out.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<double>(bits_at(i, salt) >> (64 - digits)) * unit;
+    store_dense(values, out);
+    return out;
   }
   Tensor normal(const Extents& sizes) {
     const Tensor u = uniform(sizes), v = uniform(sizes);
@@ -84,14 +87,24 @@ class Draws {
     const Value value(static_cast<std::int64_t>(constant));
     return map_as<Op>(DType::kInt64, bits, number_tensor(call_, value, DType::kInt64));
   }
+  // The same of steps that a device has.
+  Tensor uniform_on(Queue& queue, const Extents& sizes, std::uint64_t salt, unsigned digits, double unit) {
+    Tensor bits = call_.make(DType::kInt64, sizes);  // one at a time: each step's goes with the next
+    queue.progress(bits.view({bits.numel()}, {1}, bits.offset), Value(std::int64_t{0}),
+                   Value(std::int64_t{1}));
+    bits = map_int<Mul>(bits, kStep);
+    bits = map_int<BitXor>(bits, salt);
+    bits = mixed(std::move(bits));
+    return map<Mul>(values_of(shifted(bits, 64 - digits)), number(unit));
+  }
   // To the right, with zeros from the left.
   Tensor shifted(const Tensor& bits, unsigned count) {
     return map_int<BitAnd>(map_int<ShiftRight>(bits, count),
                            std::numeric_limits<std::uint64_t>::max() >> count);
   }
   Tensor mixed(Tensor bits) {
-    bits = map_int<Mul>(map_as<BitXor>(DType::kInt64, bits, shifted(bits, 30)), 0xbf58476d1ce4e5b9);
-    bits = map_int<Mul>(map_as<BitXor>(DType::kInt64, bits, shifted(bits, 27)), 0x94d049bb133111eb);
+    bits = map_int<Mul>(map_as<BitXor>(DType::kInt64, bits, shifted(bits, 30)), kFirst);
+    bits = map_int<Mul>(map_as<BitXor>(DType::kInt64, bits, shifted(bits, 27)), kSecond);
     return map_as<BitXor>(DType::kInt64, bits, shifted(bits, 31));
   }
 

@@ -180,6 +180,8 @@ device cpu
 
 graph
   %x = placeholder : f32[2]
+  %d = placeholder : f64[2]
+  %c = placeholder : c128[2]
   %raw = aten.empty.memory_format([2], dtype=f8e4m3fn, device=@cpu) : f8e4m3fn[2]
   {}
   output([%y])
@@ -201,6 +203,12 @@ graph
   CHECK(problem_of("%y = aten.zeros.default([2], dtype=f8e4m3fn, device=@cpu) : f8e4m3fn[2]") ==
         "G: no kernel computes with torch.float8_e4m3fn" + id);
   CHECK(problem_of("%y = aten.cat.default([%raw, %raw]) : f8e4m3fn[4]") == "");
+  const std::string doubles = "G: no kernel computes with torch.complex128" + id;
+  CHECK(problem_of("%y = aten.complex.default(%d, %d) : c128[2]") == doubles);
+  CHECK(problem_of("%y = aten.view_as_complex.default(%d) : c128[]") == doubles);
+  CHECK(problem_of("%y = aten.abs.default(%c) : f64[2]") == doubles);
+  CHECK(problem_of("%y = aten.sum.default(%c) : c128[]") == doubles);
+  CHECK(problem_of("%y = aten.cat.default([%c, %c]) : c128[4]") == "");
 }
 
 TEST_CASE("a sum is taken in 16 lanes") {

@@ -72,7 +72,7 @@ void map_on_cpu(const Tensor& out, const std::array<const Tensor*, N>& in, const
     map_elements<C, R, N>(out, in, [&](auto... x) -> R {
       if constexpr (Op::divides && is_int<C>)
         if (std::get<1>(std::tuple(x...)) == 0) throw KernelError("integer division by zero");
-      if constexpr (requires { Op::test(x...); })
+      if constexpr (IsTest<Op, C, N>)
         return Op::test(x...) ? 1 : 0;
       else if constexpr (requires { Op::apply(x...); })
         return Op::apply(x...);
