@@ -164,10 +164,10 @@ class Check {
 
   // Fields that are recorded on neither side are equal, and say nothing.
   void explain_unrecorded(const Fingerprint& recorded, const std::vector<FingerprintMismatch>& found) {
-    for (const auto& [field, text] : recorded)
-      if (text == kNotRecorded && !recorded.contains("config." + field) &&
-          std::ranges::none_of(found, [&](const auto& m) { return m.field == field; }))
-        unrecorded_.push_back(field);
+    for (const auto& row : recorded)
+      if (row.second == kNotRecorded && !recorded.contains("config." + row.first) &&
+          std::ranges::none_of(found, [&](const auto& m) { return m.field == row.first; }))
+        unrecorded_.push_back(row.first);
     if (!unrecorded_.empty())
       console_.info(
           fmt::format("recorded on neither side, and so not compared: {}; artifact make and check "
