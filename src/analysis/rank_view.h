@@ -28,6 +28,8 @@ inline constexpr std::string_view kOneRankKey = "compile_on_one_rank";
 inline constexpr std::string_view kFingerprintKey =
     "fingerprint";  // of an artifact (compare/ranks/fingerprint.h)
 inline constexpr std::string_view kRankGroupsKey = "rank_groups";
+// Metadata of a slice that each rank takes at its own place (passes/rank_elements.h).
+inline constexpr std::string_view kElementOfKey = "element_of";
 
 bool is_rank_agnostic(const Graph& graph);
 

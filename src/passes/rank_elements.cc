@@ -3,9 +3,9 @@
 #include <map>
 #include <set>
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include "analysis/rank_view.h"
 #include "analysis/shown_rows.h"
 #include "analysis/world.h"
 #include "ir/walk.h"
@@ -16,10 +16,8 @@
 namespace epweave {
 namespace {
 
-constexpr std::string_view kElementOf = "element_of";
-
 const Arg* find_entry_of(const Context& context, const Node& slice) {
-  return slice.extra == nullptr ? nullptr : find_entry(context, slice.extra->meta, kElementOf);
+  return slice.extra == nullptr ? nullptr : find_entry(context, slice.extra->meta, kElementOfKey);
 }
 
 bool holds_node(const Context& context, std::span<const Arg> args) {
@@ -115,7 +113,7 @@ const NodeExtra* describe_element(Graph& graph, const NodeExtra* like, const Nod
   NodeExtra extra = like != nullptr ? *like : NodeExtra();
   const auto meta = context.args[extra.meta];
   std::vector<Arg> all(meta.begin(), meta.end());
-  all.push_back(Arg::text(graph.intern(kElementOf)));
+  all.push_back(Arg::text(graph.intern(kElementOfKey)));
   all.push_back(entry);
   extra.meta = context.args.add(all);
   return context.own(std::move(extra));
@@ -157,7 +155,7 @@ bool ElementCalls::is_beside(const Node& node, const Node& call) const {
 
 const NodeExtra* without_element(Context& context, const NodeExtra* extra) {
   if (extra == nullptr) return nullptr;
-  const Arg* entry = find_entry(context, extra->meta, kElementOf);
+  const Arg* entry = find_entry(context, extra->meta, kElementOfKey);
   if (entry == nullptr) return extra;
   const auto meta = context.args[extra->meta];
   std::vector<Arg> kept;

@@ -105,7 +105,7 @@ class Shortener {
         order.push_back(id);
         if (const ShortShard* shard = cut_behind_[id]; shard != nullptr) order.push_back(cut(id, *shard));
       } catch (const TypeMismatch&) {
-        refuse(id);
+        refuse(id, concerned_shard(id));
       }
     }
     step_.order = std::move(order);
@@ -159,16 +159,16 @@ class Shortener {
   void require_extent(NodeId gradient, const ShortShard& shard) const {
     std::vector<ExprId> sizes = shard.whole;
     sizes[shard.dim] = context_.exprs.number(shard.extent);
-    if (tensor(cut_of_[gradient] ? cut_of_[gradient] : gradient)->sizes != sizes) refuse(gradient);
+    if (tensor(cut_of_[gradient] ? cut_of_[gradient] : gradient)->sizes != sizes) refuse(gradient, shard);
   }
 
   void shorten(NodeId id, const ShortShard& shard) {
-    if (!is_contiguous(id)) refuse(id);
+    if (!is_contiguous(id)) refuse(id, shard);
     TensorType type = *tensor(id);
     type.sizes[shard.dim] = context_.exprs.number(shard.extent);
     const Dims strides = contiguous_strides(facts_, type.sizes);
     type.strides.assign(strides.begin(), strides.end());
-    set_type(id, context_.types.tensor(std::move(type)));
+    set_type(id, context_.types.tensor(std::move(type)), shard);
     shard_of_.at(id) = &shard;
   }
   bool is_contiguous(NodeId id) {
@@ -178,9 +178,17 @@ class Shortener {
     return reaches_same_elements(facts_, context_, context_.types.tensor(std::move(type)),
                                  step_.nodes[id].type);
   }
-  void set_type(NodeId id, TypeId type) {
+  void set_type(NodeId id, TypeId type, const ShortShard& shard) {
     step_.nodes[id].type = type;
-    short_.insert(id);
+    short_by_.at(id) = &shard;
+  }
+  // By which the first shorter value that the node takes is shorter, or what it cuts.
+  const ShortShard& concerned_shard(NodeId id) const {
+    const ShortShard* shard = cut_behind_[id];
+    for_each_input(context_, step_.nodes[id], [&](NodeId input) {
+      if (shard == nullptr) shard = short_by_[input];
+    });
+    return shard != nullptr ? *shard : shards_[0];
   }
 
   // What takes shorter values than before gets the type that follows; a pad gives what it gave.
@@ -192,26 +200,28 @@ class Shortener {
       return arg.is_node() && cut_of_[arg.as_node()] ? Arg::node(cut_of_[arg.as_node()]) : arg;
     });
     for_each_input(context_, call, [&](NodeId input) {
-      is_concerned |= short_.contains(input);
+      is_concerned |= short_by_[input] != nullptr;
       if (shard_of_[input] != nullptr) shard = shard_of_[input];
     });
-    if (!is_concerned && pads_unnamed_shard(call)) refuse(id);
+    if (!is_concerned)
+      if (const ShortShard* unnamed = find_unnamed_shard(call); unnamed != nullptr) refuse(id, *unnamed);
     if (!is_concerned || call.kind == NodeKind::kOutput) return;
-    if (!has_type_rule(call) || is_exchange(call) || names_own_extents(call)) refuse(id);
-    if (has_family(call, OpFamily::kAllReduce) && !meets_equals(call)) refuse(id);
+    const ShortShard& concerned = concerned_shard(id);
+    if (!has_type_rule(call) || is_exchange(call) || names_own_extents(call)) refuse(id, concerned);
+    if (has_family(call, OpFamily::kAllReduce) && !meets_equals(call)) refuse(id, concerned);
     if (has_family(call, OpFamily::kPad)) {
-      if (shard == nullptr) refuse(id);
+      if (shard == nullptr) refuse(id, concerned);
       return pad_to_whole(id, *shard);
     }
     const TypeId type = infer_type(facts_, graph_, step_, call);
-    if (!type != !call.type) refuse(id);
+    if (!type != !call.type) refuse(id, concerned);
     if (!type) return;
     if (!same_type(facts_, context_, type, call.type)) {
-      set_type(id, type);
+      set_type(id, type, concerned);
       record_specialized(context_, call, pass_, reason_);
       if (keeps_numbers(call.op->family)) shard_of_.at(id) = shard;
     } else if (names_whole_extents(id)) {
-      refuse(id);
+      refuse(id, concerned);
     }
   }
   // What each rank must give as much to as the others.
@@ -223,9 +233,10 @@ class Shortener {
   static bool names_own_extents(const Node& call) {
     return has_family(call, OpFamily::kOpaque) || has_family(call, OpFamily::kNew);
   }
-  // A backward half may be given what forward made of a shard, without its global shape.
-  bool pads_unnamed_shard(const Node& pad) {
-    if (!has_family(pad, OpFamily::kPad)) return false;
+  // A backward half may be given what forward made of a shard, without its global shape: the shard
+  // that a pad of such a value may be of, or null.
+  const ShortShard* find_unnamed_shard(const Node& pad) {
+    if (!has_family(pad, OpFamily::kPad)) return nullptr;
     const NodeId taken = arg_of(context_, pad, 0).as_node();
     NodeId from = taken;
     while (step_.nodes[from].op != nullptr && keeps_numbers(step_.nodes[from].op->family)) {
@@ -233,9 +244,12 @@ class Shortener {
       if (!behind.is_node()) break;
       from = behind.as_node();
     }
-    return step_.nodes[from].kind == NodeKind::kPlaceholder &&
-           same_type(facts_, context_, pad.type, step_.nodes[taken].type) &&
-           std::ranges::any_of(shards_, [&](const ShortShard& shard) { return is_whole(taken, shard); });
+    if (step_.nodes[from].kind != NodeKind::kPlaceholder ||
+        !same_type(facts_, context_, pad.type, step_.nodes[taken].type))
+      return nullptr;
+    const auto found =
+        std::ranges::find_if(shards_, [&](const ShortShard& shard) { return is_whole(taken, shard); });
+    return found == shards_.end() ? nullptr : &*found;
   }
   // Whether all ranks of the group hold as much as the other rank.
   bool meets_equals(const Node& reduce) {
@@ -268,7 +282,7 @@ class Shortener {
   bool names_whole_extents(NodeId id) const {
     bool found = false;
     for_each_input(context_, step_.nodes[id], [&](NodeId input) {
-      if (short_.contains(input))
+      if (short_by_[input] != nullptr)
         for (const ShortShard& shard : shards_) found |= is_whole(id, shard);
     });
     return found;
@@ -278,13 +292,14 @@ class Shortener {
     Node& pad = step_.nodes[id];
     const Arg list = arg_of(context_, pad, 1);
     const std::size_t behind = 2 * (shard.whole.size() - shard.dim) - 1;  // from the last dimension on
-    if (!list.is_list()) refuse(id);
+    if (!list.is_list()) refuse(id, shard);
     std::vector<Arg> amounts(context_.args.children(list).begin(), context_.args.children(list).end());
     const auto whole = context_.exprs.constant(shard.whole[shard.dim]);
-    if (behind >= amounts.size() || !amounts[behind].is_int() || amounts[behind].as_int() != 0) refuse(id);
+    if (behind >= amounts.size() || !amounts[behind].is_int() || amounts[behind].as_int() != 0)
+      refuse(id, shard);
     amounts[behind] = Arg::integer(*whole - shard.extent);
     set_arg(context_, pad, 1, context_.args.add_tree(ArgKind::kList, amounts));
-    if (!same_type(facts_, context_, infer_type(facts_, graph_, step_, pad), pad.type)) refuse(id);
+    if (!same_type(facts_, context_, infer_type(facts_, graph_, step_, pad), pad.type)) refuse(id, shard);
     record_specialized(context_, pad, pass_, reason_);
   }
 
@@ -306,17 +321,17 @@ class Shortener {
     slice.type = infer_type(facts_, graph_, step_, slice);
     const NodeId id = step_.nodes.push_back(slice);
     cut_of_.at(whole) = id;
-    short_.insert(id);
+    short_by_.at(id) = &shard;
     return id;
   }
 
-  [[noreturn]] void refuse(NodeId id) const {
+  [[noreturn]] void refuse(NodeId id, const ShortShard& shard) const {
     const Node& node = step_.nodes[id];
     throw refusal(
         change_,
         fmt::format("rank {} holds {} of %{} ({}), less than this rank, and %{} has no form for that",
-                    change_.ranks.to, shards_[0].extent, graph_.text(step_.nodes[shards_[0].value].name),
-                    graph_.text(shards_[0].fqn), graph_.text(node.name)),
+                    change_.ranks.to, shard.extent, graph_.text(step_.nodes[shard.value].name),
+                    graph_.text(shard.fqn), graph_.text(node.name)),
         site_of(graph_, node));
   }
 
@@ -331,7 +346,8 @@ class Shortener {
   const std::vector<ShortShard>& shards_;
   std::map<std::vector<std::uint32_t>, bool> are_equal_;  // by members of a group: they hold as much
   std::vector<std::pair<NodeId, const ShortShard*>> gradients_;
-  IdSet<NodeId> seen_, short_;
+  IdSet<NodeId> seen_;
+  SideTable<NodeId, const ShortShard*> short_by_{nullptr};  // what is shorter on the other rank, by which
   SideTable<NodeId, const ShortShard*> cut_behind_{nullptr}, shard_of_{nullptr};
   SideTable<NodeId, NodeId> cut_of_;  // the slices that readers take in its place
 };

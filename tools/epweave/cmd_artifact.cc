@@ -43,8 +43,14 @@ Json field_or_null(const std::optional<std::string>& text) {
   return text ? Json(*text) : Json(nullptr);
 }
 
-// A graph that all ranks run has no number of one rank, and no call that is right on one alone.
-void require_for_all_ranks(const Graph& graph) {
+// What nobody can judge, and what NCCL may survive.
+bool is_certain(const RankViolation& violation) {
+  return violation.invariant != "ranks-unknown" && violation.invariant != "ranks-interleaving";
+}
+
+// A graph that all ranks run has no number of one rank, and no call that is right on one alone; and
+// its ranks agree, as verify --ranks says.
+void require_for_all_ranks(const Graph& graph, Console& console) {
   const Rank rank = read_world(graph).file_rank;
   const RankLiterals literals = find_rank_literals(graph, rank);
   for (const RankLiteral& literal : literals.proved)
@@ -56,13 +62,20 @@ void require_for_all_ranks(const Graph& graph) {
                       literal.axes.size() > 1
                           ? "a trace of another rank shows which: epweave generalize R0 R1 .. -o OUT"
                           : "replace such numbers first: epweave generalize G --repair -o OUT");
-  for (const RankViolation& wrong : find_wrong_numbers(graph, literals))
-    throw PassError("artifact.baked", print_wrong_number(wrong), {},
-                    "epweave verify --ranks G lists such numbers");
+  const SharedProgram shared = read_shared_program(graph, literals);
+  for (const RankViolation& wrong : shared.wrong)
+    throw PassError(wrong.invariant == "ranks-axis" ? "artifact.axis" : "artifact.baked",
+                    print_wrong_number(wrong), {}, "epweave verify --ranks G lists such facts");
   for (const OneRankCall& call : find_one_rank_calls(graph))
     throw PassError("artifact.one-rank", fmt::format("{} is rank {}'s alone: {}", call.value, rank, call.why),
                     site_of(graph, graph.step().nodes[call.node]),
                     "trace such a model on each rank: no one graph is right for all");
+  for (const RankViolation& violation : verify_ranks(shared.ranks).violations) {
+    if (is_certain(violation))
+      throw PassError("artifact.ranks", print_wrong_number(violation), {},
+                      "epweave verify --ranks G lists what ranks disagree about");
+    console.warn(print_wrong_number(violation));
+  }
 }
 
 int make(const ArtifactCommand& command, Console& console) {
@@ -75,7 +88,7 @@ int make(const ArtifactCommand& command, Console& console) {
   Fingerprint config = read_config(command.config);
   Graph graph = read_sound_input(command.input, nullptr, Soundness::kStructure);
   if (is_rank_agnostic(graph)) {
-    require_for_all_ranks(graph);
+    require_for_all_ranks(graph, console);
     if (const std::string uneven = describe(graph, find_uneven_shards(graph)); !uneven.empty())
       console.warn(fmt::format("{}: {}", display_name(command.input), uneven));
   }
@@ -151,10 +164,10 @@ class Check {
 
   // Fields that are recorded on neither side are equal, and say nothing.
   void explain_unrecorded(const Fingerprint& recorded, const std::vector<FingerprintMismatch>& found) {
-    for (const auto& [field, text] : recorded)
-      if (text == kNotRecorded && !recorded.contains("config." + field) &&
-          std::ranges::none_of(found, [&](const auto& m) { return m.field == field; }))
-        unrecorded_.push_back(field);
+    for (const auto& row : recorded)
+      if (row.second == kNotRecorded && !recorded.contains("config." + row.first) &&
+          std::ranges::none_of(found, [&](const auto& m) { return m.field == row.first; }))
+        unrecorded_.push_back(row.first);
     if (!unrecorded_.empty())
       console_.info(
           fmt::format("recorded on neither side, and so not compared: {}; artifact make and check "

@@ -163,12 +163,20 @@ void refuse_wrong_numbers(Generalization& made) {
   if (!made.unexplained.empty()) made.graph.reset();
 }
 
-// Ranks that hold less than a whole shard cut padding off where others have no call.
-void explain_structure(Generalization& made, const Graph& first) {
-  const std::vector<UnevenShard> shards = find_uneven_shards(first);
-  if (made.structure && !shards.empty())
-    *made.structure += fmt::format("; {} is cut unevenly: give only ranks that hold whole shards",
-                                   describe(first, shards.front()));
+// Ranks that hold less than a whole shard cut padding off where others have no call: said where the
+// given ranks hold other amounts of a parameter.
+void explain_structure(Generalization& made, const std::vector<Graph>& graphs) {
+  if (!made.structure) return;
+  for (const UnevenShard& first : find_uneven_shards(graphs[0]))
+    for (const Graph& graph : graphs)
+      for (const UnevenShard& other : find_uneven_shards(graph)) {
+        if (other.fqn != first.fqn || other.dim != first.dim || other.local == first.local) continue;
+        *made.structure += fmt::format(
+            "; {} is cut unevenly, rank {} holds {}: give only ranks that hold "
+            "whole shards",
+            describe(graphs[0], first), own_rank(graph), other.local);
+        return;
+      }
 }
 
 // What is written is a sound graph, or there is a bug.
@@ -228,7 +236,7 @@ int generalize(const GeneralizeCommand& command, Console& console) {
   }
   require_one_job(command.inputs, graphs);
   Generalization made = epweave::generalize(graphs, command.repair ? Repair::kYes : Repair::kNo);
-  explain_structure(made, graphs[0]);
+  explain_structure(made, graphs);
   refuse_one_rank_calls(made);
   refuse_wrong_numbers(made);
   if (made.graph) {

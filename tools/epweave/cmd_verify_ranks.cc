@@ -10,8 +10,8 @@
 #include "common/graphs.h"
 #include "common/report.h"
 #include "compare/ranks/bucket_slots.h"
+#include "compare/ranks/rank_axes.h"
 #include "compare/ranks/rank_baked.h"
-#include "compare/ranks/rank_groups.h"
 #include "compare/ranks/verify_ranks.h"
 #include "rank_numbers.h"
 
@@ -39,11 +39,9 @@ Reading read_shared(const Graph& graph) {
   Reading reading;
   const RankLiterals literals = find_rank_literals(graph, read_world(graph).file_rank);
   explain_similar(graph, literals, reading);
-  reading.baked = find_wrong_numbers(graph, literals, [&](const Graph& own, std::uint32_t rank) {
-    reading.programs.push_back(list_rank_program(own));
-    reading.programs.back().rank = rank;
-  });
-  if (!differs_by_rank(graph)) reading.programs = spread_over_ranks(list_rank_program(graph));
+  SharedProgram shared = read_shared_program(graph, literals);
+  reading.baked = std::move(shared.wrong);
+  reading.programs = std::move(shared.ranks);
   return reading;
 }
 
@@ -64,6 +62,7 @@ Reading read_ranks(const std::vector<InputOptions>& inputs, Console& console) {
     if (!programs.back().rank) continue;
     const std::uint32_t rank = *programs.back().rank;
     const RankLiterals literals = find_rank_literals(graph, rank);
+    reading.add_baked(find_wrong_axes(graph));
     reading.add_baked(find_foreign(graph, literals, rank));
     reading.add_baked(find_foreign_slots(graph, rank));
     numbers.add(graph, literals, rank);
@@ -138,8 +137,10 @@ std::string ranks_text(const RanksReport& report) {
   if (report.as_traced != 0)
     text += fmt::format("{} of them have symbolic sizes, which were compared as traced\n", report.as_traced);
   if (report.not_compared != 0)
-    text += fmt::format("{} of them have sizes or types that are not recorded, which were not compared\n",
-                        report.not_compared);
+    text += fmt::format(
+        "{} of them have sizes or types that are not recorded, or tables that each rank makes "
+        "from its own data, which were not compared\n",
+        report.not_compared);
   if (const std::size_t n = report.not_given.size(); n > 0)
     text += n == 1 ? "1 rank was not given and is taken to do what is asked of it\n"
                    : fmt::format("{} ranks were not given and are taken to do what is asked of them\n", n);

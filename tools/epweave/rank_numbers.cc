@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "analysis/rank_view.h"
 #include "analysis/world.h"
 #include "compare/ranks/bucket_slots.h"
+#include "compare/ranks/rank_axes.h"
 #include "compare/ranks/rank_baked.h"
+#include "compare/ranks/rank_groups.h"
+#include "compare/ranks/rank_slices.h"
 #include "ops/mesh_calls.h"
 #include "passes/specialize.h"
 
@@ -27,6 +33,19 @@ bool computes_places(const Graph& graph) {
       graph.step().order, [&](NodeId id) { return mesh_call_of(graph.step().nodes[id]) != MeshCall::kNone; });
 }
 
+// Tables of exchanges that the running program makes, of what it reads from the device: recorded is
+// what the traced rank's data gave, which says nothing of other ranks.
+RankProgram forget_own_tables(RankProgram program) {
+  auto calls = std::make_shared<RankCalls>(*program.calls);
+  for (RankLaunch& launch : calls->launches) {
+    if (!launch.is_as_traced) continue;
+    std::ranges::fill(launch.sends, std::nullopt);
+    std::ranges::fill(launch.receives, std::nullopt);
+  }
+  program.calls = std::move(calls);
+  return program;
+}
+
 }  // namespace
 
 bool differs_by_rank(const Graph& graph) {
@@ -36,14 +55,19 @@ bool differs_by_rank(const Graph& graph) {
 std::string print_wrong_number(const RankViolation& wrong) {
   std::string where;
   for (std::size_t i = 0; i < wrong.ranks.size(); ++i)
-    where += fmt::format("{}rank {} %{}", i == 0 ? "" : ", ", wrong.ranks[i], wrong.nodes[i]);
+    where += fmt::format("{}rank {}{}{}", i == 0 ? "" : ", ", wrong.ranks[i],
+                         wrong.nodes[i].empty() ? "" : " %", wrong.nodes[i]);
   return fmt::format("{}: {}", where, wrong.message);
 }
 
 std::vector<RankViolation> find_wrong_numbers(const Graph& graph, const RankLiterals& literals,
                                               const VisitRank& visit) {
   const World world = read_world(graph);
-  std::vector<RankViolation> found = find_baked(graph, literals, world.file_rank);
+  std::vector<RankViolation> found = find_wrong_axes(graph);
+  const bool is_skewed = !found.empty();
+  add(found, find_baked(graph, literals, world.file_rank));
+  add(found, find_baked_slices(graph));
+  if (is_skewed) return found;
   if (!differs_by_rank(graph)) {
     add(found, find_foreign_slots(graph, world.file_rank));
     return found;
@@ -62,6 +86,20 @@ std::vector<RankViolation> find_wrong_numbers(const Graph& graph, const RankLite
   }
   if (found.empty()) add(found, numbers.find_contradictions());
   return found;
+}
+
+SharedProgram read_shared_program(const Graph& graph, const RankLiterals& literals) {
+  SharedProgram made;
+  const auto keep = [&](const Graph& own, std::uint32_t rank) {
+    made.ranks.push_back(forget_own_tables(list_rank_program(own)));
+    made.ranks.back().rank = rank;
+  };
+  made.wrong = find_wrong_numbers(graph, literals, keep);
+  const bool is_skewed = std::ranges::any_of(
+      made.wrong, [](const RankViolation& wrong) { return wrong.invariant == "ranks-axis"; });
+  if (!is_skewed && !differs_by_rank(graph))
+    made.ranks = spread_over_ranks(forget_own_tables(list_rank_program(graph)));
+  return made;
 }
 
 }  // namespace epweave::cli

@@ -19,6 +19,9 @@
 //                       (analysis/rank_literals.h)
 //                       stands in a graph that all ranks run, or is not the rank's own (compare/ranks/rank_baked.h);
 //                       the slot of a bucketed gather is another rank's (compare/ranks/bucket_slots.h)
+//                       the piece of a value that each rank takes at its own place is one rank's (compare/ranks/rank_slices.h)
+//   ranks-axis          a mesh or a group is not the job's, or a collective and its gradient's are
+//                       along different axes (compare/ranks/rank_axes.h)
 //   ranks-interleaving  ranks launch collectives of different groups in different orders; they hang
 //                       where collectives that are not finished keep others from starting, as
 //                       NCCL's may

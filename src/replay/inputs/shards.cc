@@ -14,7 +14,11 @@ Shard find_shard(const Extents& global, const Extents& local, const std::vector<
   std::size_t next = 0;
   for (std::size_t d = 0; d < local.size(); ++d) {
     if (global[d] == local[d]) continue;
-    if (local[d] == 0 || global[d] % local[d] != 0) return give_up("it is cut unevenly");
+    if (local[d] == 0 || global[d] % local[d] != 0) {
+      return give_up(
+          "it is cut unevenly: ranks hold different amounts of it, and replay runs one program on all ranks; "
+          "epweave specialize G --all -o DIR writes each rank's own");
+    }
     const std::int64_t pieces = global[d] / local[d];
     const std::size_t begin = next;
     std::int64_t found = 1;

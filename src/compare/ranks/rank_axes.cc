@@ -1,0 +1,283 @@
+#include "compare/ranks/rank_axes.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "analysis/collectives.h"
+#include "analysis/placeholders.h"
+#include "analysis/rank_view.h"
+#include "analysis/returned_values.h"
+#include "analysis/unshard.h"
+#include "analysis/users.h"
+#include "analysis/world.h"
+#include "compare/ranks/rank_groups.h"
+#include "ops/bind.h"
+#include "ops/family.h"
+#include "ops/mesh_calls.h"
+#include "ops/op.h"
+
+namespace epweave {
+namespace {
+
+// Of the family's gradient; none: it says nothing of the group.
+std::optional<OpFamily> family_of_gradient(OpFamily family) {
+  if (family == OpFamily::kAllGather) return OpFamily::kReduceScatter;
+  if (family == OpFamily::kReduceScatter) return OpFamily::kAllGather;
+  if (family == OpFamily::kAllToAll) return OpFamily::kAllToAll;
+  return std::nullopt;
+}
+
+std::string print_axes(const std::vector<std::string>& axes, const std::vector<std::uint32_t>& shape) {
+  std::string text;
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    text += fmt::format("{}{} {}", i == 0 ? "" : " x ", axes[i], shape[i]);
+  return text;
+}
+
+// A mesh's axes with their extents, and its ranks, row-major.
+struct Layout {
+  std::vector<std::string> axes;
+  std::vector<std::uint32_t> shape, ranks;
+
+  bool operator==(const Layout&) const = default;
+  std::string print() const {
+    return fmt::format("{} with ranks {}", print_axes(axes, shape), print_members(ranks));
+  }
+};
+
+class AxisCheck {
+ public:
+  explicit AxisCheck(const Graph& graph)
+      : graph_(graph), context_(*graph.context), body_(graph.step()), world_(read_world(graph)) {}
+
+  std::vector<RankViolation> find() {
+    check_world();
+    check_meshes();
+    for (const ProcessGroup& group : graph_.groups) check_group(group);
+    check_listed_groups();
+    check_gradients();
+    return std::move(found_);
+  }
+
+ private:
+  void add(std::string_view node, std::string message) {
+    RankViolation made{.invariant = "ranks-axis", .message = std::move(message), .ranks = {world_.file_rank}};
+    made.nodes = {std::string(node)};
+    found_.push_back(std::move(made));
+  }
+
+  // ------------------------------------------------------------------------ meshes
+
+  // Some of the job's meshes have all ranks.
+  void check_world() {
+    const Arg* meshes = find_entry(context_, graph_.info, "global_meshes");
+    const std::int64_t size = recorded_world_size(graph_);
+    if (meshes == nullptr || meshes->children().count == 0 || !world_.meshes.empty() || size == 0) return;
+    add("", fmt::format("no mesh of the job (global_meshes) has all {} ranks (world_size)", size));
+  }
+
+  void check_meshes() {
+    std::map<TypeId, std::optional<std::string>> problems;  // many inputs have one mesh
+    for (NodeId id : body_.order) {
+      const Node& node = body_.nodes[id];
+      if (!node.type || context_.types[node.type].kind != TypeKind::kValue) continue;
+      const auto [known, is_new] = problems.try_emplace(node.type);
+      if (is_new)
+        if (const auto mesh = recorded_mesh(context_, node)) known->second = find_problem(*mesh);
+      if (known->second) add(graph_.text(node.name), *known->second);
+    }
+  }
+  std::optional<std::string> find_problem(const MeshValue& mesh) const {
+    Layout layout{{}, mesh.shape, mesh.ranks};
+    for (StringId axis : mesh.axes) layout.axes.emplace_back(graph_.text(axis));
+    std::optional<Layout> wanted;
+    for (const Mesh& of_job : world_.meshes) {
+      const auto own = layout_in(of_job, layout.axes);
+      if (own == layout) return std::nullopt;
+      if (own && !wanted) wanted = own;
+    }
+    if (!wanted) return std::nullopt;
+    return fmt::format("the mesh is {}; the job's (global_meshes) is {}", layout.print(), wanted->print());
+  }
+  // The mesh of these axes through the file's rank. None: the job's has not all of them.
+  std::optional<Layout> layout_in(const Mesh& mesh, const std::vector<std::string>& axes) const {
+    Layout layout{{}, {}, {world_.file_rank}};
+    for (std::size_t axis = 0; axis < mesh.axes.size(); ++axis) {
+      if (std::ranges::find(axes, mesh.axes[axis]) == axes.end()) continue;
+      layout.axes.push_back(mesh.axes[axis]);
+      layout.shape.push_back(mesh.shape[axis]);
+      std::vector<Rank> ranks;
+      for (Rank rank : layout.ranks)
+        for (Rank member : members_along(mesh, axis, rank)) ranks.push_back(member);
+      layout.ranks = std::move(ranks);
+    }
+    return layout.axes.size() == axes.size() ? std::optional(std::move(layout)) : std::nullopt;
+  }
+
+  // ------------------------------------------------------------------------ groups
+
+  // The names are each that of the group, or those of a mesh whose ranks are all in it.
+  void check_group(const ProcessGroup& group) {
+    if (!group.axes || std::ranges::find(group.ranks, world_.file_rank) == group.ranks.end()) return;
+    std::vector<std::string> axes;
+    for (StringId axis : *group.axes) axes.emplace_back(graph_.text(axis));
+    if (has_layout(axes, group.ranks)) return;
+    for (const std::string& axis : axes) {
+      const std::optional<Layout> wanted = first_layout({axis});
+      if (wanted && !has_layout({axis}, group.ranks))
+        return add("", fmt::format("group {} has ranks {}; along axis {}, rank {}'s are {} (global_meshes)",
+                                   graph_.text(group.name), print_members(group.ranks), axis,
+                                   world_.file_rank, print_members(wanted->ranks)));
+    }
+  }
+  std::optional<Layout> first_layout(const std::vector<std::string>& axes) const {
+    for (const Mesh& mesh : world_.meshes)
+      if (auto layout = layout_in(mesh, axes)) return layout;
+    return std::nullopt;
+  }
+  bool has_layout(const std::vector<std::string>& axes, const std::vector<Rank>& ranks) const {
+    return std::ranges::any_of(world_.meshes, [&](const Mesh& mesh) {
+      const auto layout = layout_in(mesh, axes);
+      return layout && layout->ranks == ranks;
+    });
+  }
+
+  // What a group is on other ranks: those of one axis have no rank in common.
+  void check_listed_groups() {
+    const Arg* listed = find_entry(context_, graph_.info, kRankGroupsKey);
+    if (listed == nullptr || !listed->is(ArgKind::kDict)) return;
+    for (const ProcessGroup& group : graph_.groups) {
+      const auto rule = find_group_rule(group.ranks, world_.size);
+      const Arg* others = find_entry(context_, *listed, graph_.text(group.name));
+      if (!rule || others == nullptr || !others->is_list()) continue;
+      for (Arg other : context_.args.children(*others)) check_listed_group(group, *rule, other);
+    }
+  }
+  void check_listed_group(const ProcessGroup& group, const GroupRule& rule, Arg other) {
+    if (!other.is_list() || other.children().count != 2) return;
+    const Arg name = context_.args.children(other)[0], members = context_.args.children(other)[1];
+    if (!name.is(ArgKind::kText) || !members.is_list()) return;
+    std::vector<Rank> ranks;
+    for (Arg member : context_.args.children(members)) {
+      if (!member.is_int() || member.as_int() < 0 || member.as_int() >= world_.size) return;
+      ranks.push_back(static_cast<Rank>(member.as_int()));
+    }
+    if (ranks.empty() || (rule.members(ranks[0]) == ranks && ranks != group.ranks)) return;
+    add("", fmt::format("group {} has ranks {}; group {}, listed for other ranks (rank_groups), has {}",
+                        graph_.text(group.name), print_members(group.ranks), context_.text(name.as_name()),
+                        print_members(ranks)));
+  }
+
+  // --------------------------------------------------------------------- gradients
+
+  struct Exchange {
+    NodeId node;
+    const ProcessGroup* group;
+  };
+  struct OfCall {
+    std::vector<Exchange> forward, backward;  // of one family, and of its gradient's
+  };
+
+  void check_gradients() {
+    check_calls();
+    check_parameters();
+  }
+
+  void check_calls() {
+    std::map<std::pair<std::int64_t, OpFamily>, OfCall> calls;
+    for (const Launch& launch : find_launches(context_, body_)) {
+      const Node& node = body_.nodes[launch.node];
+      const auto gradient = node.op != nullptr ? family_of_gradient(node.op->family) : std::nullopt;
+      const ProcessGroup* group = graph_.find_group(recorded_group(context_, body_, launch.group));
+      if (!gradient || !node.seq_nr || group == nullptr) continue;
+      OfCall& call = calls[{*node.seq_nr, node.is_backward() ? *gradient : node.op->family}];
+      (node.is_backward() ? call.backward : call.forward).push_back({launch.node, group});
+    }
+    for (const auto& [key, call] : calls) check_call(call);
+  }
+  void check_call(const OfCall& call) {
+    const Exchange* forward = find_alone(call.forward, call.backward);
+    const Exchange* backward = find_alone(call.backward, call.forward);
+    if (forward == nullptr || backward == nullptr || !said_.insert({forward->node, backward->node}).second)
+      return;
+    add(graph_.text(body_.nodes[forward->node].name),
+        fmt::format("runs on group {} {}, and %{}, which gives its gradient, on group {} {}",
+                    graph_.text(forward->group->name), print_members(forward->group->ranks),
+                    graph_.text(body_.nodes[backward->node].name), graph_.text(backward->group->name),
+                    print_members(backward->group->ranks)));
+  }
+  // The first with ranks that none of the others has.
+  static const Exchange* find_alone(const std::vector<Exchange>& exchanges,
+                                    const std::vector<Exchange>& others) {
+    for (const Exchange& exchange : exchanges)
+      if (std::ranges::none_of(
+              others, [&](const Exchange& other) { return other.group->ranks == exchange.group->ranks; }))
+        return others.empty() ? nullptr : &exchange;
+    return nullptr;
+  }
+
+  // Each chain of a parameter's gathers, and the reductions that give its gradient.
+  void check_parameters() {
+    std::map<StringId, std::vector<Exchange>> reductions;  // by parameter
+    const std::vector<NodeId> outputs = list_outputs(graph_);
+    const StringId role = graph_.intern("grad");
+    for (std::size_t i = 0; i < std::min(outputs.size(), graph_.outputs.size()); ++i)
+      if (graph_.outputs[i].role == role && graph_.outputs[i].fqn && outputs[i])
+        add_exchange(find_reduction(outputs[i]), OpFamily::kReduceScatter, reductions[graph_.outputs[i].fqn]);
+    std::map<NodeId, StringId> parameters;  // by input
+    const std::map<StringId, NodeId> placeholders = list_placeholders(graph_);
+    for (const InputRole& input : graph_.inputs)
+      if (const auto at = placeholders.find(input.name); at != placeholders.end())
+        parameters.emplace(at->second, input.fqn);
+    const NodeLists inputs = list_inputs(context_, body_), users = invert(inputs, body_.order);
+    for (const UnshardChain& chain : find_unshard_chains(body_, inputs, users)) {
+      const auto backward = reductions.find(parameters[chain.input]);
+      if (backward == reductions.end()) continue;
+      OfCall call{{}, backward->second};
+      for (NodeId id : list_chain(body_, inputs, chain)) add_exchange(id, OpFamily::kAllGather, call.forward);
+      check_call(call);
+    }
+  }
+  void add_exchange(NodeId id, OpFamily family, std::vector<Exchange>& to) const {
+    if (!id || !has_family(body_.nodes[id], family)) return;
+    const auto position = body_.nodes[id].op->find_param("group_name");
+    const Arg named = position ? arg_of(context_, body_.nodes[id], *position) : Arg::none();
+    if (const ProcessGroup* group = graph_.find_group(recorded_group(context_, body_, named)))
+      to.push_back({id, group});
+  }
+  // The last reduce-scatter on the way to a gradient, behind what changes no place of it, and sums
+  // over replicas. None where it is a piece of something else, as of a bucket.
+  NodeId find_reduction(NodeId gradient) const {
+    for (NodeId id = gradient; id && body_.nodes[id].kind == NodeKind::kCall;) {
+      const Node& node = body_.nodes[id];
+      if (has_family(node, OpFamily::kReduceScatter)) return id;
+      const bool hands_on = node.op != nullptr && (is_wait(node) || keeps_numbers(node.op->family) ||
+                                                   node.op->family == OpFamily::kAllReduce);
+      const Arg from = hands_on ? arg_of(context_, node, 0) : Arg::none();
+      id = from.is_node() ? from.as_node() : NodeId();
+    }
+    return {};
+  }
+
+  const Graph& graph_;
+  const Context& context_;
+  const Body& body_;
+  const World world_;
+  std::set<std::pair<NodeId, NodeId>> said_;
+  std::vector<RankViolation> found_;
+};
+
+}  // namespace
+
+std::vector<RankViolation> find_wrong_axes(const Graph& graph) {
+  return AxisCheck(graph).find();
+}
+
+}  // namespace epweave
