@@ -98,12 +98,12 @@ class ArgumentCheck {
   // Rows of the operand, where they are a number.
   std::optional<std::int64_t> count_rows() const {
     const Arg* operand = find_operand();
-    return operand != nullptr ? count_rows(*operand) : std::nullopt;
+    return operand != nullptr && operand->is_node()
+               ? count_rows(tensor_of(context_, body_.nodes[operand->as_node()].type))
+               : std::nullopt;
   }
   const Arg* find_operand() const { return find_arg(context_, node_, 0, node_.op->params[0].name); }
-  std::optional<std::int64_t> count_rows(Arg operand) const {
-    if (!operand.is_node()) return std::nullopt;
-    const TensorType* tensor = tensor_of(context_, body_.nodes[operand.as_node()].type);
+  std::optional<std::int64_t> count_rows(const TensorType* tensor) const {
     if (tensor == nullptr || tensor->sizes.empty()) return std::nullopt;
     return context_.exprs.constant(tensor->sizes[0]);
   }
@@ -123,8 +123,8 @@ class ArgumentCheck {
   // Each operand of a list is scattered by itself.
   void check_scattered() {
     const Arg* operand = find_operand();
-    if (operand == nullptr || !operand->is_list()) return check_shares(count_rows());
-    for (Arg item : context_.args.children(*operand)) check_shares(count_rows(item));
+    if (operand == nullptr) return;
+    for (const TensorType* tensor : tensors_of(context_, body_, *operand)) check_shares(count_rows(tensor));
   }
 
   void check_shares() { check_shares(count_rows()); }
@@ -150,6 +150,18 @@ bool is_reduction(std::string_view name) {
 
 bool is_linear_reduction(std::string_view name, DType dtype) {
   return name == "sum" || (name == "avg" && is_inexact(dtype));
+}
+
+std::vector<const TensorType*> tensors_of(const Context& context, const Body& body, Arg operand) {
+  std::vector<const TensorType*> tensors;
+  context.args.for_each_node(operand, [&](NodeId id) {
+    const TypeId type = body.nodes[id].type;
+    const bool is_list =
+        type && (context.types[type].kind == TypeKind::kList || context.types[type].kind == TypeKind::kTuple);
+    if (!is_list) return tensors.push_back(tensor_of(context, type));
+    for (const TypeId element : context.types[type].elements) tensors.push_back(tensor_of(context, element));
+  });
+  return tensors;
 }
 
 std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,

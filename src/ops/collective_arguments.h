@@ -30,6 +30,10 @@ bool is_reduction(std::string_view name);
 // integers drops its fraction: (1 + 2) // 2 + (1 + 2) // 2 is not (2 + 4) // 2.
 bool is_linear_reduction(std::string_view name, DType dtype);
 
+// The tensors of an operand: one, those of a list, or of a node that makes a list. Null where no
+// type is recorded.
+std::vector<const TensorType*> tensors_of(const Context& context, const Body& body, Arg operand);
+
 // One sentence for each problem. `group` is the one that the call names. Arguments that are no
 // numbers are not judged. Reductions, sources, group sizes:
 std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,

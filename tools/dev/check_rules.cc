@@ -515,6 +515,11 @@ std::vector<GoldenCase> list_golden_cases() {
       {kOwnTablesCutOwnRows, "wrong_sizes_beside_columns"},
       {kOwnTablesCutOwnRows, "wrong_sizes_of_whole_rows"},
       {kReducesRanksBySum, "wrong_mean_of_counts"},
+      {kNone, "padded_statistics_gradient"},
+      {kStatisticsOfRows, "wrong_statistics_joined"},
+      {kStatisticsOfRows, "wrong_statistics_summed"},
+      {kStatisticsOfRows, "wrong_statistics_of_all"},
+      {kStatisticsOfRows, "wrong_statistics_split"},
   };
 }
 

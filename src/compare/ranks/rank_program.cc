@@ -263,16 +263,15 @@ class Reader {
   }
 
   void add_tensors(const Body& body, Arg arg, RankLaunch& made) {
-    context_.args.for_each_node(arg, [&](NodeId id) {
-      const TensorType* tensor = tensor_of(context_, body.nodes[id].type);
+    for (const TensorType* tensor : tensors_of(context_, body, arg)) {
       Sizes& sizes = made.sizes.emplace_back();
-      if (tensor == nullptr) return;
+      if (tensor == nullptr) continue;
       sizes.emplace();
       made.agreement +=
           fmt::format("{}{}", made.agreement.empty() ? "" : ", ", info(tensor->dtype).short_name);
       for (std::size_t i = made.kind == kAllToAll ? 1 : 0; i < tensor->sizes.size(); ++i)
         sizes->push_back(extent_of(tensor->sizes[i], made));
-    });
+    }
   }
 
   Extent constant_of(Arg arg) const {

@@ -102,6 +102,7 @@ constexpr auto kNames = std::to_array<Row>({
     {Condition::kSumsEachClass, "counts are summed of each class"},
     {Condition::kSumsRunsOfPlaces, "counts are summed of the runs that are placed one behind another"},
     {Condition::kPlacesBeginRuns, "places of a run begin where its rows do"},
+    {Condition::kStatisticsOfRows, "statistics of attention have as many rows as its queries"},
     {Condition::kZerosUnwritten, "zeros are not written"},
     {Condition::kCountsRows, "a number of a part counts rows of the whole"},
     {Condition::kExtentsAddUp, "rows that no operand has are as many in all parts as in the whole"},

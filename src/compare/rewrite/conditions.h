@@ -116,6 +116,8 @@ enum class Condition : std::uint8_t {
   kSumsEachClass,
   kSumsRunsOfPlaces,
   kPlacesBeginRuns,
+  // STATISTICS
+  kStatisticsOfRows,
   // COMMON, COUNT, IOTA, MOVE, PLACES
   kZerosUnwritten,
   kCountsRows,

@@ -70,7 +70,7 @@ bool PartFacts::Operand::is_rows() const {
 
 bool PartFacts::is_own(PartFact fact) const {
   return fact == PartFact::kOwn || fact == PartFact::kNumbers || fact == PartFact::kPlaces ||
-         (fact == PartFact::kEntries && !may_take_own_sums());
+         fact == PartFact::kStatistics || (fact == PartFact::kEntries && !may_take_own_sums());
 }
 
 PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
@@ -249,7 +249,7 @@ bool PartFacts::extents_add_up(NodeId origin, NodeId part) const {
 // together as many as the whole.
 bool PartFacts::has_rows_of_rows() const {
   if (op_->family == OpFamily::kLike)
-    return !operands_.empty() && operands_.front().is_rows() && operands_.front().fact != PartFact::kOwn;
+    return !operands_.empty() && operands_.front().is_rows() && counts_rows(operands_.front().fact);
   if (!reads_no_element(*op_) && std::ranges::any_of(operands_, &Operand::is_rows)) return true;
   bool is_sized = false;
   for (const Operand& operand : operands_) {
@@ -267,7 +267,7 @@ bool PartFacts::is_extent_of_rows(const Operand& operand) const {
   if (operand.fact == PartFact::kShare) return true;
   const Node& size = a_.nodes[claims_[value.as_node()].origin];
   const Arg of = arg_of(context_, size, 0);
-  return has_family(size, OpFamily::kSize) && of.is_node() && facts_[of.as_node()].rows != PartFact::kOwn;
+  return has_family(size, OpFamily::kSize) && of.is_node() && counts_rows(facts_[of.as_node()].rows);
 }
 
 PartFact PartFacts::find_number(NodeId origin, NodeId part) {
@@ -278,9 +278,9 @@ PartFact PartFacts::find_number(NodeId origin, NodeId part) {
       numbers_.match_scalar(context_.types[type].expr, claims_.scalar_b(part), {}) == Fraction::kAll)
     return PartFact::kSame;
   // As many as data say of rows that are the part's own have no other proof than their sum itself.
-  const bool counts_rows =
-      !operands_.empty() && operands_.front().is_tensor && operands_.front().fact != PartFact::kOwn;
-  return holds(Condition::kCountsRows, counts_rows) && adds_up(origin) ? PartFact::kShare : PartFact::kOwn;
+  const bool is_of_rows =
+      !operands_.empty() && operands_.front().is_tensor && counts_rows(operands_.front().fact);
+  return holds(Condition::kCountsRows, is_of_rows) && adds_up(origin) ? PartFact::kShare : PartFact::kOwn;
 }
 
 // ------------------------------------------------------------------------- tensors
@@ -302,6 +302,7 @@ PartFact PartFacts::find_element(NodeId origin, NodeId part) {
   const OpInfo* maker = a_.nodes[claim.origin].op;
   if (element->index == 1 && maker != nullptr && maker->family == OpFamily::kSort && is_own(entry.rows))
     return PartFact::kOwn;
+  if (is_padded_statistic(origin, part, tuple->value.as_node())) return PartFact::kStatistics;
   numbered_ = entry.numbered;
   if (claims_.tensor_a(origin) != nullptr && is_divided(origin, part)) return entry.rows;
   return has_no_elements(origin) ? PartFact::kSame : entry.full;
@@ -309,6 +310,9 @@ PartFact PartFacts::find_element(NodeId origin, NodeId part) {
 
 // Of what is divided along two dimensions, pairs of rows of two parts are in none.
 PartFact PartFacts::find_tensor(NodeId origin, NodeId part) {
+  const bool is_same_statistic = op_->family == OpFamily::kIdentity && !operands_.empty() &&
+                                 operands_.front().fact == PartFact::kStatistics;
+  if (is_same_statistic) return PartFact::kStatistics;
   const auto divided = std::ranges::count(divided_dimensions(origin, part), true);
   if (divided == 0) return has_no_elements(origin) ? PartFact::kSame : find_full(origin);
   const PartFact fact = find_rows(origin, part);
@@ -323,9 +327,9 @@ PartFact PartFacts::find_full(NodeId origin) const {
   const auto is_row = [](const Operand& operand) { return operand.is_tensor && operand.is_rows(); };
   if (std::ranges::none_of(operands_, is_row)) return find_linear(origin, true);
   if (attends_rows()) return PartFact::kSame;  // the state of the random generator
-  if (!holds(Condition::kReducesBySum, adds_rows(node))) return PartFact::kOwn;
+  if (!holds(Condition::kReducesBySum, adds_rows(node)) || !has_statistics_of_rows()) return PartFact::kOwn;
   for (const Operand& operand : operands_) {
-    if (!operand.is_tensor) continue;
+    if (!operand.is_tensor || is_statistic(operand)) continue;
     const bool is_destination = operand.taken->param == 0 && op_->linearity == Linearity::kSum;
     const bool is_offset = is_offset_param(operand.taken->param);
     const bool fits = is_destination || is_added(operand) ? is_summand(operand.fact)
@@ -343,6 +347,63 @@ bool PartFacts::attends_rows() const {
   return std::ranges::any_of(operands_, [&](const Operand& operand) {
     return name_of_param(operand.taken->param) == "query" && operand.is_rows();
   });
+}
+
+// Whether `value` of B, and what it is of A, have each extent in which `queries` are cut.
+bool PartFacts::has_cut_of(NodeId value, NodeId queries) const {
+  const NodeId origin = claims_[queries].origin;
+  const std::vector<bool> is_divided = divided_dimensions(origin, queries);
+  const TensorType *whole = claims_.tensor_a(claims_[value].origin), *piece = claims_.tensor_b(value),
+                   *all_queries = claims_.tensor_a(origin), *own_queries = claims_.tensor_b(queries);
+  if (whole == nullptr || piece == nullptr || whole->rank() != piece->rank()) return false;
+  for (std::size_t d = 0; d < is_divided.size(); ++d) {
+    bool is_found = !is_divided[d];
+    for (std::size_t i = 0; i < whole->rank() && !is_found; ++i)
+      is_found = facts_a_.equal(whole->sizes[i], all_queries->sizes[d]) &&
+                 numbers_.is_same(piece->sizes[i], own_queries->sizes[d]);
+    if (!is_found) return false;
+  }
+  return true;
+}
+
+// One of a part's attention (a call of B) that a kernel pads: as many rows as its queries have
+// begin with theirs, and what lies behind them lies elsewhere in the whole's. What attention gives
+// beside floating-point numbers is of no row.
+bool PartFacts::is_padded_statistic(NodeId origin, NodeId part, NodeId attention) const {
+  const Node& call = b_.nodes[attention];
+  if (call.op == nullptr || call.op->cost != CostClass::kAttention || gives_gradients(*call.op)) return false;
+  const TensorType* type = claims_.tensor_a(origin);
+  const auto position = call.op->find_param("query");
+  const Arg queries = position ? arg_of(context_, call, *position) : Arg::none();
+  if (type == nullptr || !is_floating(type->dtype) || !queries.is_node() || has_no_elements(origin))
+    return false;
+  return !holds(Condition::kStatisticsOfRows, has_cut_of(part, queries.as_node()));
+}
+
+// That the gradient of attention takes.
+bool PartFacts::is_statistic(const Operand& operand) const {
+  return name_of_param(operand.taken->param) == "logsumexp" && gives_gradients(*op_) &&
+         operand.fact == PartFact::kStatistics;
+}
+
+// The gradient of attention takes the statistics of its own queries: what a part's attention gave,
+// or as many rows of such as there are queries.
+bool PartFacts::has_statistics_of_rows() const {
+  if (op_->cost != CostClass::kAttention || !gives_gradients(*op_)) return true;
+  const Operand *queries = nullptr, *statistics = nullptr;
+  for (const Operand& operand : operands_) {
+    if (!operand.is_tensor) continue;
+    if (name_of_param(operand.taken->param) == "query") queries = &operand;
+    if (name_of_param(operand.taken->param) == "logsumexp") statistics = &operand;
+  }
+  if (queries == nullptr || statistics == nullptr || is_statistic(*statistics)) return true;
+  return holds(Condition::kStatisticsOfRows,
+               has_cut_of(statistics->taken->value.as_node(), queries->taken->value.as_node()));
+}
+
+// Whether a tensor of which parts are such has as many rows as its parts together.
+bool PartFacts::counts_rows(PartFact fact) const {
+  return fact != PartFact::kOwn && fact != PartFact::kStatistics;
 }
 
 // Whether results that are as large as the whole are sums over the rows that are divided.
@@ -523,11 +584,11 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   if (!holds(Condition::kExtentsAddUp, has_rows_of_rows() || extents_add_up(origin, part)))
     return PartFact::kOwn;
   if (reads_no_element(*op_)) return PartFact::kRows;
-  if (!picks_own_rows()) return PartFact::kOwn;
+  if (!picks_own_rows() || !has_statistics_of_rows()) return PartFact::kOwn;
   if (picks_entries()) return PartFact::kEntries;
   const Arg reduction = named_arg(context_, node, "reduction");
   for (const Operand& operand : operands_) {
-    if (!operand.is_tensor || picked_dimension(operand)) continue;
+    if (!operand.is_tensor || picked_dimension(operand) || is_statistic(operand)) continue;
     const bool is_unused = name_of_param(operand.taken->param) == "total_weight" && reduction.is_int() &&
                            reduction.as_int() == kSumOfLosses;
     // Groups of a part's rows end where its own counts say, which add up to the whole's.

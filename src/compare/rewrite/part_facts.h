@@ -7,6 +7,7 @@
 //   numbers  of rows, which a part counts from its own first one         nothing
 //   places   among rows in an order of the part's own      nothing
 //   entries  of a share, picked for each row                nothing, or cat with `contract=own-sums`
+//   statistics  of attention, of another number of rows than its queries: padded      nothing
 //   own      none of these: what is not linear made of a part's own sum, what is computed of
 //            numbers of its own rows
 //
@@ -35,7 +36,17 @@
 
 namespace epweave {
 
-enum class PartFact : std::uint8_t { kRows, kShare, kSame, kZero, kNumbers, kPlaces, kEntries, kOwn };
+enum class PartFact : std::uint8_t {
+  kRows,
+  kShare,
+  kSame,
+  kZero,
+  kNumbers,
+  kPlaces,
+  kEntries,
+  kStatistics,
+  kOwn
+};
 // Rows of the whole, or what stands for them.
 inline bool is_data(PartFact fact) {
   return fact == PartFact::kRows || fact == PartFact::kSame || fact == PartFact::kZero;
@@ -133,6 +144,11 @@ class PartFacts {
   bool selects_elements() const;
   std::string_view name_of_param(std::size_t param) const;
   bool attends_rows() const;
+  bool is_padded_statistic(NodeId origin, NodeId part, NodeId attention) const;
+  bool has_cut_of(NodeId value, NodeId queries) const;
+  bool is_statistic(const Operand& operand) const;
+  bool has_statistics_of_rows() const;
+  bool counts_rows(PartFact fact) const;
 
   // Numbers of rows (part_numbers.cc).
   PartFact number_rows(NodeId origin, std::size_t dim);

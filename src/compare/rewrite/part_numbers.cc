@@ -242,6 +242,7 @@ bool PartFacts::picks_own_rows() {
         if (!holds(Condition::kDataPickNoParts, !is_along)) return false;
         break;
       case PartFact::kShare:
+      case PartFact::kStatistics:
       case PartFact::kOwn:
         return false;
     }

@@ -373,8 +373,10 @@ void CallCheck::visit_divided(const Visit& visit, const std::function<void(NodeI
     const NodeId part = n > 0 ? claims_.part_of(a, n - 1) : NodeId();
     operands.clear();
     for (std::uint32_t i = arguments_[a.index()]; part && i < arguments_[a.index() + 1]; ++i) {
-      if (uses_of(i).empty()) continue;
-      const Use& use = uses_of(i).back();  // others are of earlier parts
+      const std::span<const Use> uses = uses_of(i);
+      if (uses.empty()) continue;
+      const auto own = std::ranges::find(uses, part, &Use::user);
+      const Use& use = own != uses.end() ? *own : uses.back();  // where the part's is refused
       const auto how = use.taken == Taken::kPart       ? PartOperand::How::kPart
                        : use.taken == Taken::kPrevious ? PartOperand::How::kPrevious
                                                        : PartOperand::How::kWhole;
@@ -403,9 +405,10 @@ void CallCheck::check_summands(const PartFacts& facts) {
       if (!holds(Condition::kJoinsRows, facts.may_join(origin)))
         claims_.fail(
             id, "rewrite-join",
-            fmt::format("joins {}, of which a part has not rows of the whole but what it made of its own "
-                        "sums or of numbers of its own rows",
-                        claims_.name_a(origin)));
+            fmt::format("joins {}, of which a part has not rows of the whole but {}", claims_.name_a(origin),
+                        fact == PartFact::kStatistics
+                            ? "statistics of its attention, padded to another number of rows"
+                            : "what it made of its own sums or of numbers of its own rows"));
     } else if (holds(Condition::kAddsSummands, false)) {
       continue;
     } else if (fact == PartFact::kSame) {

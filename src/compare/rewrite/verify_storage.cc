@@ -7,6 +7,7 @@
 
 #include "analysis/aliases.h"
 #include "analysis/collectives.h"
+#include "analysis/flex_attention.h"
 #include "analysis/host_copy.h"
 #include "analysis/users.h"
 #include "compare/rewrite/conditions.h"
@@ -275,8 +276,14 @@ void StorageCheck::check_order() {
                    fmt::format("comes before {}; the other way around it {}", claims_.name_b(before),
                                name_of(edge.reason)));
   }
+  const auto draws = [&](const Node& node) {
+    if (draws_random(context_, node)) return true;
+    const auto flex =
+        has_family(node, OpFamily::kFlexAttention) ? FlexCall::read(claims_.graph_a(), node) : std::nullopt;
+    return flex && draws_for_pairs(*flex);
+  };
   for (NodeId a : a_.order)
-    if (draws_random(context_, a_.nodes[a]) && !claims_.parts(a).empty())
+    if (!claims_.parts(a).empty() && draws(a_.nodes[a]))
       claims_.fail_in_a(a, "rewrite-order", "draws random numbers and is divided");
 }
 

@@ -240,6 +240,10 @@ class FlexRule {
                    "its arguments are not those of a FlexAttention call as torch traces it",
                    std::string(kLeaveOut));
     flex_ = *flex;
+    if (draws_for_pairs(flex_))
+      call_.refuse("chunk.random",
+                   "its functions draw random numbers, for each part others than for the whole",
+                   std::string(kLeaveOut));
     if (cut_.prefix) require_causal();
     const Placement key = take_keys(call_, named(call_, "key"), cut_);
     const Placement value = take_keys(call_, named(call_, "value"), cut_);
