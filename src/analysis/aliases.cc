@@ -95,9 +95,9 @@ bool reads_layout(const Context& context, const Node& node) {
   if (node.kind != NodeKind::kCall) return false;
   if (!has_type_rule(node) || node.op == nullptr) return true;
   if (draws_random(context, node)) return true;
-  const auto size = node.op->find_param("size"), stride = node.op->find_param("stride");
-  if (!size || !stride || !node.op->returns.empty()) return addresses_storage(node);
-  return !arg_of(context, node, *stride).is_none();
+  if (!node.op->returns.empty()) return addresses_storage(node);
+  const auto stride = node.op->find_param("stride");
+  return stride && node.op->find_param("size") && !arg_of(context, node, *stride).is_none();
 }
 
 LaterWrites::LaterWrites(const Effects& effects)

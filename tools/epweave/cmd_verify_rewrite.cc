@@ -140,11 +140,9 @@ std::string shorten_sum(const std::string& text) {
 }
 
 // One of each kind, as many as one takes in at once.
-std::string assumptions_text(const std::vector<std::string>& assumptions) {
+std::string assumptions_text(const std::vector<AssumptionKind>& kinds, std::size_t left) {
   constexpr std::size_t kMostKinds = 8;
   std::string text;
-  std::size_t left = assumptions.size();
-  const std::vector<AssumptionKind> kinds = group_assumptions(assumptions);
   for (std::size_t i = 0; i < std::min(kinds.size(), kMostKinds); ++i) {
     text += fmt::format("assuming    {}", shorten_sum(kinds[i].first));
     if (kinds[i].count > 1) text += fmt::format("; {} more like it, listed by -v", kinds[i].count - 1);
@@ -155,7 +153,8 @@ std::string assumptions_text(const std::vector<std::string>& assumptions) {
   return text;
 }
 
-std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbose) {
+std::string rewrite_text(const Graph& b, const RewriteReport& report,
+                         const std::vector<AssumptionKind>& kinds, bool verbose) {
   std::string text;
   for (const Violation& violation : report.violations) text += print_violation(b, violation) + "\n";
   if (!report.violations.empty()) return text;
@@ -168,7 +167,7 @@ std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbo
   if (verbose)
     for (const std::string& line : report.assumptions) text += fmt::format("assuming    {}\n", line);
   else
-    text += assumptions_text(report.assumptions);
+    text += assumptions_text(kinds, report.assumptions.size());
   if (verbose)
     for (const RewriteOutput& output : report.outputs)
       text += fmt::format("  {:<12}{}  %{}\n", name_of(output.numerics), output.what, output.node);
@@ -176,10 +175,10 @@ std::string rewrite_text(const Graph& b, const RewriteReport& report, bool verbo
 }
 
 // "OUT: proved to compute what IN computes, under 2 assumptions"; of halves `what` names both.
-std::string verdict_line(std::string_view what, const InputOptions& original, const RewriteReport& report) {
-  return fmt::format(
-      "{}: proved to compute what {} computes, {}", what, display_name(original),
-      count_assumptions(group_assumptions(report.assumptions).size(), report.assumptions.size()));
+std::string verdict_line(std::string_view what, const InputOptions& original, std::size_t kinds,
+                         std::size_t assumptions) {
+  return fmt::format("{}: proved to compute what {} computes, {}", what, display_name(original),
+                     count_assumptions(kinds, assumptions));
 }
 
 bool takes_saved(const Graph& half) {
@@ -218,9 +217,10 @@ int verify_rewrite(const VerifyOptions& options, Console& console) {
   const Graph a = read_sound_input(options.input, kept_context(), Soundness::kStructure);
   const Graph b = read_sound_input(options.rewritten, a.context, Soundness::kStructure);
   const RewriteReport report = check_rewrite(a, b);
+  const std::vector<AssumptionKind> kinds = group_assumptions(report.assumptions);
   const std::size_t n = report.violations.size();
   console.print(console.json() ? report_text(rewrite_report(b, options, report))
-                               : rewrite_text(b, report, console.verbose() || options.assume_none));
+                               : rewrite_text(b, report, kinds, console.verbose() || options.assume_none));
   const std::size_t assumed = options.assume_none ? report.assumptions.size() : 0;
   if (n == 0 && assumed > 0)
     console.info(fmt::format("{}: rests on {} {}, which --assume-none refuses",
@@ -234,7 +234,8 @@ int verify_rewrite(const VerifyOptions& options, Console& console) {
                                                 "its log), and what such a pass does is not proved"
                                               : ""));
   if (n == 0 && assumed == 0 && !console.json())
-    console.info(verdict_line(display_name(options.rewritten), options.input, report));
+    console.info(verdict_line(display_name(options.rewritten), options.input, kinds.size(),
+                              report.assumptions.size()));
   return n == 0 && assumed == 0 ? kFine : kDifferent;
 }
 
@@ -244,6 +245,7 @@ int verify_halves(const VerifyHalvesOptions& options, Console& console) {
   const Graph forward = read_sound_input(options.forward, joint.context, Soundness::kStructure);
   const Graph backward = read_sound_input(options.backward, joint.context, Soundness::kStructure);
   const RewriteReport report = check_halves(joint, forward, backward);
+  const std::vector<AssumptionKind> kinds = group_assumptions(report.assumptions);
   const std::size_t n = report.violations.size();
   if (console.json()) {
     Json json = {{"file", options.input.path},
@@ -252,7 +254,7 @@ int verify_halves(const VerifyHalvesOptions& options, Console& console) {
     json.update(proof_report(backward, is_proved({}, report), report));
     console.print(report_text(std::move(json)));
   } else {
-    console.print(rewrite_text(backward, report, console.verbose()));
+    console.print(rewrite_text(backward, report, kinds, console.verbose()));
   }
   if (n != 0)
     console.info(fmt::format("{}, {}: {} {}; they are not shown to compute what {} computes{}",
@@ -264,7 +266,7 @@ int verify_halves(const VerifyHalvesOptions& options, Console& console) {
   else if (!console.json())
     console.info(
         verdict_line(fmt::format("{}, {}", display_name(options.forward), display_name(options.backward)),
-                     options.input, report));
+                     options.input, kinds.size(), report.assumptions.size()));
   return n == 0 ? kFine : kDifferent;
 }
 

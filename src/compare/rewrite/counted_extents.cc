@@ -36,12 +36,11 @@ class CountedExtent {
 
  private:
   ExprId in_list(const OpParam& param, const NumberPlace& place) const {
-    const auto items = context_.args.children(value(place.param));
-    const TensorType* type = result();
-    const bool one_each = type != nullptr && items.size() == type->rank();
+    const Arg list = value(place.param);
     if (param.name.find("split_size") != param.name.npos)
-      return result_list().empty() ? in_table(param, value(place.param), *place.item) : of_piece(*place.item);
-    if (!one_each) return {};
+      return result_list().empty() ? in_table(param, list, *place.item) : of_piece(*place.item);
+    const TensorType* type = result();
+    if (type == nullptr || context_.args.children(list).size() != type->rank()) return {};
     if (param.name.find("stride") != param.name.npos)
       return *place.item < type->strides.size() ? type->strides[*place.item] : ExprId();
     const bool is_size = param.name.find("size") != param.name.npos || param.name == "shape";

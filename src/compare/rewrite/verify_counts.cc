@@ -244,10 +244,17 @@ std::optional<CountCheck::PlacesByRun> CountCheck::places_by_run(NodeId places) 
   return are_places ? std::optional(found) : std::nullopt;
 }
 
-// The runs of each column of a grid of counts, one behind another: groups end at the sums of
-// columns.
 CountCheck::Finding CountCheck::check_ends_of_places(NodeId ends, NodeId places, NodeId exchange,
                                                      NodeId sort) const {
+  const auto [known, is_new] = ends_checked_.try_emplace({ends, places, exchange, sort});
+  if (is_new) known->second = find_ends_of_places(ends, places, exchange, sort);
+  return known->second;
+}
+
+// The runs of each column of a grid of counts, one behind another: groups end at the sums of
+// columns.
+CountCheck::Finding CountCheck::find_ends_of_places(NodeId ends, NodeId places, NodeId exchange,
+                                                    NodeId sort) const {
   const auto by_run = places_by_run(places);
   const auto sizes = by_run ? transposed(by_run->sizes) : std::nullopt,
              from = by_run ? transposed(by_run->from) : std::nullopt;

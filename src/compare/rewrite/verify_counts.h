@@ -32,6 +32,7 @@
 // the first on: rows that are sorted by them downwards lie in another order.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -84,6 +85,7 @@ class CountCheck {
   // `ranks`: of the exchange that gives what was received; none: any number.
   std::optional<Histogram> follow(NodeId vector, std::optional<std::size_t> ranks) const;
   bool counts_classes(NodeId ends, NodeId sort) const;
+  Finding find_ends_of_places(NodeId ends, NodeId places, NodeId exchange, NodeId sort) const;
   NodeId counts_of_runs(NodeId picked) const;
   NodeId index_of(NodeId picked) const;
   // Numbers in a grid of so many columns.
@@ -137,8 +139,10 @@ class CountCheck {
   const Body& body_;
   const Effects& effects_;
   const ValueNumbers& numbers_;
-  SideTable<NodeId, std::uint32_t> writes_;    // by storage
-  mutable std::map<NodeId, Counted> counted_;  // by exchange: each product of its rows asks for it
+  SideTable<NodeId, std::uint32_t> writes_;  // by storage
+  // What each product of the same rows asks for.
+  mutable std::map<NodeId, Counted> counted_;                      // by exchange
+  mutable std::map<std::array<NodeId, 4>, Finding> ends_checked_;  // by ends, places, exchange and sort
 };
 
 }  // namespace epweave

@@ -13,6 +13,10 @@ void ValueDecoder::fail(const std::string& what) const {
   throw InputError(fmt::format("{}: {}", path_, what));
 }
 
+void ValueDecoder::fail_text(std::uint32_t ref) const {
+  fail(fmt::format("string {} is outside the table of {}", ref, strings_.size()));
+}
+
 void ValueDecoder::fail_unknown(std::string_view message) const {
   fail(fmt::format("{} has fields of a newer format that a rewrite could not keep", message));
 }

@@ -29,8 +29,7 @@ class ValueDecoder {
 
   StringId text(std::uint32_t ref) const {
     if (ref == 0) return StringId();
-    if (ref > strings_.size())
-      fail(fmt::format("string {} is outside the table of {}", ref, strings_.size()));
+    if (ref > strings_.size()) fail_text(ref);
     return strings_[ref - 1];
   }
   ExprId expr(std::uint32_t ref);
@@ -56,6 +55,7 @@ class ValueDecoder {
   void end_body(const Body& body);
 
   [[noreturn]] void fail(const std::string& what) const;
+  [[noreturn]] void fail_text(std::uint32_t ref) const;
   [[noreturn]] void fail_parse() const { fail("not a valid protobuf message"); }
   [[noreturn]] void fail_unknown(std::string_view message) const;
   // Messages that have no room for fields of a newer format: better refused than lost.

@@ -64,15 +64,16 @@ class GraphEncoder {
     out_.append(bytes);
   }
 
+  // Nearly all name a string that is in the table: that is inlined.
   std::uint32_t ref(StringId id) {
     if (!id) return 0;
+    const std::uint32_t number = id.index() < string_refs_.size() ? string_refs_[id.index()] : 0;
+    return number != 0 ? number : add_string(id);
+  }
+  [[gnu::noinline]] std::uint32_t add_string(StringId id) {
     if (id.index() >= string_refs_.size()) string_refs_.resize(context_.strings.size());
-    std::uint32_t& number = string_refs_[id.index()];
-    if (number == 0) {
-      strings_.push_back(id);
-      number = static_cast<std::uint32_t>(strings_.size());
-    }
-    return number;
+    strings_.push_back(id);
+    return string_refs_[id.index()] = static_cast<std::uint32_t>(strings_.size());
   }
   std::uint32_t ref(ExprId id) { return ref(context_.exprs.text_id(id)); }
 

@@ -48,8 +48,9 @@ class WireReader {
   explicit WireReader(std::string_view bytes)
       : begin_(bytes.data()), at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
-  // Goes to the next field. False behind the last, and where the bytes are no fields.
-  bool next() {
+  // Goes to the next field. False behind the last, and where the bytes are no fields. Inlined, as
+  // read_number is, since reading a graph is mostly this.
+  [[gnu::always_inline]] bool next() {
     if (at_ == end_) return false;
     begin_ = at_;
     if (read_tag() && (type() == WireType::kBegin ? skip_group() : read_value())) return true;
@@ -71,8 +72,7 @@ class WireReader {
   std::string_view field() const { return {begin_, static_cast<std::size_t>(at_ - begin_)}; }
 
   // The next number of packed ones. Nearly all have at most three digits, which are read without a
-  // look at the end for each: a digit carries a bit that says that another follows. Inlined, since
-  // reading a graph is mostly this.
+  // look at the end for each: a digit carries a bit that says that another follows.
   [[gnu::always_inline]] bool read_number(std::uint64_t& number) {
     constexpr std::uint64_t kFollowed = 0x80;
     if (left() < 3) return read_digits(number);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -105,8 +106,16 @@ unsigned c1_control(std::string_view text) {
 }
 
 std::size_t count_valid_utf8(std::string_view text) {
+  constexpr std::size_t kAtOnce = sizeof(std::uint64_t);
+  constexpr std::uint64_t kLeads = 0x8080808080808080;
   std::size_t at = 0;
   while (at < text.size()) {
+    std::uint64_t block = kLeads;
+    if (at + kAtOnce <= text.size()) std::memcpy(&block, text.data() + at, kAtOnce);
+    if ((block & kLeads) == 0) {  // ASCII, as nearly all text is
+      at += kAtOnce;
+      continue;
+    }
     const auto lead = static_cast<unsigned char>(text[at]);
     const std::size_t length = lead < 0x80   ? 1
                                : lead < 0xc2 ? 0
