@@ -306,7 +306,7 @@ TEST_CASE("recipes that say nothing are refused with the row") {
   };
   for (const auto& [text, message] : cases) {
     INFO(text);
-    const std::string refusal = refusal_of([&] { parse_recipe(text, "r.json"); });
+    const std::string refusal = refusal_of([&text = text] { parse_recipe(text, "r.json"); });
     CHECK_THAT(refusal, Catch::StartsWith("r.json: ") && Catch::Contains(message));
   }
 }
