@@ -15,10 +15,13 @@ target_compile_options(epweave_warnings INTERFACE
 
 # Tests spend their time in the libraries: what is inlined into them need not be fast, and compiles
 # in half the time. (At -O1 g++ 12 sees accesses outside of strings where there are none.)
-set(EPWEAVE_TEST_OPTIONS $<$<CONFIG:Release>:-O1>$<$<CONFIG:Debug>:-O0>)
+set(EPWEAVE_TEST_OPTIONS $<$<CONFIG:Release>:-Og>$<$<CONFIG:Debug>:-O0>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND EPWEAVE_TEST_OPTIONS -Wno-array-bounds -Wno-stringop-overflow)
 endif()
+
+# So do programs (tools/): they read arguments, call the library and print.
+set(EPWEAVE_PROGRAM_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 # Precompiled headers: what most files include, parsed once for each class of flags. A file includes
 # what it uses all the same (scripts/dev/check_alone.sh).
@@ -41,7 +44,7 @@ function(epweave_precompiled name)
   target_precompile_headers(epweave_precompiled_${name} PRIVATE ${EPWEAVE_PRECOMPILED} ${ARG_HEADERS})
 endfunction()
 epweave_precompiled(library)
-epweave_precompiled(program LIBRARIES nlohmann_json::nlohmann_json HEADERS <nlohmann/json.hpp>)
+epweave_precompiled(program OPTIONS ${EPWEAVE_PROGRAM_OPTIONS} LIBRARIES nlohmann_json::nlohmann_json HEADERS <nlohmann/json.hpp>)
 epweave_precompiled(kernels OPTIONS -ffp-contract=off HEADERS ${CMAKE_SOURCE_DIR}/src/replay/kernels/kernel.h)
 if(BUILD_TESTING)
   epweave_precompiled(test OPTIONS ${EPWEAVE_TEST_OPTIONS} LIBRARIES Catch2::Catch2 HEADERS <catch2/catch.hpp>)
@@ -49,10 +52,10 @@ endif()
 
 # epweave_unity(TARGET...): the sources are compiled EPWEAVE_UNITY_BATCH to a unit, which halves the
 # time of a clean build: most of it is headers, and what each unit makes of their templates. So a
-# name in an anonymous namespace stands once in a library. Off where single files are edited and
-# compiled over and over (-DEPWEAVE_UNITY=OFF); the presets asan and fuzz, which are built whole,
-# have four times as many to a unit.
-option(EPWEAVE_UNITY "Compile the sources of a library several at a time" ON)
+# name in an anonymous namespace stands once in a library, and once in its tests. Off where single
+# files are edited and compiled over and over (-DEPWEAVE_UNITY=OFF); the presets asan and fuzz, which
+# are built whole, have four times as many to a unit.
+option(EPWEAVE_UNITY "Compile the sources of a target several at a time" ON)
 set(EPWEAVE_UNITY_BATCH 8 CACHE STRING "How many")
 function(epweave_unity)
   set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ${EPWEAVE_UNITY} UNITY_BUILD_BATCH_SIZE ${EPWEAVE_UNITY_BATCH})
@@ -107,6 +110,7 @@ function(epweave_library name)
     target_compile_definitions(${name}_test PRIVATE EPWEAVE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_compile_options(${name}_test PRIVATE ${EPWEAVE_TEST_OPTIONS})
     target_precompile_headers(${name}_test REUSE_FROM epweave_precompiled_test)
+    epweave_unity(${name}_test)
     # Two tags become labels. [slow]: half a minute or more; these start first. [repetitive]:
     # minutes under sanitizers, for code that other cases run, too. .ci/run runs neither under
     # sanitizers.

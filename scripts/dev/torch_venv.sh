@@ -10,6 +10,7 @@ venv=build/venv
 [ "$(cat $venv/versions 2>/dev/null)" != "$versions" ] || exit 0
 echo "Installing $versions into $venv ..." >&2
 python3 -m venv $venv
+# Python compiles the modules that are imported; pip would compile all 15,000.
 # shellcheck disable=SC2086  # a list of words
-$venv/bin/pip install --quiet $versions
+$venv/bin/pip install --quiet --no-compile $versions
 echo "$versions" >$venv/versions

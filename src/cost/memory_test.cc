@@ -2,15 +2,11 @@
 
 #include <catch2/catch.hpp>
 
+#include "cost/graph_of_test.h"
 #include "io/file.h"
-#include "ir/text/text.h"
 
 namespace epweave {
 namespace {
-
-Graph graph_of(const std::string& nodes, const std::string& tables = "") {
-  return parse_text("epweave text 1\ndevice cuda:0\n" + tables + "\ngraph\n" + nodes, "test.txt");
-}
 
 const DeviceMemory& only(const MemoryEstimate& estimate) {
   REQUIRE(estimate.devices.size() == 1);

@@ -35,7 +35,7 @@ struct Pair {
 
 using Stages = std::map<std::string, std::string>;  // stage -> path
 
-std::map<std::string, Stages> find_graphs() {
+std::map<std::string, Stages> find_stages() {
   const char* env = std::getenv("EPWEAVE_REFERENCE_GRAPHS");
   const std::filesystem::path folder = env != nullptr
                                            ? std::filesystem::path(env)
@@ -55,7 +55,7 @@ std::map<std::string, Stages> find_graphs() {
 // Graphs that have the expected stage and one of the inputs, the first that is there.
 std::vector<Pair> find_pairs(const std::vector<const char*>& inputs, const char* expected) {
   std::vector<Pair> pairs;
-  for (const auto& [name, stages] : find_graphs()) {
+  for (const auto& [name, stages] : find_stages()) {
     const auto result = stages.find(expected);
     if (result == stages.end()) continue;
     for (const char* stage : inputs)

@@ -32,7 +32,7 @@ std::string exchange(const std::string& name, const std::string& group, const st
                      group, labels);
 }
 
-std::string gather(const std::string& name, const std::string& group) {
+std::string gather_in(const std::string& name, const std::string& group) {
   return fmt::format("  %{} = _c10d_functional.all_gather_into_tensor.default(%x, 4, {}) : f32[32]\n", name,
                      group);
 }
@@ -40,7 +40,8 @@ std::string gather(const std::string& name, const std::string& group) {
 }  // namespace
 
 TEST_CASE("an exchange that comes to the group later joins the extra group that is there") {
-  const Graph once = isolate_ep_pg(parse(gather("g", "\"0\"") + exchange("d", "\"0\"", "ep=dispatch"))).graph;
+  const Graph once =
+      isolate_ep_pg(parse(gather_in("g", "\"0\"") + exchange("d", "\"0\"", "ep=dispatch"))).graph;
   const std::string text = print_text(once);
   const std::size_t output = text.find("  output(");
   const Graph more = parse_text(

@@ -8,10 +8,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <limits>
-#include <map>
 
 #include "cost/memory.h"
 #include "io/file.h"
@@ -23,6 +20,7 @@
 #include "passes/memory_budget.h"
 #include "passes/memory_policy.h"
 #include "passes/recompute.h"
+#include "passes/reference_graphs_test.h"
 #include "pipeline/runner.h"
 
 namespace epweave {
@@ -48,23 +46,6 @@ bool is_rank_agnostic(const std::string& name) {
 }
 
 // Name -> path, of the graphs at a stage of torchtitan's pass list.
-std::map<std::string, std::string> find_graphs(const std::string& stage) {
-  const char* env = std::getenv("EPWEAVE_GRAPHS");
-  const std::filesystem::path folder = env != nullptr
-                                           ? std::filesystem::path(env)
-                                           : std::filesystem::path(EPWEAVE_SOURCE_DIR) / "testdata/graphs";
-  std::map<std::string, std::string> paths;
-  REQUIRE(std::filesystem::exists(folder));
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string file = entry.path().filename().string();
-    if (const std::size_t dot = file.find(fmt::format(".{}.", stage)); dot != file.npos)
-      paths.emplace(file.substr(0, dot), entry.path().string());
-  }
-  INFO("no graph of stage " << stage << " in " << folder);
-  REQUIRE_FALSE(paths.empty());
-  return paths;
-}
-
 Graph normalise(const Graph& graph) {
   return dedup_unshard(canonicalize(dce(graph)));
 }

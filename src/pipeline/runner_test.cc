@@ -80,7 +80,7 @@ PassResult misjudge_sound(const Graph& graph, const Options&) {
   return misjudge(graph, "b", "c");
 }
 
-const Registry& toys() {
+const Registry& toy_passes() {
   static const Registry kToys = {
       .passes =
           {
@@ -112,7 +112,7 @@ graph
 )";
 
 Graph run_toys(std::string_view pipeline, const RunnerOptions& options = {}) {
-  return run_pipeline(parse_test_graph(kGraph), parse_pipeline(pipeline, toys()), options);
+  return run_pipeline(parse_test_graph(kGraph), parse_pipeline(pipeline, toy_passes()), options);
 }
 
 template <class Error, class Function>
@@ -141,14 +141,14 @@ TEST_CASE("the log says what ran") {
 }
 
 TEST_CASE("origins are those of the first run's input") {
-  const Pipeline drop = parse_pipeline("drop-last", toys());
+  const Pipeline drop = parse_pipeline("drop-last", toy_passes());
   const Graph once = run_pipeline(parse_test_graph(kGraph), drop);
   REQUIRE(once.origins.size() == 4);
   CHECK(once.text(once.origins[1].name) == "a");
   CHECK(once.text(once.origins[1].target) == "aten.neg.default");
   CHECK(print_records(once, "a") == "drop-last kept a\n");
   CHECK(print_records(once, "output") == "drop-last kept output\n");
-  const Graph twice = run_pipeline(once, parse_pipeline("keep", toys()));
+  const Graph twice = run_pipeline(once, parse_pipeline("keep", toy_passes()));
   CHECK(twice.origins.size() == 4);
   CHECK(print_records(twice, "a") == "drop-last kept a\n");
   CHECK(twice.passes.size() == 2);
@@ -181,7 +181,7 @@ graph
 )");
   REQUIRE(verify_graph(graph).empty());
   CHECK(
-      error_of<CheckError>([&] { run_pipeline(graph, parse_pipeline("swap-last", toys())); }) ==
+      error_of<CheckError>([&] { run_pipeline(graph, parse_pipeline("swap-last", toy_passes())); }) ==
       "pass 'swap-last' broke the graph (1 violations; this is a bug of the tool):\n"
       "  host-reads: read (aten.neg.default): reads %early before anything made the host wait for the copy");
 }
@@ -220,7 +220,7 @@ graph
   output((%a,))
 )");
   REQUIRE_FALSE(verify_graph(graph).empty());
-  CHECK_NOTHROW(run_pipeline(graph, parse_pipeline("keep,drop-last", toys())));
+  CHECK_NOTHROW(run_pipeline(graph, parse_pipeline("keep,drop-last", toy_passes())));
 }
 
 TEST_CASE("what a pass cannot do for a graph that does not verify is the graph's fault") {
@@ -235,7 +235,7 @@ graph
   output((%a,))
 )");
   const auto run_broken = [&](std::string_view pipeline) {
-    run_pipeline(broken, parse_pipeline(pipeline, toys()));
+    run_pipeline(broken, parse_pipeline(pipeline, toy_passes()));
   };
   const auto said = [](std::string_view pass, std::string_view ended) {
     return fmt::format(R"(pass '{}' cannot rewrite a graph that does not verify:
@@ -262,7 +262,7 @@ TEST_CASE("a broken structure is the file's fault") {
   const Graph graph =
       parse_test_graph("\noutput other\n\ngraph\n  %a = aten.neg.default(%gone)\n  output((%a,))\n");
   CHECK(error_of<InputError>([&] {
-          run_pipeline(graph, parse_pipeline("keep", toys()));
+          run_pipeline(graph, parse_pipeline("keep", toy_passes()));
         }).starts_with("the graph's structure is broken:"));
 }
 

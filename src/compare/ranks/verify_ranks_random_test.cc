@@ -43,11 +43,11 @@ struct Event {
   bool is_wait = false;
   int call = 0;
 };
-struct Program {
+struct RandomProgram {
   std::vector<Call> calls;
   std::vector<Event> events;
 };
-using Programs = std::vector<Program>;
+using Programs = std::vector<RandomProgram>;
 
 // ---------------------------------------------------------------------------------------------- as
 // text
@@ -78,7 +78,7 @@ std::string print_call(const Call& call, int i) {
                call.receives.empty() ? call.rows : received);
 }
 
-std::string print_program(const Program& program, int rank) {
+std::string print_program(const RandomProgram& program, int rank) {
   std::string text = fmt::format("epweave text 1\ninfo rank = {}\ninfo world_size = {}\n", rank, kRanks);
   for (char group : {'w', 'e', 'f'})
     text += fmt::format("group {} ranks=[{}]\n", group, fmt::join(members_of(group, rank), ", "));
@@ -104,9 +104,9 @@ struct Message {
 };
 
 // The ranks' threads, and what they hand to each other.
-class Job {
+class RandomJob {
  public:
-  Job(const Programs& programs, Launching launching) : programs_(programs), launching_(launching) {}
+  RandomJob(const Programs& programs, Launching launching) : programs_(programs), launching_(launching) {}
 
   // Whether every rank came to its end, and got what it expected.
   bool run() {
@@ -128,7 +128,7 @@ class Job {
   };
 
   void run_rank(int rank) {
-    const Program& program = programs_[static_cast<std::size_t>(rank)];
+    const RandomProgram& program = programs_[static_cast<std::size_t>(rank)];
     std::map<GroupKey, int> launched;
     std::map<int, Posted> posted;
     std::unique_lock lock(mutex_);
@@ -269,12 +269,12 @@ class Maker {
       const int behind = 1 + below(static_cast<int>(static_cast<long>(events.size()) - launch));
       events.insert(events.begin() + launch + behind, Event{true, i});
     }
-    for (Program& program : programs) program.events = events;
+    for (RandomProgram& program : programs) program.events = events;
     return programs;
   }
 
   void change(Programs& programs) {
-    Program& program = programs[static_cast<std::size_t>(below(kRanks))];
+    RandomProgram& program = programs[static_cast<std::size_t>(below(kRanks))];
     Call& call = program.calls[static_cast<std::size_t>(below(static_cast<int>(program.calls.size())))];
     switch (below(12)) {
       case 0:
@@ -343,13 +343,13 @@ class Maker {
     if (int& less = table[static_cast<std::size_t>(below(static_cast<int>(table.size())))]; less > 0) --less;
   }
 
-  void drop(Program& program) {
+  void drop(RandomProgram& program) {
     const int call = below(static_cast<int>(program.calls.size()));
     std::erase_if(program.events, [&](const Event& e) { return e.call == call; });
   }
 
   // One event goes elsewhere; a wait stays behind its launch.
-  void move(Program& program) {
+  void move(RandomProgram& program) {
     std::vector<Event>& events = program.events;
     if (events.empty()) return;
     const auto from = below(static_cast<int>(events.size())), to = below(static_cast<int>(events.size()));
@@ -382,7 +382,8 @@ TEST_CASE("random programs of four ranks do what verify_ranks says", "[repetitiv
     Programs programs = maker.make();
     for (int changes = maker.below(3); changes > 0; --changes) maker.change(programs);
     const RanksReport report = verify(programs);
-    const bool runs = Job(programs, Launching::kGoesOn).run() && Job(programs, Launching::kBlocks).run();
+    const bool runs =
+        RandomJob(programs, Launching::kGoesOn).run() && RandomJob(programs, Launching::kBlocks).run();
     right += runs ? 1 : 0;
     INFO("seed " << seed << ": " << (runs ? "runs" : "does not run"));
     if (!report.violations.empty())

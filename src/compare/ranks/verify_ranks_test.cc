@@ -94,7 +94,7 @@ std::optional<std::size_t> knows_size(const RankLaunch& launch) {
   return std::nullopt;
 }
 
-struct Fault {
+struct RankFault {
   const char* name;
   const char* invariant;
   std::function<void(Edit&)> put;
@@ -171,7 +171,7 @@ void delay_launch(Edit& edit) {
   FAIL("no place");
 }
 
-std::vector<Fault> faults() {
+std::vector<RankFault> faults() {
   return {
       {"launch dropped", "ranks-sequence", drop_launch},
       {"another collective", "ranks-sequence", [](Edit& e) { e.pick(any).kind = "broadcast"; }},
@@ -223,7 +223,7 @@ TEST_CASE("faults of one rank are found") {
   for (const char* name : {"dsv3_debug_ep2.1b_remat", "dsv3_debug_ep2.5_schedule"}) {
     const std::vector<RankProgram> programs = spread_over_ranks(program_of(name));
     std::mt19937 random(7);
-    for (const Fault& fault : faults()) {
+    for (const RankFault& fault : faults()) {
       for (int i = 0; i < kSites; ++i) {
         Edit edit(programs, random);
         fault.put(edit);

@@ -8,11 +8,11 @@
 #include <functional>
 
 #include "analysis/flex_attention.h"
+#include "compare/rewrite/run_passes_test.h"
 #include "compare/rewrite/verify_rewrite.h"
 #include "ir/text/text.h"
 #include "ops/op.h"
 #include "ops/rebind.h"
-#include "pipeline/runner.h"
 
 namespace epweave {
 namespace {
@@ -75,10 +75,6 @@ graph mask
   output(%causal)
 )";
 
-Graph rewrite(const Graph& graph, const std::string& pipeline) {
-  return run_pipeline(graph, parse_pipeline(pipeline), {.verify = VerifyPolicy::kOff});
-}
-
 NodeId find(const Graph& graph, std::string_view name) {
   for (NodeId id : graph.step().order)
     if (graph.text(graph.step().nodes[id].name) == name) return id;
@@ -86,20 +82,20 @@ NodeId find(const Graph& graph, std::string_view name) {
   return {};
 }
 
-using Fault = std::function<void(Graph&)>;
+using KeyFault = std::function<void(Graph&)>;
 
 // Gives a call another node, or number, for an argument.
-Fault take(std::string_view call, std::size_t param, std::string_view value) {
+KeyFault take(std::string_view call, std::size_t param, std::string_view value) {
   return [=](Graph& g) {
     rebind(*g.context, g.step().nodes[find(g, call)], {.param = param, .value = Arg::node(find(g, value))});
   };
 }
-Fault take(std::string_view call, std::size_t param, Arg value) {
+KeyFault take(std::string_view call, std::size_t param, Arg value) {
   return
       [=](Graph& g) { rebind(*g.context, g.step().nodes[find(g, call)], {.param = param, .value = value}); };
 }
 // Gives a cat other operands.
-Fault join(std::string_view cat, std::vector<std::string_view> values) {
+KeyFault join(std::string_view cat, std::vector<std::string_view> values) {
   return [=](Graph& g) {
     std::vector<Arg> items;
     for (const std::string_view value : values) items.push_back(Arg::node(find(g, value)));
@@ -108,7 +104,7 @@ Fault join(std::string_view cat, std::vector<std::string_view> values) {
   };
 }
 // Gives a call another field of its mask.
-Fault take_field(std::string_view call, std::size_t param, std::size_t field, std::string_view value) {
+KeyFault take_field(std::string_view call, std::size_t param, std::size_t field, std::string_view value) {
   return [=](Graph& g) {
     Node& node = g.step().nodes[find(g, call)];
     const auto fields = g.context->args.children(g.context->args[node.args][param]);
@@ -136,7 +132,7 @@ TEST_CASE("parts that take keys of the parts before are proved") {
 TEST_CASE("faults in keys of the parts before and in their gradients are found") {
   const Graph graph = parse_text(kFlex, "flex");
   const Graph sound = rewrite(graph, "chunk{roots=layers.*,dense=true,parts=3,attention=prefix}");
-  const std::pair<const char*, Fault> faults[] = {
+  const std::pair<const char*, KeyFault> faults[] = {
       {"keys of the parts before alone", take("flex_chunk2", 1, "k_prefix_chunk1")},
       {"keys of part 1 alone", take("flex_chunk1", 1, "k_chunk1")},
       {"keys of the next part, too", take("flex_chunk1", 1, "k_prefix_chunk2")},

@@ -8,10 +8,10 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
+#include "compare/rewrite/run_passes_test.h"
 #include "compare/rewrite/verify_rewrite.h"
 #include "io/file.h"
 #include "ops/op.h"
-#include "pipeline/runner.h"
 
 namespace epweave {
 namespace {
@@ -19,10 +19,6 @@ namespace {
 Graph read_block_graph() {
   return read_graph(
       fmt::format("{}/testdata/graphs/dsv3_debug_ep2_block.1b_remat.epw.gz", EPWEAVE_SOURCE_DIR));
-}
-
-Graph rewrite(const Graph& graph, const std::string& pipeline) {
-  return run_pipeline(graph, parse_pipeline(pipeline), {.verify = VerifyPolicy::kOff});
 }
 
 Node& find(Body& body, const Graph& graph, std::string_view name) {

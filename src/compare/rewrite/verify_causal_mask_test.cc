@@ -6,10 +6,10 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
+#include "compare/rewrite/run_passes_test.h"
 #include "compare/rewrite/verify_rewrite.h"
 #include "ir/text/text.h"
 #include "ops/rebind.h"
-#include "pipeline/runner.h"
 
 namespace epweave {
 namespace {
@@ -27,11 +27,7 @@ graph
   output([%out])
 )";
 
-Graph rewrite(const Graph& graph, const std::string& pipeline) {
-  return run_pipeline(graph, parse_pipeline(pipeline), {.verify = VerifyPolicy::kOff});
-}
-
-Node& find(Graph& graph, std::string_view name) {
+Node& find_in(Graph& graph, std::string_view name) {
   for (Node& node : graph.step().nodes)
     if (graph.text(node.name) == name) return node;
   FAIL("there is no node " << name);
@@ -41,7 +37,7 @@ Node& find(Graph& graph, std::string_view name) {
 // Gives a node another argument.
 std::function<void(Graph&)> change(std::string_view name, std::size_t param,
                                    std::function<Arg(Graph&)> value) {
-  return [=](Graph& g) { rebind(*g.context, find(g, name), {.param = param, .value = value(g)}); };
+  return [=](Graph& g) { rebind(*g.context, find_in(g, name), {.param = param, .value = value(g)}); };
 }
 std::function<Arg(Graph&)> constant(Arg arg) {
   return [=](Graph&) { return arg; };
@@ -96,7 +92,7 @@ TEST_CASE("faults in the causal mask of a part are found") {
   // One row, or one column, of the triangle, which the expand would spread over all.
   const auto narrow = [&](std::string_view rows, std::string_view columns) {
     return [=](Graph& g) {
-      Node& made = find(g, triangle);
+      Node& made = find_in(g, triangle);
       Type type = g.context->types[made.type];
       type.tensor.sizes = {g.context->exprs.parse(rows), g.context->exprs.parse(columns)};
       made.type = g.context->types.intern(std::move(type));
@@ -105,7 +101,7 @@ TEST_CASE("faults in the causal mask of a part are found") {
   // The bias as it is recorded.
   const auto retype = [&](std::function<void(Context&, TensorType&)> edit) {
     return [=](Graph& g) {
-      Node& made = find(g, "fa_bias_chunk1");
+      Node& made = find_in(g, "fa_bias_chunk1");
       Type type = g.context->types[made.type];
       edit(*g.context, type.tensor);
       made.type = g.context->types.intern(std::move(type));
@@ -120,8 +116,8 @@ TEST_CASE("faults in the causal mask of a part are found") {
        "it has other batches or heads than the queries"},
       {narrow("(2*u0)//3 - u0//3", "u0"), "its rows do not begin at multiples of 16 elements"},
       {[&](Graph& g) {
-         rebind(*g.context, find(g, call), {.param = 3});
-         rebind(*g.context, find(g, call), {.param = 6, .value = Arg::boolean(true)});
+         rebind(*g.context, find_in(g, call), {.param = 3});
+         rebind(*g.context, find_in(g, call), {.param = 6, .value = Arg::boolean(true)});
        },
        "is_causal counts queries from 0, the part begins at row (u0//3) and sees all keys"},
       {change(call, 3, constant(Arg::none())), "it is no expand"},
@@ -150,14 +146,14 @@ TEST_CASE("a part's call may leave out what the schema gives") {
   const Graph graph = parse_text(kAttention, "attention");
   Graph rewritten = rewrite(graph, "chunk{roots=layers.*,dense=true,parts=2}");
   for (const char* name : {"fa_chunk0", "fa_chunk1"}) {
-    Node& call = find(rewritten, name);
+    Node& call = find_in(rewritten, name);
     const auto args = rewritten.context->args[call.args];
     REQUIRE(args.size() == 7);  // dropout_p = 0.0 and is_causal = False behind the first five
     call.args = rewritten.context->args.add(std::vector<Arg>(args.begin(), args.begin() + 5));
   }
   CHECK(verify_rewrite(graph, rewritten).violations.empty());
   // What it gives otherwise than by default counts.
-  rebind(*rewritten.context, find(rewritten, "fa_chunk1"), {.param = 5, .value = Arg::real(0.5)});
+  rebind(*rewritten.context, find_in(rewritten, "fa_chunk1"), {.param = 5, .value = Arg::real(0.5)});
   CHECK(!verify_rewrite(graph, rewritten).violations.empty());
 }
 

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "compare/rewrite/host_copies.h"
+#include "compare/rewrite/run_passes_test.h"
 #include "io/file.h"
 #include "pipeline/runner.h"
 #include "testing/rewrite_lies.h"
@@ -24,12 +25,6 @@ namespace {
 
 Graph read(const std::string& name) {
   return read_graph(fmt::format("{}/testdata/graphs/{}.epw.gz", EPWEAVE_SOURCE_DIR, name));
-}
-
-Graph rewrite(const Graph& graph, const std::string& pipeline) {
-  const bool is_preset = pipeline.starts_with("ep-overlap");
-  return run_pipeline(graph, is_preset ? expand_preset(pipeline) : parse_pipeline(pipeline),
-                      {.verify = VerifyPolicy::kOff});
 }
 
 std::string first_of(const RewriteReport& report, const Graph& b) {

@@ -8,9 +8,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <filesystem>
-#include <map>
 
 #include "analysis/users.h"
 #include "analysis/verify.h"
@@ -21,23 +18,10 @@
 #include "passes/bucket/bucket.h"
 #include "passes/dce.h"
 #include "passes/reassign_pgs.h"
+#include "passes/reference_graphs_test.h"
 
 namespace epweave {
 namespace {
-
-std::map<std::string, std::string> find_graphs(const std::string& stage) {
-  const char* env = std::getenv("EPWEAVE_GRAPHS");
-  const std::filesystem::path folder = env != nullptr
-                                           ? std::filesystem::path(env)
-                                           : std::filesystem::path(EPWEAVE_SOURCE_DIR) / "testdata/graphs";
-  std::map<std::string, std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string file = entry.path().filename().string();
-    if (const std::size_t dot = file.find(fmt::format(".{}.", stage)); dot != file.npos)
-      paths.emplace(file.substr(0, dot), entry.path().string());
-  }
-  return paths;
-}
 
 // torchtitan drops numbers that nothing reads; our dce keeps those that types name.
 void drop_unread_numbers(Graph& ours, const Graph& theirs) {
@@ -51,7 +35,7 @@ void drop_unread_numbers(Graph& ours, const Graph& theirs) {
 }
 
 // One line per node; names are places.
-std::vector<std::string> print_nodes(Graph graph) {
+std::vector<std::string> print_numbered(Graph graph) {
   Body& body = graph.step();
   const StringId bucket_key = graph.intern("fsdp_bucket");
   for (std::size_t i = 0; i < body.order.size(); ++i) {
@@ -86,7 +70,7 @@ TEST_CASE("bucket gives torchtitan's buckets, node by node") {
     Graph ours =
         bucket(name.find("allflags") != name.npos ? reassign_pgs(dce(start)).graph : dce(start)).graph;
     drop_unread_numbers(ours, theirs);
-    const auto x = print_nodes(ours), y = print_nodes(theirs);
+    const auto x = print_numbered(ours), y = print_numbered(theirs);
     const auto [p, q] = std::ranges::mismatch(x, y);
     INFO(name << ": " << x.size() << " and " << y.size() << " nodes\n  ours   " << (p == x.end() ? "" : *p)
               << "\n  theirs " << (q == y.end() ? "" : *q));

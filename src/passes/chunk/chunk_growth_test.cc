@@ -11,7 +11,7 @@
 namespace epweave {
 namespace {
 
-constexpr std::string_view kHead = R"(
+constexpr std::string_view kGrowthHead = R"(
 device cpu
 symbol u0 range=[2, 64] hint=8 backed
 
@@ -28,7 +28,8 @@ std::size_t chunked_size(const std::string& text) {
 
 TEST_CASE("a comparison of long arithmetic on sizes is divided") {
   constexpr int kCount = 30000;
-  std::string text = fmt::format("{}  %h0 = operator.floordiv(%s, 2) : SymInt(u0//2) @layers.0\n", kHead);
+  std::string text =
+      fmt::format("{}  %h0 = operator.floordiv(%s, 2) : SymInt(u0//2) @layers.0\n", kGrowthHead);
   for (int i = 1; i <= kCount; ++i)
     text += fmt::format("  %h{} = operator.add(%h{}, 1) : SymInt(u0//2 + {}) @layers.0\n", i, i - 1, i);
   text += fmt::format(
@@ -39,7 +40,8 @@ TEST_CASE("a comparison of long arithmetic on sizes is divided") {
 }
 
 TEST_CASE("arithmetic that uses each result twice is looked at once") {
-  std::string text = fmt::format("{}  %h0 = operator.floordiv(%s, 2) : SymInt(u0//2) @layers.0\n", kHead);
+  std::string text =
+      fmt::format("{}  %h0 = operator.floordiv(%s, 2) : SymInt(u0//2) @layers.0\n", kGrowthHead);
   std::int64_t factor = 1;
   for (int i = 1; i <= 50; ++i)
     text += fmt::format("  %h{0} = operator.add(%h{1}, %h{1}) : SymInt({2}*(u0//2)) @layers.0\n", i, i - 1,
@@ -53,7 +55,7 @@ TEST_CASE("arithmetic that uses each result twice is looked at once") {
 TEST_CASE("the whole of a long chain that is made of sizes is made again") {
   constexpr int kCount = 30000;
   std::string text =
-      fmt::format("{}  %v0 = aten.zeros.default([%s, 3], device=@cpu) : f32[u0, 3] @layers.0\n", kHead);
+      fmt::format("{}  %v0 = aten.zeros.default([%s, 3], device=@cpu) : f32[u0, 3] @layers.0\n", kGrowthHead);
   for (int i = 1; i <= kCount; ++i)
     text += fmt::format("  %v{} = aten.neg.default(%v{}) : f32[u0, 3] @layers.0\n", i, i - 1);
   text += fmt::format("  %t = aten.add.Tensor(%r, %v{0}) : f32[u0, 3] @layers.0\n  output([%t, %v{0}])\n",

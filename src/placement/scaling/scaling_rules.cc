@@ -1,18 +1,79 @@
 #include "placement/scaling/scaling_rules.h"
 
+#include "ops/op.h"
 #include "ops/rules.h"
 
 namespace epweave {
 namespace scaling {
 namespace {
 
-struct ScalingRow {
+struct FamilyRow {
+  OpFamily family;
+  ScalingRule rule;
+};
+
+struct TypeRow {
   TypeRule type_rule;
   ScalingRule rule;
 };
 
 std::vector<ScalingRule> rules_by_op() {
-  constexpr ScalingRow kRows[] = {
+  // Families of one rule.
+  constexpr FamilyRow kFamilies[] = {
+      {OpFamily::kIdentity, like_self},
+      {OpFamily::kCast, like_self},
+      {OpFamily::kSum, reduce},
+      {OpFamily::kReduce, reduce},
+      {OpFamily::kTruth, reduce},
+      {OpFamily::kScan, like_self},
+      {OpFamily::kHalve, glu},
+      {OpFamily::kHalveBackward, glu_backward},
+      {OpFamily::kNormaliseLast, norm},
+      {OpFamily::kNormaliseLastBackward, norm_backward},
+      {OpFamily::kReshape, reshape},
+      {OpFamily::kUnsqueeze, drop_ones},
+      {OpFamily::kSqueeze, drop_ones},
+      {OpFamily::kExpand, expand},
+      {OpFamily::kRepeat, repeat},
+      {OpFamily::kSelect, select},
+      {OpFamily::kUnbind, unbind},
+      {OpFamily::kPad, pad},
+      {OpFamily::kUnslice, pad_to_input},
+      {OpFamily::kSliceWrite, like_self},
+      {OpFamily::kJoin, cat},
+      {OpFamily::kStack, stack},
+      {OpFamily::kReorder, like_self},
+      {OpFamily::kTriangle, like_self},
+      {OpFamily::kIndex, index},
+      {OpFamily::kGather, gather},
+      {OpFamily::kIndexSelect, index_select},
+      {OpFamily::kEmbedding, embedding},
+      {OpFamily::kEmbeddingBackward, embedding_backward},
+      {OpFamily::kIndexPut, index_put},
+      {OpFamily::kScatter, scatter},
+      {OpFamily::kScatterAdd, scatter},
+      {OpFamily::kRowScatter, deterministic_scatter_add},
+      {OpFamily::kIndexAdd, index_add},
+      {OpFamily::kIndexCopy, like_self},
+      {OpFamily::kRepeatRows, repeat_interleave},
+      {OpFamily::kTopK, topk},
+      {OpFamily::kSort, like_self},
+      {OpFamily::kAddMatmul, addmm},
+      {OpFamily::kGroupedMatmul, grouped_mm},
+      {OpFamily::kConvolution, convolution},
+      {OpFamily::kConvolutionBackward, convolution_backward},
+      {OpFamily::kSolve, solve},
+      {OpFamily::kLoss, loss},
+      {OpFamily::kClassLoss, nll_loss},
+      {OpFamily::kClassLossBackward, nll_loss_backward},
+      {OpFamily::kLike, like_self},
+      {OpFamily::kElement, getitem},
+      {OpFamily::kAllToAll, all_to_all},
+      {OpFamily::kBroadcast, like_self},
+      {OpFamily::kWait, like_self},
+  };
+  // The others differ by how results are typed; so do some ops of the families above.
+  constexpr TypeRow kTypes[] = {
       {rules::unary, pointwise},
       {rules::unary_float, pointwise},
       {rules::unary_bool, pointwise},
@@ -36,22 +97,12 @@ std::vector<ScalingRule> rules_by_op() {
       {rules::softmax_backward, pointwise},
       {rules::log_sigmoid, like_self},
       {rules::dropout, like_self},
-      {rules::convert, like_self},
-      {rules::to_copy, like_self},
-      {rules::clone, like_self},
       {rules::alias, like_self},
       {rules::copy_of_self, like_self},
       {rules::contiguous_of_self, like_self},
-      {rules::scatter_view, like_self},
-      {rules::flip, like_self},
       {rules::factory_like, like_self},
-      {rules::scan, like_self},
-      {rules::scan_floats, like_self},
-      {rules::scan_extreme, like_self},
       {rules::softmax, like_self},
       {rules::safe_softmax, like_self},
-      {rules::sort, like_self},
-      {rules::argsort, like_self},
       {rules::bucketize, like_self},
       {rules::all_reduce, like_self},
       {rules::real_part, like_self},
@@ -61,30 +112,16 @@ std::vector<ScalingRule> rules_by_op() {
       {rules::all_reduce_each, like_each},
       {rules::same_each, like_each},
       {rules::view_dtype, convert_bits},
-      {rules::view, reshape},
-      {rules::reshape, reshape},
-      {rules::reshape_copy, reshape},
-      {rules::expand, expand},
       {rules::permute, permute},
       {rules::transpose, transpose},
       {rules::t, t},
-      {rules::squeeze, drop_ones},
-      {rules::squeeze_dim, drop_ones},
-      {rules::unsqueeze, drop_ones},
-      {rules::select, select},
-      {rules::unbind, unbind},
       {rules::slice, slice},
       {rules::slice_copy, slice},
       {rules::narrow, narrow},
-      {rules::zeros_of_input, pad_to_input},
       {rules::split, split},
       {rules::split_with_sizes, split_with_sizes},
       {rules::split_with_sizes_copy, split_with_sizes},
       {rules::chunk, chunk},
-      {rules::cat, cat},
-      {rules::stack, stack},
-      {rules::pad, pad},
-      {rules::repeat, repeat},
       {rules::view_as_real,
        [](ScalingCall& call) {
          call.align(without(call.out(), call.in(std::size_t{0}).size()), call.in(std::size_t{0}));
@@ -105,55 +142,13 @@ std::vector<ScalingRule> rules_by_op() {
       {rules::randperm, counted_by_first},
       {rules::arange_start, arange_start},
       {rules::arange_step, arange_start},
-      {rules::sum_dims, reduce},
-      {rules::mean_dims, reduce},
-      {rules::reduce_dims, reduce},
-      {rules::logsumexp, reduce},
-      {rules::extremes, reduce},
-      {rules::reduce_bool_dims, reduce},
-      {rules::extreme_dim, reduce},
-      {rules::argextreme, reduce},
-      {rules::variance, reduce},
-      {rules::variance_mean, reduce},
-      {rules::vector_norm, reduce},
-      {rules::topk, topk},
-      {rules::rms_norm, norm},
-      {rules::layer_norm, norm},
-      {rules::rms_norm_backward, norm_backward},
-      {rules::layer_norm_backward, norm_backward},
-      {rules::glu, glu},
-      {rules::glu_backward, glu_backward},
-      {rules::loss, loss},
-      {rules::cross_entropy, loss},
-      {rules::cross_entropy_with_logits, loss},
       {rules::loss_backward, loss_backward},
-      {rules::nll_loss, nll_loss},
-      {rules::nll_loss_backward, nll_loss_backward},
       {rules::mm, mm},
       {rules::bmm, mm},
       {rules::scaled_mm, mm},
-      {rules::addmm, addmm},
-      {rules::baddbmm, addmm},
       {rules::mv, mv},
       {rules::dot, dot},
-      {rules::grouped_mm, grouped_mm},
-      {rules::convolution, convolution},
-      {rules::convolution_backward, convolution_backward},
-      {rules::scaled_grouped_mm, grouped_mm},
-      {rules::index, index},
-      {rules::index_put, index_put},
-      {rules::index_put_in_place, index_put},
-      {rules::gather, gather},
-      {rules::scatter, scatter},
-      {rules::scatter_in_place, scatter},
-      {rules::solve_triangular, solve},
-      {rules::index_add, index_add},
       {rules::index_add_in_place, index_add},
-      {rules::deterministic_scatter_add, deterministic_scatter_add},
-      {rules::index_select, index_select},
-      {rules::embedding, embedding},
-      {rules::embedding_backward, embedding_backward},
-      {rules::repeat_interleave, repeat_interleave},
       {rules::flex_attention, flex_attention},
       {rules::flex_attention_backward, flex_attention_backward},
       {rules::cudnn_attention, attention},
@@ -169,13 +164,14 @@ std::vector<ScalingRule> rules_by_op() {
       {rules::reduce_scatter, reduce_scatter},
       {rules::all_gather_each, all_gather_each},
       {rules::reduce_scatter_each, reduce_scatter_each},
-      {rules::all_to_all, all_to_all},
-      {rules::getitem, getitem},
   };
   std::vector<ScalingRule> result(ops().size(), nullptr);
-  for (const OpInfo& op : ops())
-    for (const ScalingRow& row : kRows)
+  for (const OpInfo& op : ops()) {
+    for (const FamilyRow& row : kFamilies)
+      if (row.family == op.family) result[op.index] = row.rule;
+    for (const TypeRow& row : kTypes)
       if (row.type_rule == op.type_rule) result[op.index] = row.rule;
+  }
   return result;
 }
 

@@ -1,6 +1,6 @@
-// What a shape rule says about extents that scale. Rules are one function per op family, named in
-// one table keyed by the op's type rule: ops whose results are typed alike have extents that scale
-// alike.
+// What a shape rule says about extents that scale. Rules are functions, named in two tables: by
+// the op's family where all ops of one have extents that scale alike, else by the op's type rule,
+// as ops whose results are typed alike do.
 #pragma once
 
 #include "placement/scaling/scaling_call.h"

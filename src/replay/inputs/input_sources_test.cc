@@ -14,7 +14,7 @@
 namespace epweave::replay {
 namespace {
 
-Graph parse(const std::string& text) {
+Graph parse_step(const std::string& text) {
   return parse_text("epweave text 1\n" + text, "test");
 }
 
@@ -195,7 +195,7 @@ graph
 }  // namespace
 
 TEST_CASE("inputs are taken from files") {
-  const Graph graph = parse(kSharded);
+  const Graph graph = parse_step(kSharded);
   const World world = derive_world(graph);
   const Folder folder;
   const auto make = [&](std::vector<TensorToStore> tensors) {
@@ -256,7 +256,7 @@ TEST_CASE("inputs are taken from files") {
 }
 
 TEST_CASE("a recipe names a generator for each input") {
-  const Graph graph = parse(R"(info world_size = 2
+  const Graph graph = parse_step(R"(info world_size = 2
 graph
   %w = placeholder : f32[2, 2] role=parameter fqn=layers.0.router.w
   %v = placeholder : f32[2, 2] role=parameter fqn=layers.0.w
@@ -306,7 +306,7 @@ TEST_CASE("recipes that say nothing are refused with the row") {
   };
   for (const auto& [text, message] : cases) {
     INFO(text);
-    const std::string refusal = refusal_of([&] { parse_recipe(text, "r.json"); });
+    const std::string refusal = refusal_of([&text = text] { parse_recipe(text, "r.json"); });
     CHECK_THAT(refusal, Catch::StartsWith("r.json: ") && Catch::Contains(message));
   }
 }

@@ -85,7 +85,7 @@ TEST_CASE("values that are kept on a device in lots") {
 }
 
 TEST_CASE("faults are found by bounds that a device makes") {
-  for (const Fault& fault : kFaults) {
+  for (const GraphFault& fault : kFaults) {
     INFO(fault.kind);
     const Checked checked = check_both(kWhole, replace(kParts, fault.from, fault.to), 2);
     CHECK_FALSE(checked.is_same);

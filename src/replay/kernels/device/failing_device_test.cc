@@ -14,7 +14,7 @@ namespace {
 
 // Two ranks, collectives on a stream of their own, a size that the data decides, and an element
 // that the host reads.
-constexpr const char* kGraph = R"(epweave text 1
+constexpr const char* kFailing = R"(epweave text 1
 group 7 ranks=[0, 1]
 symbol u0 hint=12 unbacked
 graph
@@ -85,7 +85,7 @@ TEST_CASE("a device that fails from any call on ends the run with the node that 
                                   Mode{device::Emulation::kLazy, steps, Graphs::kStretches},
                                   Mode{device::Emulation::kConcurrent, steps, Graphs::kNone});
   const std::string at = GENERATE("call", "launch");
-  const RunCase step(kGraph, 2);
+  const RunCase step(kFailing, 2);
   std::size_t failed = 0, at_node = 0;
   for (int n = 1;; ++n) {
     const std::string failure = at + " " + std::to_string(n);

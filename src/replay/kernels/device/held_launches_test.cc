@@ -56,7 +56,7 @@ class HeldStream {
 
 // Two ranks, collectives of both kinds, sizes that the data decide, and an element that the host
 // reads.
-constexpr const char* kGraph = R"(epweave text 1
+constexpr const char* kHeld = R"(epweave text 1
 group 7 ranks=[0, 1]
 symbol u0 hint=12 unbacked
 graph
@@ -185,7 +185,7 @@ TEST_CASE("an emulated device holds nothing back while other work is underway, a
 
 TEMPLATE_TEST_CASE_SIG("a rank is measured alone, one node at a time", "", ((device::Emulation kind), kind),
                        device::Emulation::kLazy, device::Emulation::kConcurrent) {
-  const RunCase step(kGraph, 2);
+  const RunCase step(kHeld, 2);
   const auto expected = hashes_of(run_case(step, nullptr, nullptr));
   const std::unique_ptr<Device> device = open_tested_device(kind);
   const Rank alone = GENERATE(0U, 1U);
@@ -203,7 +203,7 @@ TEMPLATE_TEST_CASE_SIG("a rank is measured alone, one node at a time", "", ((dev
 }
 
 TEST_CASE("a rank is measured alone on the CPU") {
-  const RunCase step(kGraph, 2);
+  const RunCase step(kHeld, 2);
   const Measuring measuring{0, 1, Spans::kOfNodes, 1};
   const RunResult run = run_case(step, nullptr, &measuring);
   CHECK(hashes_of(run) == hashes_of(run_case(step, nullptr, nullptr)));

@@ -10,7 +10,7 @@ namespace epweave::replay {
 namespace {
 
 // An input that is returned, a kernel, and a sum over two ranks.
-constexpr const char* kGraph = R"(epweave text 1
+constexpr const char* kIdle = R"(epweave text 1
 group 7 ranks=[0, 1]
 graph
   %x = placeholder : f32[2, 2] role=user which=x
@@ -28,7 +28,7 @@ std::vector<float> read(const Value& value) {
 }  // namespace
 
 TEST_CASE("without kernels a step goes through, with inputs as they are and zeros for what is computed") {
-  const RunCase step(kGraph, 2);
+  const RunCase step(kIdle, 2);
   const SetVariable variable(device::kKernelsVariable, "none");
   const std::unique_ptr<Device> device = device::open_emulated_device(device::Emulation::kLazy);
   CHECK(device->describe() == "emulated by the CPU, without kernels");

@@ -10,7 +10,7 @@ namespace epweave::replay {
 namespace {
 
 // Two outputs, a number, and a buffer that is added to; the second input is written by none.
-const char* const kGraph = R"(epweave text 1
+const char* const kShown = R"(epweave text 1
 graph
   %x = placeholder : f32[4, 3] role=user which=x
   %w = placeholder : f32[3] role=parameter which=w
@@ -58,7 +58,7 @@ TEST_CASE("results are shown with their hashes, and stay where they are") {
   const std::unique_ptr<Device> device = open_tested_device();
   for (Device* used : {static_cast<Device*>(nullptr), device.get()}) {
     INFO((used == nullptr ? "cpu" : "device"));
-    const RunCase brought(kGraph, 2), tested(kGraph, 2);
+    const RunCase brought(kShown, 2), tested(kShown, 2);
     RunOptions options;
     options.device = used;
     const RunResult expected = brought.run(options);

@@ -11,7 +11,7 @@ namespace epweave::replay {
 namespace {
 
 // Two ranks, collectives, a size that the data decides, and an element that the host reads.
-constexpr const char* kGraph = R"(epweave text 1
+constexpr const char* kStretches = R"(epweave text 1
 group 7 ranks=[0, 1]
 symbol u0 hint=12 unbacked
 graph
@@ -77,7 +77,7 @@ RunResult run_thrice(const RunCase& step, Device* device, Graphs graphs) {
 }  // namespace
 
 TEST_CASE("stretches go from one kernel to another, up to what the host or another stream does") {
-  const RunCase step(kGraph, 2);
+  const RunCase step(kStretches, 2);
   const Steps steps = plan_steps(step.graph, step.graph.step());
   const auto stretches = plan_stretches(step.graph.step(), steps, [&](const Node& node) {
     return device::find_host_wait(step.graph, node, Math::kPortable);
@@ -136,7 +136,7 @@ output
 
 TEMPLATE_TEST_CASE_SIG("stretches as graphs give the bits of the CPU", "", ((device::Emulation kind), kind),
                        device::Emulation::kLazy, device::Emulation::kConcurrent) {
-  const RunCase step(kGraph, 2);
+  const RunCase step(kStretches, 2);
   const auto expected = hashes_of(run_thrice(step, nullptr, Graphs::kNone));
   const std::unique_ptr<Device> device = open_tested_device(kind);
   CHECK(hashes_of(run_thrice(step, device.get(), Graphs::kNone)) == expected);

@@ -64,14 +64,14 @@ inline std::string replace(std::string text, const std::string& from, const std:
   return text.replace(at, from.size(), to);
 }
 
-struct Fault {
+struct GraphFault {
   const char* kind;
   const char* from;
   const char* to;
   const char* found_at;  // the first node that differs, "" for an output
 };
 
-inline constexpr Fault kFaults[] = {
+inline constexpr GraphFault kFaults[] = {
     {"part takes another part's value", "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%r0, %x1)",
      "y1"},
     {"stale value", "%y1 = aten.mul.Tensor(%r1, %x1)", "%y1 = aten.mul.Tensor(%h1, %x1)", "y1"},

@@ -8,15 +8,10 @@
 #include <cmath>
 
 #include "replay/kernels/host/check_graphs_test.h"
-#include "replay/kernels/host/kernels.h"
+#include "replay/kernels/host/cpu_table_test.h"
 
 namespace epweave::replay {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable filled = make_cpu_kernels();
-  return filled;
-}
 
 CheckReport check(const std::string& a, const std::string& b) {
   return check_graphs(parse(a), parse(b), {table(), 2, 3, {}});
@@ -479,7 +474,7 @@ TEST_CASE("a graph equals itself") {
 }
 
 TEST_CASE("injected faults are found where they are made") {
-  for (const Fault& fault : kFaults) {
+  for (const GraphFault& fault : kFaults) {
     INFO(fault.kind);
     const std::string wrong = replace(kParts, fault.from, fault.to);
     const Graph b = parse(wrong);

@@ -12,17 +12,12 @@
 #include "ops/op.h"
 #include "replay/bounds/error_rules.h"
 #include "replay/check/bound_comparison.h"
-#include "replay/kernels/host/kernels.h"
+#include "replay/kernels/host/cpu_table_test.h"
 #include "replay/kernels/host/sum.h"
 #include "replay/values/evaluate.h"
 
 namespace epweave::replay {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable filled = make_cpu_kernels();
-  return filled;
-}
 
 class Calls {
  public:
@@ -351,7 +346,7 @@ namespace {
 
 // A call of tensors [64] of numbers between `least` and `most`, each with a bound of up to 2^-8 of
 // it, and of other arguments.
-struct Step {
+struct BoundCase {
   std::string_view target;
   std::vector<std::optional<Value>> args;  // none: such a tensor
   float least = -1, most = 1;
@@ -361,7 +356,7 @@ struct Step {
 // An operand of a call, and what is within its bound.
 class Operands {
  public:
-  Operands(Calls& calls, const Step& step) : calls_(calls), step_(step) {
+  Operands(Calls& calls, const BoundCase& step) : calls_(calls), step_(step) {
     std::uniform_real_distribution<float> number(step.least, step.most), share(0, 0x1p-8F);
     for (std::size_t i = 0; i < step.args.size(); ++i) {
       numbers_.emplace_back();
@@ -399,15 +394,15 @@ class Operands {
   bool repeats_first(std::size_t i) const { return step_.is_of_itself && i > 0 && !step_.args[i]; }
 
   Calls& calls_;
-  const Step& step_;
+  const BoundCase& step_;
   std::vector<std::vector<float>> numbers_, allowed_;
   std::mt19937 engine_{7};
 };
 
-std::vector<Step> list_steps() {
+std::vector<BoundCase> list_steps() {
   constexpr std::nullopt_t kTensor = std::nullopt;
   const Value none, rows = Value::list({std::int64_t{0}});
-  std::vector<Step> steps = {
+  std::vector<BoundCase> steps = {
       {"aten.sqrt.default", {kTensor}, 0.01F},
       {"aten.reciprocal.default", {kTensor}, 0.1F},
       {"aten.clamp.default", {kTensor, -0.5, 0.5}},
@@ -458,7 +453,7 @@ std::vector<Step> list_steps() {
 }  // namespace
 
 TEST_CASE("what clips gradients and steps an optimizer moves as far as its bound, and no further") {
-  for (const Step& step : list_steps()) {
+  for (const BoundCase& step : list_steps()) {
     CAPTURE(step.target);
     Calls calls;
     ErrorBounds& bounds = calls.bounds();

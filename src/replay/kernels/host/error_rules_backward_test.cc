@@ -9,16 +9,11 @@
 #include "ops/op.h"
 #include "replay/bounds/error_bounds.h"
 #include "replay/check/bound_comparison.h"
-#include "replay/kernels/host/kernels.h"
+#include "replay/kernels/host/cpu_table_test.h"
 #include "replay/values/evaluate.h"
 
 namespace epweave::replay {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable filled = make_cpu_kernels();
-  return filled;
-}
 
 class Case {
  public:

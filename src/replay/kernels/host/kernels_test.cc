@@ -7,8 +7,8 @@
 #include <set>
 
 #include "ir/text/text.h"
+#include "replay/kernels/host/cpu_table_test.h"
 #include "replay/kernels/host/elements.h"
-#include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/product.h"
 #include "replay/kernels/host/sum.h"
 #include "replay/kernels/host/vector_math.h"
@@ -17,11 +17,6 @@
 
 namespace epweave::replay {
 namespace {
-
-const KernelTable& table() {
-  static const KernelTable filled = make_cpu_kernels();
-  return filled;
-}
 
 class Fixture {
  public:
