@@ -78,9 +78,17 @@ bool is_reshape(std::string_view target) {
          target == "aten.reshape.default";
 }
 
-// A slice by a coordinate becomes the element of a split where ranks take it so (specialize).
-bool takes_piece(const OpInfo* op) {
-  return op != nullptr && (op->family == OpFamily::kSlice || op->family == OpFamily::kElement);
+bool is_of_family(const OpInfo* op, OpFamily family) {
+  return op != nullptr && op->family == family;
+}
+
+// A slice by a coordinate becomes the element of a split where ranks take it so (specialize), and
+// the other way round (generalize).
+bool takes_same_piece(const Graph& graph, const Node& node, const OpInfo* origin) {
+  if (is_of_family(node.op, OpFamily::kSlice)) return is_of_family(origin, OpFamily::kElement);
+  if (!is_of_family(node.op, OpFamily::kElement) || !is_of_family(origin, OpFamily::kSlice)) return false;
+  const Arg whole = arg_of(*graph.context, node, 0);
+  return whole.is_node() && is_of_family(graph.step().nodes[whole.as_node()].op, OpFamily::kSplit);
 }
 
 // By name; none: no origin of that name.
@@ -119,7 +127,7 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
     const std::optional<StringId> target = origins[name];
     return !target || *target == node.target ||
            (is_reshape(graph.text(*target)) && is_reshape(graph.text(node.target))) ||
-           (takes_piece(find_op(graph.text(*target))) && takes_piece(node.op));
+           takes_same_piece(graph, node, find_op(graph.text(*target)));
   };
   if (keeps_target(record.role) && is_call_of_origin(node, index) && !record.origins.empty() &&
       std::none_of(record.origins.begin(), record.origins.end(), has_target))

@@ -25,8 +25,7 @@ std::size_t MovedMemory::add(MovedStorage storage) {
 
 std::optional<Sequence> MovedMemory::elements_of(const MovedView& view) const {
   const MovedStorage& storage = storages_[view.storage];
-  if (storage.sent) return {};
-  if (storage.content.own_start.has_value() != view.is_own) return {};  // it lies elsewhere
+  if (storage.sent || !lies_in(view)) return {};
   const Sequence& content = storage.content.elements;
   const auto runs = runs_of(view.sizes, view.strides, view.offset, content.size());
   if (!runs) return {};
@@ -59,7 +58,7 @@ bool MovedMemory::write(const MovedView& view, const MovedContent& what, NodeId 
   MovedStorage& storage = storages_[view.storage];
   const std::int64_t count = *count_of(view.sizes);
   const bool is_all = count == storage.content.elements.size();
-  if (storage.content.own_start && !view.is_own && !is_all) return false;
+  if (!lies_in(view) && !(is_all && !view.is_own)) return false;
   if (count > what.elements.size() || !put(view, what.elements)) return false;
   if (is_all) storage.content.own_start.reset();
   for (std::size_t other : storages_in_[storage.memory])
@@ -86,7 +85,7 @@ void MovedMemory::forget(const MovedView& view, NodeId writer) {
   Sequence unknown;
   unknown.append({.term = terms_.intern({.kind = TermKind::kUnknown, .what = writer.index()}),
                   .count = *count_of(view.sizes)});
-  if (!put(view, unknown)) forget(view.storage, writer);
+  if (!lies_in(view) || !put(view, unknown)) forget(view.storage, writer);
 }
 
 void MovedMemory::begin_launch(std::size_t storage, NodeId sent) {
@@ -115,6 +114,11 @@ bool MovedMemory::show_apart(const MovedView& view) {
 bool MovedMemory::is_shown(NodeId memory) {
   return std::ranges::any_of(storages_in_[memory],
                              [&](std::size_t storage) { return !storages_[storage].shown.empty(); });
+}
+
+// Whether the view's offset counts from where the storage's elements begin now.
+bool MovedMemory::lies_in(const MovedView& view) const {
+  return storages_[view.storage].content.own_start.has_value() == view.is_own;
 }
 
 // Of two storages of one memory. Results of one launch are apart.

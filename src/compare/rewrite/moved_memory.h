@@ -76,6 +76,7 @@ class MovedMemory {
   bool is_shown(NodeId memory);
 
  private:
+  bool lies_in(const MovedView& view) const;
   bool may_share(std::size_t storage, std::size_t other) const;
 
   MovementTerms& terms_;

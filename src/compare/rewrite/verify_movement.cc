@@ -267,16 +267,21 @@ void MovementCheck::find_own_part(std::size_t storage, const TensorType& shown) 
   if (buffer.content.own_start || !shown.offset || numbers_.find_number(shown.offset) || !sizes ||
       buffer.origin != 0 || !terms_.is_unknown(buffer.content.elements))
     return;
-  ExprPool& exprs = graph_b_.context->exprs;
   const std::int64_t count = *count_of(*sizes);
   for (const NodeId coordinate : list_coordinates()) {
-    const ExprId start = exprs.mul(*place_of(Arg::node(coordinate)), exprs.number(count));
-    if (exprs.constant(exprs.sub(shown.offset, start)) != 0) continue;
+    if (!begins_at(shown.offset, coordinate, count)) continue;
     const auto last = find_last_place(coordinate);
     if (!last || *last >= buffer.content.elements.size() / std::max<std::int64_t>(count, 1)) continue;
-    storages_.begin_own_part(storage, start, coordinate);
+    storages_.begin_own_part(storage, shown.offset, coordinate);
     return;
   }
+}
+
+// Whether that is where a rank's part begins, of parts of so many elements.
+bool MovementCheck::begins_at(ExprId start, NodeId coordinate, std::int64_t count) const {
+  ExprPool& exprs = graph_b_.context->exprs;
+  const ExprId place = *place_of(Arg::node(coordinate));
+  return exprs.constant(exprs.sub(start, exprs.mul(place, exprs.number(count)))) == 0;
 }
 
 // Of B's step, found once.
@@ -495,9 +500,12 @@ bool MovementCheck::sends_own_place(const Node& node, NodeId out) {
   if (node.op->family != OpFamily::kAllGather || !from || !to || from->storage != to->storage ||
       group == nullptr)
     return false;
-  if (const NodeId coordinate = storages_[from->storage].content.place)
-    return is_place_in(graph_b_, coordinate, *group, numbers_, *later_in_memory_) &&
-           from->offset == to->offset;
+  if (from->is_own) {
+    const MovedContent& content = storages_[from->storage].content;
+    return from->offset == to->offset &&
+           begins_at(*content.own_start, content.place, *count_of(from->sizes)) &&
+           is_place_in(graph_b_, content.place, *group, numbers_, *later_in_memory_);
+  }
   if (is_rank_agnostic(graph_b_)) return group->ranks.size() == 1;
   const auto place = std::ranges::find(group->ranks, own_rank(graph_b_));
   return place != group->ranks.end() &&

@@ -66,6 +66,7 @@ class MovementCheck {
   std::optional<std::int64_t> offset_of(const TensorType& type, const MovedStorage& storage) const;
   std::optional<ExprId> place_of(Arg arg) const;
   void find_own_part(std::size_t storage, const TensorType& shown);
+  bool begins_at(ExprId start, NodeId coordinate, std::int64_t count) const;
   const std::vector<NodeId>& list_coordinates();
   std::optional<std::int64_t> find_last_place(NodeId coordinate) const;
   std::optional<std::size_t> find_storage(Arg shown, const Node& node);
