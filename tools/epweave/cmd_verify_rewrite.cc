@@ -153,6 +153,12 @@ std::string assumptions_text(const std::vector<AssumptionKind>& kinds, std::size
   return text;
 }
 
+// Told apart for people alone: in JSON, and beside violations, none is named by its kind.
+std::vector<AssumptionKind> kinds_in_text(const RewriteReport& report, const Console& console) {
+  const bool are_named = !console.json() && report.violations.empty();
+  return are_named ? group_assumptions(report.assumptions) : std::vector<AssumptionKind>();
+}
+
 std::string rewrite_text(const Graph& b, const RewriteReport& report,
                          const std::vector<AssumptionKind>& kinds, bool verbose) {
   std::string text;
@@ -217,7 +223,7 @@ int verify_rewrite(const VerifyOptions& options, Console& console) {
   const Graph a = read_sound_input(options.input, kept_context(), Soundness::kStructure);
   const Graph b = read_sound_input(options.rewritten, a.context, Soundness::kStructure);
   const RewriteReport report = check_rewrite(a, b);
-  const std::vector<AssumptionKind> kinds = group_assumptions(report.assumptions);
+  const std::vector<AssumptionKind> kinds = kinds_in_text(report, console);
   const std::size_t n = report.violations.size();
   console.print(console.json() ? report_text(rewrite_report(b, options, report))
                                : rewrite_text(b, report, kinds, console.verbose() || options.assume_none));
@@ -245,7 +251,7 @@ int verify_halves(const VerifyHalvesOptions& options, Console& console) {
   const Graph forward = read_sound_input(options.forward, joint.context, Soundness::kStructure);
   const Graph backward = read_sound_input(options.backward, joint.context, Soundness::kStructure);
   const RewriteReport report = check_halves(joint, forward, backward);
-  const std::vector<AssumptionKind> kinds = group_assumptions(report.assumptions);
+  const std::vector<AssumptionKind> kinds = kinds_in_text(report, console);
   const std::size_t n = report.violations.size();
   if (console.json()) {
     Json json = {{"file", options.input.path},

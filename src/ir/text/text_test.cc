@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <random>
 #include <string>
 
@@ -185,6 +186,14 @@ TEST_CASE("parse errors say what is wrong") {
     check(fmt::format("%x = f(\"{}\")", escape),
           "9: unknown escape: \\\" \\\\ \\n \\t, \\x00 to \\x7f and \\u0080 to \\u009f are known");
   check("%x = f(\"\xff\")", "9: not UTF-8");
+  // Wherever it stands among bytes that are looked at together, in a text and as its last bytes.
+  for (std::size_t ahead = 0; ahead < 18; ++ahead)
+    for (const char* broken : {"\xe2\x82", "\xf0\x9f\x98", "\xc0\xaf", "\xed\xa0\x80", "\x80"}) {
+      const std::string text = fmt::format("%x = f(\"{}\xc3\xa9{}", std::string(ahead, 'a'), broken);
+      const std::string expected = fmt::format("{}: not UTF-8", text.size() - std::strlen(broken));
+      check(text, expected);
+      check(text + "behind it\")", expected);
+    }
   check("%x = f(torch.odd)", "8: unknown value 'torch.odd'");
   check("%x = f() : f31[3]", "12: unknown dtype 'f31'");
   check("%x = f() : f32[3]{1, 1}", "12: 1 sizes but 2 strides");
