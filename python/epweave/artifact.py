@@ -179,15 +179,15 @@ def check_artifact(path: Path, config: dict | None = None, *, rank: int | None =
 
 
 def load_artifact(path: Path, config: dict | None = None, *, rank: int | None = None, meshes: Sequence[DeviceMesh] | None = None,
-                  device: str | None = None, allow: str | Iterable[str] = ()) -> Artifact:
+                  device: str | None = None, rank_device: str | None = None, allow: str | Iterable[str] = ()) -> Artifact:
     """Load an artifact for this rank, if it fits (see `check_artifact`); `config` is that of the run.
 
-    `rank` is this process's by default. `meshes` and `device` are those of `load`.
+    `rank` is this process's by default. `meshes`, `device` and `rank_device` are those of `load`.
     """
     path = os.fspath(path)
     rank = own_rank() if rank is None else rank
     fingerprint = check_artifact(path, config, rank=rank, allow=allow)
-    graph = load(path, rank=rank, meshes=meshes, device=device)
+    graph = load(path, rank=rank, meshes=meshes, device=device, rank_device=rank_device)
     try:
         calling = _info_of(graph)[CALLING]
     except KeyError:

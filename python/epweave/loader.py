@@ -102,19 +102,18 @@ class Expressions:
 
 
 class Loader:
-    """Turns a File message into a live GraphModule. `live` says what groups and meshes are in this process."""
+    """Turns a File message into a live GraphModule. `live` says what groups and meshes are in this process.
 
-    def __init__(self, message: dict, device: str | None, live: LiveMeshes | None = None):
+    Each recorded device becomes `device`; without it, each of the type of `rank_device` becomes that.
+    """
+
+    def __init__(self, message: dict, device: str | None, live: LiveMeshes | None = None, rank_device: str | None = None):
         import torch
         from torch._subclasses import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
         self.torch = torch
         self.message, self.live = message, live
-        try:
-            self.device_override = None if device is None else str(torch.device(device))
-        except (RuntimeError, TypeError) as error:
-            raise UsageError(f"{device!r} is no device: {error}",
-                             remedy="give one that torch.device takes: 'cpu', 'cuda:0'") from None
+        self.device_override, self.rank_device = self.given_device(device), self.given_device(rank_device)
         self.expressions = Expressions(message.get("symbols", []))
         self.env = ShapeEnv()
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self.env)
@@ -203,10 +202,21 @@ class Loader:
             raise GraphFileError(f"torch {self.torch.__version__} has no {name}")
         return found
 
+    def given_device(self, name: str | None):
+        """The torch.device that the caller names, or None."""
+        try:
+            return None if name is None else self.torch.device(name)
+        except (RuntimeError, TypeError) as error:
+            raise UsageError(f"{name!r} is no device: {error}",
+                             remedy="give one that torch.device takes: 'cpu', 'cuda:0'") from None
+
     def device(self, name: str):
         found = self.devices.get(name)
         if found is None:
-            found = self.devices[name] = self.torch.device(self.device_override or name)
+            found = self.device_override or self.torch.device(name)
+            if self.rank_device is not None and found.type == self.rank_device.type:
+                found = self.rank_device
+            self.devices[name] = found
         return found
 
     def operator(self, name: str):
@@ -496,13 +506,14 @@ class Loader:
 
 
 def load(path: Path, *, rank: int | None = None, meshes: Sequence[DeviceMesh] | None = None,
-         device: str | None = None) -> GraphModule:
+         device: str | None = None, rank_device: str | None = None) -> GraphModule:
     """The torch.fx.GraphModule in a graph file.
 
     Recorded values are FakeTensors and symbolic scalars of one FakeTensorMode, whose
     ShapeEnv has the file's symbols; each recorded tensor has a storage of its own. Constant
     tensors with recorded values are real. With `device`, every device argument and recorded
-    device becomes that one, so that a graph traced for CUDA runs on the CPU.
+    device becomes that one, so that a graph traced for CUDA runs on the CPU. With `rank_device`
+    ("cuda:3") those of its type do, as a rank has one: cuda:0 and cuda become cuda:3, cpu stays.
 
     A graph for all ranks becomes that of `rank` (`epweave specialize`). `meshes`, a list of
     this process's DeviceMeshes, says what its groups are called here: each group of the file
@@ -523,7 +534,7 @@ def load(path: Path, *, rank: int | None = None, meshes: Sequence[DeviceMesh] | 
         message = read_file(path) if rank is None else _read_rank(path, rank)
         try:
             live = None if meshes is None else LiveMeshes(message.get("process_groups", ()), meshes)
-            return Loader(message, device, live).load()
+            return Loader(message, device, live, rank_device).load()
         except GraphFileError as error:
             raise error.within(path) from None
         except (IndexError, KeyError) as error:

@@ -334,7 +334,7 @@ def load_step(trainer, folder: str) -> Artifact:
     dims, ranks = trainer.parallel_dims, Ranks()
     try:
         artifact = load_artifact(os.path.join(folder, ARTIFACT), _describe(trainer, dims), rank=ranks.rank,
-                                 meshes=live_meshes(dims))
+                                 meshes=live_meshes(dims), rank_device=str(trainer.device))
         check_state(artifact, trainer.model_parts[0])
         ranks.meet("fingerprint", json.dumps(artifact.fingerprint).encode())
         check_fingerprints(ranks)
