@@ -520,6 +520,8 @@ std::vector<GoldenCase> list_golden_cases() {
       {kStatisticsOfRows, "wrong_statistics_summed"},
       {kStatisticsOfRows, "wrong_statistics_of_all"},
       {kStatisticsOfRows, "wrong_statistics_split"},
+      {kStatisticsOfRows, "wrong_statistics_uneven"},
+      {kStatisticsOfRows, "wrong_statistics_of_others"},
   };
 }
 

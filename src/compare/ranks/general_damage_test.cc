@@ -32,7 +32,7 @@
 #include "passes/generalize/generalize.h"
 #include "passes/specialize.h"
 
-namespace epweave {
+namespace epweave::general_damage {  // other tests name their kinds of damage alike
 namespace {
 
 // What is to be said of it: an invariant, and what the line names.
@@ -448,4 +448,4 @@ TEST_CASE("a wrong fact of a graph for all ranks is named") {
 }
 
 }  // namespace
-}  // namespace epweave
+}  // namespace epweave::general_damage

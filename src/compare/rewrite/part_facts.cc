@@ -302,7 +302,10 @@ PartFact PartFacts::find_element(NodeId origin, NodeId part) {
   const OpInfo* maker = a_.nodes[claim.origin].op;
   if (element->index == 1 && maker != nullptr && maker->family == OpFamily::kSort && is_own(entry.rows))
     return PartFact::kOwn;
-  if (is_padded_statistic(origin, part, tuple->value.as_node())) return PartFact::kStatistics;
+  if (is_padded_statistic(origin, claim.origin)) {
+    facts_[origin].statistics = origin;
+    return PartFact::kStatistics;
+  }
   numbered_ = entry.numbered;
   if (claims_.tensor_a(origin) != nullptr && is_divided(origin, part)) return entry.rows;
   return has_no_elements(origin) ? PartFact::kSame : entry.full;
@@ -312,7 +315,10 @@ PartFact PartFacts::find_element(NodeId origin, NodeId part) {
 PartFact PartFacts::find_tensor(NodeId origin, NodeId part) {
   const bool is_same_statistic = op_->family == OpFamily::kIdentity && !operands_.empty() &&
                                  operands_.front().fact == PartFact::kStatistics;
-  if (is_same_statistic) return PartFact::kStatistics;
+  if (is_same_statistic) {
+    facts_[origin].statistics = facts_[claims_[operands_.front().taken->value.as_node()].origin].statistics;
+    return PartFact::kStatistics;
+  }
   const auto divided = std::ranges::count(divided_dimensions(origin, part), true);
   if (divided == 0) return has_no_elements(origin) ? PartFact::kSame : find_full(origin);
   const PartFact fact = find_rows(origin, part);
@@ -327,7 +333,8 @@ PartFact PartFacts::find_full(NodeId origin) const {
   const auto is_row = [](const Operand& operand) { return operand.is_tensor && operand.is_rows(); };
   if (std::ranges::none_of(operands_, is_row)) return find_linear(origin, true);
   if (attends_rows()) return PartFact::kSame;  // the state of the random generator
-  if (!holds(Condition::kReducesBySum, adds_rows(node)) || !has_statistics_of_rows()) return PartFact::kOwn;
+  if (!holds(Condition::kReducesBySum, adds_rows(node)) || !has_statistics_of_rows(origin))
+    return PartFact::kOwn;
   for (const Operand& operand : operands_) {
     if (!operand.is_tensor || is_statistic(operand)) continue;
     const bool is_destination = operand.taken->param == 0 && op_->linearity == Linearity::kSum;
@@ -349,11 +356,26 @@ bool PartFacts::attends_rows() const {
   });
 }
 
+// What a part's call (of B) takes by this name; empty: no tensor.
+NodeId PartFacts::taken_by(NodeId call, std::string_view name) const {
+  const Node& node = b_.nodes[call];
+  const auto position = node.op != nullptr ? node.op->find_param(name) : std::nullopt;
+  const Arg taken = position ? arg_of(context_, node, *position) : Arg::none();
+  return taken.is_node() && claims_.tensor_b(taken.as_node()) != nullptr ? taken.as_node() : NodeId();
+}
+
+// Whose statistics a part's `statistics` are, an element of what its attention gives.
+NodeId PartFacts::queries_of(NodeId statistics) const {
+  const Arg given = arg_of(context_, b_.nodes[statistics], 0);
+  return given.is_node() ? taken_by(given.as_node(), "query") : NodeId();
+}
+
 // Whether `value` of B, and what it is of A, have each extent in which `queries` are cut.
 bool PartFacts::has_cut_of(NodeId value, NodeId queries) const {
-  const NodeId origin = claims_[queries].origin;
+  const NodeId origin = claims_[queries].origin, origin_of_value = claims_[value].origin;
+  if (!origin || !origin_of_value) return false;
   const std::vector<bool> is_divided = divided_dimensions(origin, queries);
-  const TensorType *whole = claims_.tensor_a(claims_[value].origin), *piece = claims_.tensor_b(value),
+  const TensorType *whole = claims_.tensor_a(origin_of_value), *piece = claims_.tensor_b(value),
                    *all_queries = claims_.tensor_a(origin), *own_queries = claims_.tensor_b(queries);
   if (whole == nullptr || piece == nullptr || whole->rank() != piece->rank()) return false;
   for (std::size_t d = 0; d < is_divided.size(); ++d) {
@@ -366,18 +388,37 @@ bool PartFacts::has_cut_of(NodeId value, NodeId queries) const {
   return true;
 }
 
-// One of a part's attention (a call of B) that a kernel pads: as many rows as its queries have
-// begin with theirs, and what lies behind them lies elsewhere in the whole's. What attention gives
-// beside floating-point numbers is of no row.
-bool PartFacts::is_padded_statistic(NodeId origin, NodeId part, NodeId attention) const {
-  const Node& call = b_.nodes[attention];
-  if (call.op == nullptr || call.op->cost != CostClass::kAttention || gives_gradients(*call.op)) return false;
+// Whether two queries of B are cut along the same dimensions, of the same extents.
+bool PartFacts::are_cut_alike(NodeId queries, NodeId others) const {
+  const NodeId origin = claims_[queries].origin, origin_of_others = claims_[others].origin;
+  if (!origin || !origin_of_others) return false;
+  const std::vector<bool> is_divided = divided_dimensions(origin, queries);
+  if (is_divided != divided_dimensions(origin_of_others, others)) return false;
+  for (std::size_t d = 0; d < is_divided.size(); ++d) {
+    const auto extent_in_a = [&](NodeId of) { return claims_.tensor_a(of)->sizes[d]; };
+    const auto extent_in_b = [&](NodeId of) { return claims_.tensor_b(of)->sizes[d]; };
+    if (is_divided[d] && !(facts_a_.equal(extent_in_a(origin), extent_in_a(origin_of_others)) &&
+                           numbers_.is_same(extent_in_b(queries), extent_in_b(others))))
+      return false;
+  }
+  return true;
+}
+
+// One of a part's attention (a call of A) that a kernel pads, in one part at least: as many rows as
+// its queries have begin with theirs, and what lies behind them lies elsewhere in the whole's. What
+// attention gives beside floating-point numbers is of no row.
+bool PartFacts::is_padded_statistic(NodeId origin, NodeId attention) const {
+  const OpInfo* op = a_.nodes[attention].op;
+  if (op == nullptr || op->cost != CostClass::kAttention || gives_gradients(*op)) return false;
   const TensorType* type = claims_.tensor_a(origin);
-  const auto position = call.op->find_param("query");
-  const Arg queries = position ? arg_of(context_, call, *position) : Arg::none();
-  if (type == nullptr || !is_floating(type->dtype) || !queries.is_node() || has_no_elements(origin))
+  if (type == nullptr || !is_floating(type->dtype) || !op->find_param("query") || has_no_elements(origin))
     return false;
-  return !holds(Condition::kStatisticsOfRows, has_cut_of(part, queries.as_node()));
+  bool is_cut = true;
+  for (std::uint32_t k = 0; k < claims_.part_count(origin) && is_cut; ++k) {
+    const NodeId part = claims_.part_of(origin, k), queries = part ? queries_of(part) : NodeId();
+    is_cut = queries && has_cut_of(part, queries);
+  }
+  return !holds(Condition::kStatisticsOfRows, is_cut);
 }
 
 // That the gradient of attention takes.
@@ -386,19 +427,27 @@ bool PartFacts::is_statistic(const Operand& operand) const {
          operand.fact == PartFact::kStatistics;
 }
 
-// The gradient of attention takes the statistics of its own queries: what a part's attention gave,
-// or as many rows of such as there are queries.
-bool PartFacts::has_statistics_of_rows() const {
+// Each part's gradient of attention takes the statistics of its own queries: what attention gave of
+// queries that are cut as they are, or as many rows of such as there are queries.
+bool PartFacts::has_statistics_of_rows(NodeId origin) const {
   if (op_->cost != CostClass::kAttention || !gives_gradients(*op_)) return true;
-  const Operand *queries = nullptr, *statistics = nullptr;
-  for (const Operand& operand : operands_) {
-    if (!operand.is_tensor) continue;
-    if (name_of_param(operand.taken->param) == "query") queries = &operand;
-    if (name_of_param(operand.taken->param) == "logsumexp") statistics = &operand;
+  bool is_cut = true;
+  for (std::uint32_t k = 0; k < claims_.part_count(origin) && is_cut; ++k) {
+    const NodeId call = claims_.part_of(origin, k);
+    const NodeId queries = call ? taken_by(call, "query") : NodeId();
+    const NodeId statistics = call ? taken_by(call, "logsumexp") : NodeId();
+    if (!queries || !statistics) continue;
+    const Claim& claim = claims_[statistics];
+    const bool is_part = claim.kind == ClaimKind::kPart;
+    const NodeId given = is_part ? facts_[claim.origin].statistics : NodeId();
+    if (!given) {
+      is_cut = has_cut_of(statistics, queries);
+      continue;
+    }
+    const NodeId part = claims_.part_of(given, k), others = part ? queries_of(part) : NodeId();
+    is_cut = others && are_cut_alike(queries, others);
   }
-  if (queries == nullptr || statistics == nullptr || is_statistic(*statistics)) return true;
-  return holds(Condition::kStatisticsOfRows,
-               has_cut_of(statistics->taken->value.as_node(), queries->taken->value.as_node()));
+  return holds(Condition::kStatisticsOfRows, is_cut);
 }
 
 // Whether a tensor of which parts are such has as many rows as its parts together.
@@ -584,7 +633,7 @@ PartFact PartFacts::find_rows(NodeId origin, NodeId part) {
   if (!holds(Condition::kExtentsAddUp, has_rows_of_rows() || extents_add_up(origin, part)))
     return PartFact::kOwn;
   if (reads_no_element(*op_)) return PartFact::kRows;
-  if (!picks_own_rows() || !has_statistics_of_rows()) return PartFact::kOwn;
+  if (!picks_own_rows() || !has_statistics_of_rows(origin)) return PartFact::kOwn;
   if (picks_entries()) return PartFact::kEntries;
   const Arg reduction = named_arg(context_, node, "reduction");
   for (const Operand& operand : operands_) {

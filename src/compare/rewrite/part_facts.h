@@ -105,6 +105,7 @@ class PartFacts {
     bool numbers_rows = false;  // the second element numbers the part's own rows
     bool spoils_shared = false, spoils_whole = false;
     std::uint32_t numbered = 0;  // of numbers: which rows
+    NodeId statistics;           // of statistics: the element of what attention gives that they are
   };
   // What numbers count: an extent of A, and of each part; empty: not known.
   struct NumberedRows {
@@ -144,10 +145,13 @@ class PartFacts {
   bool selects_elements() const;
   std::string_view name_of_param(std::size_t param) const;
   bool attends_rows() const;
-  bool is_padded_statistic(NodeId origin, NodeId part, NodeId attention) const;
+  NodeId taken_by(NodeId call, std::string_view name) const;
+  NodeId queries_of(NodeId statistics) const;
+  bool is_padded_statistic(NodeId origin, NodeId attention) const;
   bool has_cut_of(NodeId value, NodeId queries) const;
+  bool are_cut_alike(NodeId queries, NodeId others) const;
   bool is_statistic(const Operand& operand) const;
-  bool has_statistics_of_rows() const;
+  bool has_statistics_of_rows(NodeId origin) const;
   bool counts_rows(PartFact fact) const;
 
   // Numbers of rows (part_numbers.cc).
