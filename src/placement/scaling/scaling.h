@@ -39,7 +39,7 @@ struct ScalingOptions {
   // Parameters and buffers do not scale. Else what is marked is theirs, and follows the relations
   // to others; other inputs do not scale.
   bool fixed_parameters = true;
-  // So many lie along the marked dimensions, one behind the other, and a view may show the tokens of
+  // So many lie along the marked dimensions, one behind the other: a view may show the tokens of
   // one.
   std::int64_t micro_batches = 1;
 };
