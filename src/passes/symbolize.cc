@@ -608,7 +608,7 @@ PassResult symbolize(const Graph& graph, const SymbolizeOptions& options) {
   if (const auto symbols = find_token_symbols(graph, inputs); !symbols.empty())
     return {graph, {describe_symbols(graph, options.inputs, inputs, symbols)}};
   Facts facts(graph);
-  const ScalingFactors factors = infer_scaling(graph, facts, inputs);
+  const ScalingFactors factors = infer_scaling(graph, facts, inputs, {.micro_batches = micro_batches});
   if (factors.tokens == 1) return {graph, {describe_one_row(graph, inputs)}};
   return Symbolizer(graph, inputs, micro_batches, factors).run();
 }

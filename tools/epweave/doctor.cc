@@ -242,11 +242,12 @@ DimensionUse look_at_use(const Graph& graph, std::span<const NodeId> users, cons
     const bool is_along = has_dim && at + (at < 0 ? static_cast<std::int64_t>(type.rank()) : 0) ==
                                          static_cast<std::int64_t>(dim);
     is_taken_apart &= is_along && (family == OpFamily::kUnbind || family == OpFamily::kSelect);
-    is_cut &= is_along && family == OpFamily::kSplit;  // what slices take by number stays a number
+    is_cut &= is_along && family == OpFamily::kSplit && node.type;  // slices take by number, which stays one
     if (!is_cut) continue;
     for (TypeId element : context.types[node.type].elements) {
       const TensorType* piece = tensor_of(context, element);
-      const auto rows = piece == nullptr ? std::nullopt : context.exprs.constant(piece->sizes[dim]);
+      const bool has_dimension = piece != nullptr && piece->rank() > dim;
+      const auto rows = has_dimension ? context.exprs.constant(piece->sizes[dim]) : std::nullopt;
       pieces.insert(rows && *rows > 0 && *extent % *rows == 0 ? *extent / *rows : 1);
     }
   }

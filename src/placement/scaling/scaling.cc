@@ -49,7 +49,7 @@ void mark_inputs(const Graph& graph, const std::vector<TokenInput>& inputs, cons
 
 ScalingFactors infer_scaling(const Graph& graph, Facts& facts, const std::vector<TokenInput>& inputs,
                              ScalingOptions options) {
-  ScalingSolver solver(graph);
+  ScalingSolver solver(graph, options.micro_batches);
   ExtentTable extents(graph, facts, solver);
   std::vector<SizeLiteral> literals;
   const Body& step = graph.step();

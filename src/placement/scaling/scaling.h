@@ -39,6 +39,9 @@ struct ScalingOptions {
   // Parameters and buffers do not scale. Else what is marked is theirs, and follows the relations
   // to others; other inputs do not scale.
   bool fixed_parameters = true;
+  // So many lie along the marked dimensions, one behind the other: a view may show the tokens of
+  // one.
+  std::int64_t micro_batches = 1;
 };
 
 // A number among a call's arguments that is an extent: item `item` of parameter `param`, or the

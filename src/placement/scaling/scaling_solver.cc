@@ -231,7 +231,8 @@ void ScalingSolver::settle_sides(RelationId id, Side& whole, Side& open, Certain
   for (ExtentId extent : open.unknown) {
     const Rational own = factor_of(open, extent, rest);
     const bool has_end = has_order && ends_in(tokens, *open.all, extent);
-    if (!own.is_integer() || (chosen && !has_end)) continue;
+    const bool is_whole = (own * Rational{micro_batches_, 1}).is_integer();
+    if (!is_whole || (chosen && !has_end)) continue;
     chosen = extent;
     factor = own;
     if (has_end) break;

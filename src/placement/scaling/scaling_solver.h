@@ -21,7 +21,10 @@ using Extents = std::vector<ExtentId>;
 
 class ScalingSolver {
  public:
-  explicit ScalingSolver(const Graph& graph) : graph_(graph) {}
+  // Where several dimensions could have the tokens, they are in one with whole tokens of each
+  // micro-batch.
+  explicit ScalingSolver(const Graph& graph, std::int64_t micro_batches = 1)
+      : graph_(graph), micro_batches_(micro_batches) {}
 
   ExtentId add(std::int64_t number);
   ExtentId add_fixed(std::int64_t number);  // a number by nature: a group's size
@@ -117,6 +120,7 @@ class ScalingSolver {
   [[noreturn]] void fail_relation(RelationId id);
 
   const Graph& graph_;
+  const std::int64_t micro_batches_;
   IdVector<ExtentId, std::int64_t> numbers_;
   IdVector<ExtentId, ExtentId> parents_;
   IdVector<ExtentId, Class> classes_;
