@@ -45,7 +45,7 @@ class IdleFiller {
     std::vector<std::int64_t> change(order_.size() + 1);
     if (!order_.empty()) change[0] = p_.input_bytes;
     for (std::uint32_t s = 0; s < p_.home.size(); ++s) {
-      const Life life = life_of(s);
+      const Life life = lives_.emplace_back(life_of(s));
       change[life.from] += p_.bytes[s];
       change[life.to] -= p_.bytes[s];
     }
@@ -63,6 +63,13 @@ class IdleFiller {
     if (p_.stays[storage]) life.to = order_.size();
     return life;
   }
+  // As long as what stands last in it stays, it ends where it did: of what many nodes share not all
+  // are looked at each time that one moves.
+  Life life_after_move(std::uint32_t storage) const {
+    const Life life = lives_[storage];
+    const std::size_t last = life.to - 1;
+    return time_[last] == last ? Life{time_[index_[p_.home[storage]]], life.to} : life_of(storage);
+  }
 
   bool is_free(std::size_t i) const {
     const PlaceWork work = p_.work[order_[i]];
@@ -72,9 +79,16 @@ class IdleFiller {
     return is_free(i) || (p_.work[order_[i]] == PlaceWork::kKernel && p_.is_backward[order_[i]]);
   }
 
+  // How many nodes it is on a rank with whole shards: all ranks move the same.
+  std::size_t count_of(std::size_t i) const {
+    const std::size_t next = order_[i] + std::size_t{1};
+    return next < p_.size() ? p_.number[next] - p_.number[order_[i]] : 1;
+  }
+
   // None where it needs something that cannot come in front of the last idle time.
   std::optional<Bundle> collect(std::size_t kernel) {
     Bundle bundle{{kernel}};
+    std::size_t count = count_of(kernel);
     ++visit_;
     visited_[kernel] = visit_;
     for (std::size_t k = 0; k < bundle.nodes.size(); ++k)
@@ -84,7 +98,8 @@ class IdleFiller {
         visited_[i] = visit_;
         if (time_[i] == i && i > idle_.front().index && may_move(i)) {
           bundle.nodes.push_back(i);
-          if (bundle.nodes.size() > kMostNodes) return std::nullopt;
+          count += count_of(i);
+          if (count > kMostNodes) return std::nullopt;
         } else {
           bundle.ready = std::max(bundle.ready, time_[i]);
           if (bundle.ready >= idle_.back().index || p_.work[input] == PlaceWork::kLaunch) return std::nullopt;
@@ -120,8 +135,7 @@ class IdleFiller {
   }
   bool is_used_outside(std::uint32_t storage) const {
     return p_.stays[storage] || std::ranges::any_of(p_.touchers[storage], [&](Place toucher) {
-             return std::ranges::any_of(p_.touches[toucher], [&](std::uint32_t s) { return s == storage; }) &&
-                    visited_[index_[toucher]] != visit_;
+             return visited_[index_[toucher]] != visit_;
            });
   }
 
@@ -152,13 +166,23 @@ class IdleFiller {
       storages.insert(storages.end(), p_.touches[order_[k]].begin(), p_.touches[order_[k]].end());
     std::ranges::sort(storages);
     storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
-    const auto change_lives = [&](bool is_early) {
-      for (const std::uint32_t s : storages) forecast_.add(life_of(s).from, life_of(s).to, -p_.bytes[s]);
-      set_times(is_early);
-      for (const std::uint32_t s : storages) forecast_.add(life_of(s).from, life_of(s).to, p_.bytes[s]);
+    std::vector<Life> given, moved;
+    for (const std::uint32_t s : storages) given.push_back(lives_[s]);
+    set_times(true);
+    for (const std::uint32_t s : storages) moved.push_back(life_after_move(s));
+    const auto change_lives = [&](const std::vector<Life>& from, const std::vector<Life>& to) {
+      for (std::size_t k = 0; k < storages.size(); ++k) {
+        const std::uint32_t s = storages[k];
+        forecast_.add(from[k].from, from[k].to, -p_.bytes[s]);
+        forecast_.add(to[k].from, to[k].to, p_.bytes[s]);
+        lives_[s] = to[k];
+      }
     };
-    change_lives(true);
-    if (forecast_.most() > budget_) return change_lives(false);
+    change_lives(given, moved);
+    if (forecast_.most() > budget_) {
+      change_lives(moved, given);
+      return set_times(false);
+    }
     for (std::size_t k = 0; k < places.size(); ++k)
       idle_[places[k]].seconds -= p_.seconds[order_[bundle->nodes[k]]];
   }
@@ -184,6 +208,7 @@ class IdleFiller {
   std::vector<std::size_t> time_;   // by index: the index that it stands at or in front of
   std::vector<std::uint32_t> visited_;
   std::uint32_t visit_ = 0;
+  std::vector<Life> lives_;  // by storage
   MemoryForecast forecast_;
 };
 

@@ -374,6 +374,49 @@ TEST_CASE("schedule: idle time is filled with work of the backward") {
   }
 }
 
+// A view of what a short shard lacks is no node on ranks with whole shards.
+TEST_CASE("schedule: the same is moved into idle time on ranks with short shards") {
+  const auto moves = [](Place views, Place cuts) {
+    ScheduleProblem p;
+    const Place size = 5 + views;
+    Lists inputs, touches;
+    inputs.lists = {{}, {0}, {1}, {2}};
+    for (Place i = 0; i < size; ++i) {
+      const bool is_view = i >= 4 && i + 1 < size;
+      p.work.push_back(i == 1    ? PlaceWork::kLaunch
+                       : i == 2  ? PlaceWork::kWait
+                       : is_view ? PlaceWork::kView
+                                 : PlaceWork::kKernel);
+      p.seconds.push_back(i == 1 ? 3 : i == 2 || is_view ? 0 : 1);
+      p.number.push_back(i < 4 + cuts ? std::min<Place>(i, 4) : i - cuts);
+      p.group.push_back(0);
+      p.launch.push_back(i == 2 ? 1 : kNoPlace);
+      p.part.push_back(0);
+      p.is_backward.push_back(i >= 4);
+      p.role.push_back(i);
+      if (i >= 4) inputs.lists.push_back(i == 4 ? std::vector<Place>{} : std::vector<Place>{i - 1});
+      touches.lists.emplace_back();
+    }
+    p.roles = size;
+    p.groups = 1;
+    p.inputs = inputs.flat();
+    p.users = invert(p.inputs);
+    p.touches = touches.flat();
+    std::vector<Place> order(size);
+    std::iota(order.begin(), order.end(), Place{0});
+    const std::vector<Place> filled = fill_idle(p, order, 100);
+    std::vector<Place> early{0, 1};
+    for (Place i = 4; i < size; ++i) early.push_back(i);
+    early.insert(early.end(), {2, 3});
+    CHECK((filled == order || filled == early));
+    return filled == early;
+  };
+  CHECK(moves(95, 0));
+  CHECK_FALSE(moves(96, 0));
+  CHECK(moves(96, 1));
+  CHECK_FALSE(moves(97, 1));
+}
+
 TEST_CASE("schedule: an order with filled idle time is legal, within the budget and no longer") {
   std::size_t shorter = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
