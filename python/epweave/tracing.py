@@ -191,7 +191,8 @@ def _group_table(groups: Mapping[str, object] | None) -> tuple[list[dict], dict]
                                  remedy="give mesh_dim_names to init_device_mesh")
             for dim, axis in enumerate(words):
                 axes.setdefault(group.get_group(dim).group_name, []).append(axis)
-            if group.mesh.numel() == dist.get_world_size():
+            # The table gives a mesh no ranks: they are taken to be in order.
+            if group.mesh.flatten().tolist() == list(range(dist.get_world_size())):
                 meshes[name] = {"axes": words, "shape": list(group.mesh.shape)}
         elif hasattr(group, "group_name"):
             axes.setdefault(group.group_name, []).append(name)

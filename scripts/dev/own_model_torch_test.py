@@ -1419,6 +1419,24 @@ class Collectives(unittest.TestCase):
         self.assertIn("leave async_op out", caught.exception.remedy)
 
 
+class Meshes(unittest.TestCase):
+    def test_only_those_in_order_of_ranks_are_recorded(self):
+        """The file has a mesh's axes and shape alone: of one whose ranks are in another order these say something wrong."""
+        import torch
+        from torch.distributed.device_mesh import DeviceMesh
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        ordered = DeviceMesh("cpu", [[0, 1], [2, 3]], mesh_dim_names=("dp", "tp"))
+        columns = DeviceMesh("cpu", [[0, 2], [1, 3]], mesh_dim_names=("a", "b"))
+
+        def step(model, x):
+            return model(x).sum()
+        traced = epweave.trace(step, torch.nn.Linear(4, 4), {"x": torch.randn(6, 4)},
+                               groups={"ordered": ordered, "columns": columns})
+        self.assertEqual(traced.info["global_meshes"], {"ordered": {"axes": ["dp", "tp"], "shape": [2, 2]}})
+
+
 class Exported(unittest.TestCase):
     """Graphs of torch.export: forward alone, and with backward."""
 

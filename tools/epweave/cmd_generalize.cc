@@ -72,6 +72,7 @@ Json generalize_report(const Generalization& made) {
 }
 
 std::string print_unexplained(const Unexplained& row) {
+  if (row.values.empty()) return row.why;  // a mesh, a group or a call of the made graph, with its place
   std::string place;
   for (const std::string& part : {row.site.op, row.site.module, row.site.source})
     if (!part.empty()) place += (place.empty() ? "" : ", ") + part;
@@ -151,15 +152,18 @@ void refuse_one_rank_calls(Generalization& made) {
   if (!made.unexplained.empty()) made.graph.reset();
 }
 
-// Numbers that the graph computes and that are wrong on some rank.
+// Numbers that the graph computes and that are wrong on some rank, and what is along a wrong axis.
 void refuse_wrong_numbers(Generalization& made) {
   if (!made.graph) return;
   const Rank rank = read_world(*made.graph).file_rank;
-  for (const RankViolation& wrong : find_wrong_numbers(*made.graph, find_rank_literals(*made.graph, rank)))
-    made.unexplained.push_back({.site = {.node = wrong.nodes.front()},
-                                .argument = "number",
-                                .why = print_wrong_number(wrong),
-                                .values = {std::to_string(wrong.value)}});
+  for (const RankViolation& wrong : find_wrong_numbers(*made.graph, find_rank_literals(*made.graph, rank))) {
+    const bool is_number = wrong.invariant != "ranks-axis";
+    made.unexplained.push_back(
+        {.site = {.node = wrong.nodes.front()},
+         .argument = is_number ? "number" : "axis",
+         .why = print_wrong_number(wrong),
+         .values = is_number ? std::vector{std::to_string(wrong.value)} : std::vector<std::string>()});
+  }
   if (!made.unexplained.empty()) made.graph.reset();
 }
 

@@ -79,7 +79,8 @@ class AxisCheck {
   void check_world() {
     const Arg* meshes = find_entry(context_, graph_.info, "global_meshes");
     const std::int64_t size = recorded_world_size(graph_);
-    if (meshes == nullptr || meshes->children().count == 0 || !world_.meshes.empty() || size == 0) return;
+    const bool has_meshes = meshes != nullptr && meshes->is(ArgKind::kDict) && meshes->children().count != 0;
+    if (!has_meshes || !world_.meshes.empty() || size == 0) return;
     add("", fmt::format("no mesh of the job (global_meshes) has all {} ranks (world_size)", size));
   }
 
@@ -123,15 +124,17 @@ class AxisCheck {
 
   // ------------------------------------------------------------------------ groups
 
-  // The names are each that of the group, or those of a mesh whose ranks are all in it.
+  // Each name is of an axis of these ranks; the others together, or all, are of a mesh of them.
   void check_group(const ProcessGroup& group) {
     if (!group.axes || std::ranges::find(group.ranks, world_.file_rank) == group.ranks.end()) return;
-    std::vector<std::string> axes;
-    for (StringId axis : *group.axes) axes.emplace_back(graph_.text(axis));
-    if (has_layout(axes, group.ranks)) return;
-    for (const std::string& axis : axes) {
-      const std::optional<Layout> wanted = first_layout({axis});
-      if (wanted && !has_layout({axis}, group.ranks))
+    std::vector<std::string> all, others;
+    for (StringId axis : *group.axes) {
+      all.emplace_back(graph_.text(axis));
+      if (!has_layout({all.back()}, group.ranks)) others.push_back(all.back());
+    }
+    if (has_layout(all, group.ranks) || has_layout(others, group.ranks)) return;
+    for (const std::string& axis : others) {
+      if (const std::optional<Layout> wanted = first_layout({axis}))
         return add("", fmt::format("group {} has ranks {}; along axis {}, rank {}'s are {} (global_meshes)",
                                    graph_.text(group.name), print_members(group.ranks), axis,
                                    world_.file_rank, print_members(wanted->ranks)));
@@ -198,7 +201,7 @@ class AxisCheck {
       const ProcessGroup* group = graph_.find_group(recorded_group(context_, body_, launch.group));
       if (!gradient || !node.seq_nr || group == nullptr) continue;
       OfCall& call = calls[{*node.seq_nr, node.is_backward() ? *gradient : node.op->family}];
-      (node.is_backward() ? call.backward : call.forward).push_back({launch.node, group});
+      add_exchange({launch.node, group}, node.is_backward() ? call.backward : call.forward);
     }
     for (const auto& [key, call] : calls) check_call(call);
   }
@@ -213,14 +216,36 @@ class AxisCheck {
                     graph_.text(body_.nodes[backward->node].name), graph_.text(backward->group->name),
                     print_members(backward->group->ranks)));
   }
+  // One of each group: a call may have many.
+  static void add_exchange(const Exchange& exchange, std::vector<Exchange>& to) {
+    if (std::ranges::none_of(to, [&](const Exchange& known) { return known.group == exchange.group; }))
+      to.push_back(exchange);
+  }
   // The first with ranks that none of the others has.
   static const Exchange* find_alone(const std::vector<Exchange>& exchanges,
                                     const std::vector<Exchange>& others) {
-    for (const Exchange& exchange : exchanges)
-      if (std::ranges::none_of(
-              others, [&](const Exchange& other) { return other.group->ranks == exchange.group->ranks; }))
-        return others.empty() ? nullptr : &exchange;
+    for (const Exchange& exchange : exchanges) {
+      const bool has_equal = std::ranges::any_of(
+          others, [&](const Exchange& other) { return other.group->ranks == exchange.group->ranks; });
+      if (has_equal || is_spanned(exchange, others)) continue;
+      const bool is_part = std::ranges::any_of(others, [&](const Exchange& other) {
+        return holds(other, exchange) && is_spanned(other, exchanges);
+      });
+      if (!is_part) return others.empty() ? nullptr : &exchange;
+    }
     return nullptr;
+  }
+  // DTensor exchanges along several axes at once where a mesh has them as one.
+  static bool is_spanned(const Exchange& whole, const std::vector<Exchange>& parts) {
+    std::size_t size = 1;
+    for (const Exchange& part : parts)
+      if (holds(whole, part)) size *= part.group->ranks.size();
+    return size > 1 && size == whole.group->ranks.size();
+  }
+  static bool holds(const Exchange& whole, const Exchange& part) {
+    return std::ranges::all_of(part.group->ranks, [&](Rank rank) {
+      return std::ranges::find(whole.group->ranks, rank) != whole.group->ranks.end();
+    });
   }
 
   // Each chain of a parameter's gathers, and the reductions that give its gradient.
@@ -250,7 +275,7 @@ class AxisCheck {
     const auto position = body_.nodes[id].op->find_param("group_name");
     const Arg named = position ? arg_of(context_, body_.nodes[id], *position) : Arg::none();
     if (const ProcessGroup* group = graph_.find_group(recorded_group(context_, body_, named)))
-      to.push_back({id, group});
+      add_exchange({id, group}, to);
   }
   // The last reduce-scatter on the way to a gradient, behind what changes no place of it, and sums
   // over replicas. None where it is a piece of something else, as of a bucket.

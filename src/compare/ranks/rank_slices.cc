@@ -37,9 +37,9 @@ class SliceCheck {
   }
 
  private:
-  // What one line of the model's code does in each of its calls: source, direction, dimension and
-  // extent of the piece.
-  using Line = std::tuple<StringId, bool, std::size_t, ExprId>;
+  // What one line of the model's code does in each of its calls: source, direction, dimension, and
+  // extents of the piece and of what it is cut from.
+  using Line = std::tuple<StringId, bool, std::size_t, ExprId, ExprId>;
   using Call = std::pair<StringId, std::optional<std::int64_t>>;  // its module and number
   struct Numbered {
     NodeId node;
@@ -84,15 +84,17 @@ class SliceCheck {
 
   void read(NodeId id, bool is_read) {
     const Node& node = body_.nodes[id];
-    if (node.kind != NodeKind::kCall || !find_cut_operand(graph_, id)) return;
-    const auto piece = read_piece(id, node);
+    const NodeId cut = find_cut_operand(graph_, id);
+    const TensorType* whole = cut ? tensor_of(context_, body_.nodes[cut].type) : nullptr;
+    const auto piece = whole != nullptr ? read_piece(id, node) : std::nullopt;
     if (!piece) return;
     const auto start = context_.exprs.constant(piece->start);
     if (start && node.extra != nullptr && find_entry(context_, node.extra->meta, kElementOfKey) != nullptr)
       return add(id, *start, "it stands for an element that each rank takes at its own place (element_of)");
     if (!node.source) return;
     const Call call{node.module, node.seq_nr};
-    Pieces& pieces = lines_[{node.source, node.is_backward(), piece->dim, piece->extent}];
+    Pieces& pieces =
+        lines_[{node.source, node.is_backward(), piece->dim, piece->extent, whole->sizes[piece->dim]}];
     if (start && is_read) pieces.by_number.push_back({id, *start, call});
     if (start || !follows_coordinate(piece->start)) return;
     pieces.by_coordinate.insert(call);

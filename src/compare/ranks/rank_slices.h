@@ -4,8 +4,8 @@
 //   %z = slice(%w, 2, 0, 8)                  rank 0's on all ranks
 //
 // A slice must follow a coordinate where it says that it stands for an element (element_of), and
-// where the same line of the model's code, in its other calls, takes a piece of that size by a
-// coordinate.
+// where the same line of the model's code, in its other calls, takes a piece of that size, of as
+// much, by a coordinate.
 #pragma once
 
 #include <vector>
