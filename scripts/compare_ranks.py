@@ -6,7 +6,7 @@
 Traces rank 0, a rank of another place along each axis, the last rank (or all ranks), and the rank-agnostic graph, each in a process of
 its own (fake process group, no GPU). Then: `generalize` of the traces (of those that --given names; where parameters are cut unevenly, of those that
 hold as much as rank 0), `specialize` of its result to each of them and `diff`; the rank-agnostic graph as traced by `verify --ranks`, repaired (`generalize --repair`), specialised and compared
-with the traces; `verify --ranks` of the specialised graphs; `epweave-replay check` of a rewrite of the general graph; gathers that dedup-unshard and bucket leave, and members of the groups that isolate-ep-pg and reassign-pgs add, both beside those of a rank's own trace; `artifact check`.
+with the traces; `verify --ranks` of the repaired graph; `epweave-replay check` of a rewrite of the general graph; gathers that dedup-unshard and bucket leave, and members of the groups that isolate-ep-pg and reassign-pgs add, both beside those of a rank's own trace; `artifact check`.
 
 Needs torch 2.15 and torchtitan 0.3. Exit codes: 0 all as wanted, 1 something differs, 2 usage, 3 a trace failed.
 """

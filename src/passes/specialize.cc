@@ -276,6 +276,7 @@ class ElementFinder {
   }
 
   void add_split(NodeId slice, NodeId split) {
+    split_calls_[split] = body_.nodes[split].name;
     body_.nodes[split].name = names_.make(graph_.text(body_.nodes[split].name));
     record_added(body_.nodes[split]);
     position_.at(split) = position_[slice];
@@ -293,13 +294,25 @@ class ElementFinder {
     append_provenance(context_, split, record);
   }
 
+  // Each in front of its element. Parts of one element stand side by side, as a pass has made them;
+  // of the rank's own graph it makes the parts of the split first, so they stand in front.
   void insert_splits() {
     if (split_before_.empty()) return;
     std::vector<NodeId> order;
-    for (NodeId id : body_.order) {
-      if (const auto found = split_before_.find(id); found != split_before_.end())
-        order.push_back(found->second);
-      order.push_back(id);
+    const auto split_of = [&](NodeId id) {
+      const auto found = split_before_.find(id);
+      return found == split_before_.end() ? NodeId() : found->second;
+    };
+    for (auto at = body_.order.begin(); at != body_.order.end();) {
+      const NodeId split = split_of(*at);
+      const auto is_part_beside = [&](NodeId id) {
+        return split && split_of(id) && split_calls_.at(split_of(id)) == split_calls_.at(split) &&
+               body_.nodes[id].chunk.part != body_.nodes[*at].chunk.part;
+      };
+      const auto end = std::find_if_not(std::next(at), body_.order.end(), is_part_beside);
+      for (auto part = at; split && part != end; ++part) order.push_back(split_of(*part));
+      order.insert(order.end(), at, end);
+      at = end;
     }
     body_.order = std::move(order);
   }
@@ -338,6 +351,7 @@ class ElementFinder {
   using Restored = std::tuple<TakenPiece, StringId, bool, std::optional<std::int32_t>>;
   std::map<Restored, std::vector<NodeId>> restored_;  // by piece, name of the call, direction and part
   std::map<NodeId, NodeId> split_before_;             // by the slice that it is made for
+  std::map<NodeId, StringId> split_calls_;            // by such a split: the name of the call that it is
   std::vector<NodeId> beside_others_;                 // elements taken from splits that were there
   static constexpr auto kUnused = std::numeric_limits<std::uint32_t>::max();
   SideTable<NodeId, std::uint32_t> position_, first_use_{kUnused};  // in the order

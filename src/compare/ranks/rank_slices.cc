@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -33,6 +34,7 @@ class SliceCheck {
     const NodeLists users = list_users(context_, body_);
     for (NodeId id : body_.order) read(id, !users[id].empty());
     for (const auto& [line, pieces] : lines_) check(pieces);
+    for (const auto& [line, layers] : layers_) check_layers(layers);
     return std::move(found_);
   }
 
@@ -51,6 +53,10 @@ class SliceCheck {
     NodeId one_by_coordinate;
     std::vector<Numbered> by_number;  // that something reads
   };
+  // Where the elements begin that a line takes, by module. `generalize`, which makes such slices,
+  // has one symbol for each axis.
+  using Starts = std::map<ExprId, NodeId>;
+  using Layers = std::map<StringId, Starts>;
 
   void find_coordinates() {
     for (NodeId id : body_.order) {
@@ -89,16 +95,33 @@ class SliceCheck {
     const auto piece = whole != nullptr ? read_piece(id, node) : std::nullopt;
     if (!piece) return;
     const auto start = context_.exprs.constant(piece->start);
-    if (start && node.extra != nullptr && find_entry(context_, node.extra->meta, kElementOfKey) != nullptr)
+    const bool is_element =
+        node.extra != nullptr && find_entry(context_, node.extra->meta, kElementOfKey) != nullptr;
+    if (start && is_element)
       return add(id, *start, "it stands for an element that each rank takes at its own place (element_of)");
+    const auto extent = context_.exprs.constant(piece->extent);
+    if (is_element && extent && follows_coordinate(piece->start) &&
+        context_.exprs.constant(context_.exprs.mod(piece->start, piece->extent)) != 0) {
+      add_wrong(id, fmt::format("the piece begins at {}, and the elements of which it is one (element_of) at "
+                                "multiples of {}",
+                                text(piece->start), *extent));
+      return;
+    }
     if (!node.source) return;
     const Call call{node.module, node.seq_nr};
-    Pieces& pieces =
-        lines_[{node.source, node.is_backward(), piece->dim, piece->extent, whole->sizes[piece->dim]}];
+    const Line line{node.source, node.is_backward(), piece->dim, piece->extent, whole->sizes[piece->dim]};
+    Pieces& pieces = lines_[line];
     if (start && is_read) pieces.by_number.push_back({id, *start, call});
     if (start || !follows_coordinate(piece->start)) return;
     pieces.by_coordinate.insert(call);
     pieces.one_by_coordinate = id;
+    if (is_element && node.module)
+      layers_[{line, without_digits(graph_.text(node.module))}][node.module].emplace(piece->start, id);
+  }
+  static std::string without_digits(std::string_view module) {
+    std::string result(module);
+    std::erase_if(result, [](unsigned char c) { return std::isdigit(c) != 0; });
+    return result;
   }
 
   void check(const Pieces& pieces) {
@@ -110,19 +133,46 @@ class SliceCheck {
                         graph_.text(body_.nodes[pieces.one_by_coordinate].name)));
   }
 
+  // A layer whose pieces begin elsewhere than those of most others, and not where these do.
+  void check_layers(const Layers& layers) {
+    std::map<std::vector<ExprId>, std::vector<const Starts*>> alike;
+    for (const auto& [module, starts] : layers) {
+      std::vector<ExprId> begin;
+      for (const auto& [start, id] : starts) begin.push_back(start);
+      alike[begin].push_back(&starts);
+    }
+    const auto most =
+        std::ranges::max_element(alike, {}, [](const auto& entry) { return entry.second.size(); });
+    if (2 * most->second.size() <= layers.size()) return;
+    const auto& [usual, same] = *most;
+    for (const auto& [begin, others] : alike) {
+      if (std::ranges::includes(begin, usual)) continue;
+      for (const Starts* starts : others)
+        for (const auto& [start, id] : *starts)
+          if (!std::ranges::binary_search(usual, start))
+            add_wrong(id,
+                      fmt::format("the piece begins at {}; in {} of {} modules alike the same line of code "
+                                  "takes it at {}, as in %{}",
+                                  text(start), same.size(), layers.size(), text(usual[0]),
+                                  graph_.text(body_.nodes[same[0]->at(usual[0])].name)));
+    }
+  }
+
   void add(NodeId id, std::int64_t start, std::string_view why) {
+    add_wrong(id, fmt::format("the piece begins at {} on every rank, and {}", start, why)).value = start;
+  }
+  RankViolation& add_wrong(NodeId id, const std::string& what) {
     const Site site = site_of(graph_, body_.nodes[id]);
     std::string where = site.op;
     for (const std::string& more : {site.module, site.source})
       if (!more.empty()) where += ", " + more;
-    RankViolation made{
-        .invariant = "ranks-baked",
-        .message = fmt::format("the piece begins at {} on every rank, and {} ({})", start, why, where),
-        .ranks = {own_rank(graph_)}};
+    RankViolation made{.invariant = "ranks-baked",
+                       .message = fmt::format("{} ({})", what, where),
+                       .ranks = {own_rank(graph_)}};
     made.nodes = {std::string(graph_.text(body_.nodes[id].name))};
-    made.value = start;
-    found_.push_back(std::move(made));
+    return found_.emplace_back(std::move(made));
   }
+  std::string_view text(ExprId expr) const { return context_.exprs.text(expr); }
 
   const Graph& graph_;
   Context& context_;
@@ -130,6 +180,7 @@ class SliceCheck {
   Facts facts_;
   std::set<StringId> coordinates_;  // their symbols
   std::map<Line, Pieces> lines_;
+  std::map<std::pair<Line, std::string>, Layers> layers_;
   std::vector<RankViolation> found_;
 };
 

@@ -5,7 +5,7 @@
 //
 // A slice must follow a coordinate where it says that it stands for an element (element_of), and
 // where the same line of the model's code, in its other calls, takes a piece of that size, of as
-// much, by a coordinate.
+// much, by a coordinate. Elements begin at multiples of their size, and at the same in each layer.
 #pragma once
 
 #include <vector>
@@ -15,9 +15,9 @@
 
 namespace epweave {
 
-// ranks-baked: slices whose bounds are numbers. Pieces that nothing reads, and those of a call that
-// takes one by a coordinate beside them, are no rank's own. Nothing of a graph that is not for all
-// ranks.
+// ranks-baked: slices whose bounds are numbers, and elements whose bounds are other multiples of
+// coordinates than they must be. Pieces that nothing reads, and those of a call that takes one by a
+// coordinate beside them, are no rank's own. Nothing of a graph that is not for all ranks.
 std::vector<RankViolation> find_baked_slices(const Graph& graph);
 
 }  // namespace epweave
