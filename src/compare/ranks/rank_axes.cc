@@ -42,11 +42,11 @@ std::string print_axes(const std::vector<std::string>& axes, const std::vector<s
 }
 
 // A mesh's axes with their extents, and its ranks, row-major.
-struct Layout {
+struct MeshLayout {
   std::vector<std::string> axes;
   std::vector<std::uint32_t> shape, ranks;
 
-  bool operator==(const Layout&) const = default;
+  bool operator==(const MeshLayout&) const = default;
   std::string print() const {
     return fmt::format("{} with ranks {}", print_axes(axes, shape), print_members(ranks));
   }
@@ -96,9 +96,9 @@ class AxisCheck {
     }
   }
   std::optional<std::string> find_problem(const MeshValue& mesh) const {
-    Layout layout{{}, mesh.shape, mesh.ranks};
+    MeshLayout layout{{}, mesh.shape, mesh.ranks};
     for (StringId axis : mesh.axes) layout.axes.emplace_back(graph_.text(axis));
-    std::optional<Layout> wanted;
+    std::optional<MeshLayout> wanted;
     for (const Mesh& of_job : world_.meshes) {
       const auto own = layout_in(of_job, layout.axes);
       if (own == layout) return std::nullopt;
@@ -108,8 +108,8 @@ class AxisCheck {
     return fmt::format("the mesh is {}; the job's (global_meshes) is {}", layout.print(), wanted->print());
   }
   // The mesh of these axes through the file's rank. None: the job's has not all of them.
-  std::optional<Layout> layout_in(const Mesh& mesh, const std::vector<std::string>& axes) const {
-    Layout layout{{}, {}, {world_.file_rank}};
+  std::optional<MeshLayout> layout_in(const Mesh& mesh, const std::vector<std::string>& axes) const {
+    MeshLayout layout{{}, {}, {world_.file_rank}};
     for (std::size_t axis = 0; axis < mesh.axes.size(); ++axis) {
       if (std::ranges::find(axes, mesh.axes[axis]) == axes.end()) continue;
       layout.axes.push_back(mesh.axes[axis]);
@@ -134,13 +134,13 @@ class AxisCheck {
     }
     if (has_layout(all, group.ranks) || has_layout(others, group.ranks)) return;
     for (const std::string& axis : others) {
-      if (const std::optional<Layout> wanted = first_layout({axis}))
+      if (const std::optional<MeshLayout> wanted = first_layout({axis}))
         return add("", fmt::format("group {} has ranks {}; along axis {}, rank {}'s are {} (global_meshes)",
                                    graph_.text(group.name), print_members(group.ranks), axis,
                                    world_.file_rank, print_members(wanted->ranks)));
     }
   }
-  std::optional<Layout> first_layout(const std::vector<std::string>& axes) const {
+  std::optional<MeshLayout> first_layout(const std::vector<std::string>& axes) const {
     for (const Mesh& mesh : world_.meshes)
       if (auto layout = layout_in(mesh, axes)) return layout;
     return std::nullopt;

@@ -196,14 +196,14 @@ TEST_CASE("a graph is not a rewrite of another one") {
 }
 
 TEST_CASE("injected faults are found", "[repetitive]") {
-  struct Count {
+  struct OfKind {
     std::size_t made = 0, found = 0;
     std::map<std::string, std::size_t> by;
     std::set<std::string> places;
   };
   const char* env = std::getenv("EPWEAVE_FAULTS");
   const std::size_t sites = env != nullptr ? std::strtoul(env, nullptr, 10) : 4;
-  std::map<std::string, Count> counts;
+  std::map<std::string, OfKind> counts;
   std::vector<std::string> kinds = fault_kinds();
   kinds.insert(kinds.end(), LieMaker::kinds().begin(), LieMaker::kinds().end());
   const std::pair<const char*, const char*> kCases[] = {
@@ -221,7 +221,7 @@ TEST_CASE("injected faults are found", "[repetitive]") {
       for (std::size_t i = 0; i < sites; ++i) {
         const std::optional<Fault> fault = maker.make(kind);
         if (!fault) break;
-        Count& count = counts[kind];
+        OfKind& count = counts[kind];
         ++count.made;
         count.places.insert(fmt::format("{} {} {}", name, pipeline, fault->where));
         const RewriteReport report = verify_rewrite(a, fault->graph);
@@ -238,7 +238,7 @@ TEST_CASE("injected faults are found", "[repetitive]") {
       "| fault | made | nodes | found | missed | first violation |\n|---|---|---|---|---|---|\n";
   bool all_found = true;
   for (const std::string& kind : kinds) {
-    const Count& count = counts[kind];
+    const OfKind& count = counts[kind];
     std::string by;
     for (const auto& [invariant, n] : count.by)
       by += fmt::format("{}{} ({})", by.empty() ? "" : ", ", invariant, n);
