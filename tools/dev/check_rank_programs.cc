@@ -335,7 +335,8 @@ class OwnPrograms {
                                   replay::plan_steps(graph, graph.step()),
                                   {},
                                   replay::find_written_inputs(graph)};
-    replay::StepCounter counter({}, "", program.steps.list.size());
+    const replay::Progress silent;  // the counter keeps it by reference
+    replay::StepCounter counter(silent, "", program.steps.list.size());
     const replay::RankSetup setup{rank, counter, memory_, nullptr, transport, &transport, nullptr, nullptr};
     results_[rank] = replay::run_rank(program, setup, inputs[rank], {.deadline = kDeadline});
     transport.finish(rank);
