@@ -434,6 +434,22 @@ class RoundTrip(GraphTest):
         self.assertEqual(len({id(n.meta["val"].fake_mode) for n in loaded.graph.nodes
                               if "val" in n.meta}), 1)
 
+    def test_a_graph_of_rank_0_runs_on_another_ranks_device(self):
+        def step(x):
+            places = torch.arange(4)  # on the host
+            return torch.zeros(3, 4, device=x.device) + x, places
+
+        with FakeTensorMode():
+            module = make_fx(step)(torch.empty(3, 4, device="cuda:0"))
+        self.check(module)
+        loaded = epweave_fx.load(self.path, rank_device="cuda:3")
+        given = [n.kwargs["device"] for n in loaded.graph.nodes if "device" in n.kwargs]
+        self.assertEqual(given, [torch.device("cpu"), torch.device("cuda:3")])
+        devices = [n.meta["val"].device for n in loaded.graph.nodes if "val" in n.meta]
+        self.assertEqual([str(d) for d in devices], ["cuda:3", "cpu", "cuda:3", "cuda:3"])
+        with self.assertRaisesRegex(ValueError, "'nowhere' is no device"):
+            epweave_fx.load(self.path, rank_device="nowhere")
+
 
 class Torchtitan(GraphTest):
     """A DeepSeek-V3 step of two layers with expert parallelism, traced in this process."""
