@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compare/ranks/rank_baked.h"
 #include "ops/bind.h"
 #include "ops/named_arg.h"
 #include "ops/op.h"
@@ -54,14 +55,10 @@ class SlotCheck {
   }
 
   void fail(NodeId node, std::size_t argument, std::int64_t value, std::int64_t wanted) {
-    const Site site = site_of(graph_, body_.nodes[node]);
-    std::string where = site.op;
-    for (const std::string& more : {site.module, site.source})
-      if (!more.empty()) where += ", " + more;
     RankViolation made{
         .invariant = "ranks-baked",
-        .message = fmt::format("{} is the slot of another rank in the bucket; this rank's is {} ({})", value,
-                               wanted, where),
+        .message = fmt::format("{} is the slot of another rank in the bucket; this rank's is {} {}", value,
+                               wanted, print_place(graph_, node)),
         .ranks = {rank_}};
     made.nodes = {std::string(graph_.text(body_.nodes[node].name))};
     made.argument = static_cast<std::uint32_t>(argument);

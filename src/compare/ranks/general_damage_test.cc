@@ -22,6 +22,7 @@
 #include "compare/ranks/rank_program.h"
 #include "compare/ranks/rank_slices.h"
 #include "compare/ranks/verify_ranks.h"
+#include "compare/set_arg_test.h"
 #include "io/file.h"
 #include "ir/facts.h"
 #include "ops/bind.h"
@@ -44,14 +45,6 @@ using Damage = std::function<std::optional<Finding>(Graph& graph)>;
 
 std::string name_of(const Graph& graph, NodeId id) {
   return fmt::format("%{}", graph.text(graph.step().nodes[id].name));
-}
-
-void set_arg(Graph& graph, NodeId id, std::size_t position, Arg value) {
-  Node& node = graph.step().nodes[id];
-  const auto present = graph.context->args[node.args];
-  std::vector<Arg> args(present.begin(), present.end());
-  args.at(position) = value;
-  node.args = graph.context->args.add(args);
 }
 
 NodeId find_call(const Graph& graph, const std::function<bool(NodeId, const Node&)>& is_wanted) {

@@ -7,9 +7,7 @@
 #include <map>
 
 namespace epweave {
-namespace {
 
-// "(aten.ge.Scalar, tok_embeddings, embedding.py:50 in forward: ..)"
 std::string print_place(const Graph& graph, NodeId id) {
   const Site site = site_of(graph, graph.step().nodes[id]);
   std::string place = site.op;
@@ -17,6 +15,8 @@ std::string print_place(const Graph& graph, NodeId id) {
     if (!part.empty()) place += ", " + part;
   return fmt::format("({})", place);
 }
+
+namespace {
 
 RankViolation violation(const Graph& graph, const RankLiteral& literal, std::uint32_t rank, std::string why) {
   RankViolation made{.invariant = "ranks-baked", .message = std::move(why), .ranks = {rank}};

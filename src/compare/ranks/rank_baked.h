@@ -64,6 +64,9 @@ class NumbersOfRanks {
   std::vector<OfRank> ranks_;
 };
 
+// "(aten.ge.Scalar, tok_embeddings, embedding.py:50 in forward: ..)", of a node of the step
+std::string print_place(const Graph& graph, NodeId id);
+
 // "%sub_4 (aten.sub.Tensor, loss, loss.py:12): 512 looks like 512 * c_tp"
 std::string print_similar(const Graph& graph, const RankLiteral& literal);
 

@@ -9,6 +9,7 @@
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
 #include "compare/ranks/rank_baked.h"
+#include "compare/set_arg_test.h"
 #include "io/file.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -43,14 +44,6 @@ using Damage = std::function<std::optional<std::string>(Graph& graph, const Job&
 // As messages of a node begin: "%ge" but not "%ge_1".
 std::string name_of(const Graph& graph, NodeId id) {
   return fmt::format("%{}:", graph.text(graph.step().nodes[id].name));
-}
-
-void set_arg(Graph& graph, NodeId id, std::size_t position, Arg value) {
-  Node& node = graph.step().nodes[id];
-  const auto present = graph.context->args[node.args];
-  std::vector<Arg> args(present.begin(), present.end());
-  args.at(position) = value;
-  node.args = graph.context->args.add(args);
 }
 
 // The first node of the kind, or none.

@@ -15,6 +15,7 @@
 #include "analysis/shown_rows.h"
 #include "analysis/users.h"
 #include "analysis/world.h"
+#include "compare/ranks/rank_baked.h"
 #include "ir/facts.h"
 #include "ops/bind.h"
 #include "ops/mesh_calls.h"
@@ -162,12 +163,8 @@ class SliceCheck {
     add_wrong(id, fmt::format("the piece begins at {} on every rank, and {}", start, why)).value = start;
   }
   RankViolation& add_wrong(NodeId id, const std::string& what) {
-    const Site site = site_of(graph_, body_.nodes[id]);
-    std::string where = site.op;
-    for (const std::string& more : {site.module, site.source})
-      if (!more.empty()) where += ", " + more;
     RankViolation made{.invariant = "ranks-baked",
-                       .message = fmt::format("{} ({})", what, where),
+                       .message = fmt::format("{} {}", what, print_place(graph_, id)),
                        .ranks = {own_rank(graph_)}};
     made.nodes = {std::string(graph_.text(body_.nodes[id].name))};
     return found_.emplace_back(std::move(made));

@@ -10,6 +10,7 @@
 
 #include "compare/rewrite/run_passes_test.h"
 #include "compare/rewrite/verify_rewrite.h"
+#include "compare/set_arg_test.h"
 #include "io/file.h"
 #include "ops/op.h"
 
@@ -33,14 +34,6 @@ Body& find_body(Graph& graph, std::string_view name) {
       std::ranges::find_if(graph.bodies, [&](const Body& b) { return graph.text(b.name) == name; });
   REQUIRE(body != graph.bodies.end());
   return *body;
-}
-
-// Replaces argument `position` of a node.
-void set_arg(Graph& graph, Node& node, std::size_t position, Arg value) {
-  const auto args = graph.context->args[node.args];
-  std::vector<Arg> changed(args.begin(), args.end());
-  changed.at(position) = value;
-  node.args = graph.context->args.add(changed);
 }
 
 std::vector<Violation> attention_violations(const Graph& a, const Graph& b) {

@@ -144,7 +144,6 @@ class IdleFiller {
     const auto bundle = collect(kernel);
     if (!bundle) return;
     std::vector<std::size_t> places(bundle->nodes.size());  // in idle_
-    std::vector<double> left;
     std::size_t at = static_cast<std::size_t>(
         std::ranges::upper_bound(idle_, bundle->ready, {}, &IdleTime::index) - idle_.begin());
     double taken = 0;  // of idle_[at], by this bundle
