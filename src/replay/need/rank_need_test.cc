@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <utility>
 
 #include "analysis/fused_products.h"
 #include "io/file.h"
@@ -52,14 +53,16 @@ TEST_CASE("the memory of a run on the CPU is bounded", "[slow]") {
 }
 
 // In doubles and integers of 64 bits, several to an element. They are counted as a device makes
-// them, whose uniform numbers are integers first.
+// them: uniform numbers, of which nothing else is made, are integers there first.
 TEST_CASE("the memory of a run that draws random numbers is bounded") {
-  const auto* call =
-      GENERATE("aten.rand_like.default(%x) : bf16[512, 512]", "aten.randn_like.default(%x) : bf16[512, 512]",
-               "aten.bernoulli.p(%x, 0.25) : bf16[512, 512]", "aten.exponential.default(%x) : bf16[512, 512]",
-               "aten.randint_like.low_dtype(%x, 2, 7) : bf16[512, 512]",
-               "aten.native_dropout.default(%x, 0.1, True) : (bf16[512, 512], b8[512, 512])",
-               "aten.cauchy_.default(%x) : bf16[512, 512]");
+  const auto [call, most] =
+      GENERATE(std::pair("aten.rand_like.default(%x) : bf16[512, 512]", 2.6),
+               std::pair("aten.bernoulli.p(%x, 0.25) : bf16[512, 512]", 2.6),
+               std::pair("aten.randn_like.default(%x) : bf16[512, 512]", 1.5),
+               std::pair("aten.exponential.default(%x) : bf16[512, 512]", 1.5),
+               std::pair("aten.randint_like.low_dtype(%x, 2, 7) : bf16[512, 512]", 1.5),
+               std::pair("aten.native_dropout.default(%x, 0.1, True) : (bf16[512, 512], b8[512, 512])", 1.5),
+               std::pair("aten.cauchy_.default(%x) : bf16[512, 512]", 1.5));
   INFO(call);
   const Graph graph = parse_text(fmt::format(R"(epweave text 1
 graph
@@ -70,7 +73,7 @@ graph
                                              call),
                                  "test");
   const RankNeed need = NeedFinder(graph).find(NeedOf::kHost);
-  require_bound(need.at_peak(), measure(graph).bytes, 2.6);
+  require_bound(need.at_peak(), measure(graph).bytes, most);
 }
 
 TEST_CASE("bounds are counted beside what has them, and beside what such values are written into") {
