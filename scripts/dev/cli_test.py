@@ -302,7 +302,7 @@ class UsageTest(CommandLineTest):
             self.write_archive(f"{name}.pt2", entries)
             self.assert_fails(3, f"{name}.pt2: {message}", "convert", f"{name}.pt2", "out.txt")
         (self.folder / "short.pt2").write_bytes(SMALL_ARCHIVE.read_bytes()[:-100])
-        self.assert_fails(3, "short.pt2: not a .pt2 archive: Zip archive inconsistent", "convert", "short.pt2", "out.txt")
+        self.assert_fails(3, "short.pt2: not a zip archive, or cut off: it does not end with a directory", "convert", "short.pt2", "out.txt")
 
     def test_archive_that_unpacks_to_too_much(self):
         bomb = {"m/models/m.json": "{}", "m/data/weights/m_weights_config.json": b" " * (70 << 20)}
@@ -438,7 +438,7 @@ class UsageTest(CommandLineTest):
         self.assertIn(b"Exit codes", self.output_of("--help"))
         self.assertIn(b"Usage: epweave rewrite", self.output_of("rewrite", "--help"))
         self.assertRegex(self.output_of("--version").decode(),
-                         r"^epweave \d+\.\d+\.\d+ \(graph format 1; protobuf \S+, fmt \S+, zlib \S+, libzip \S+, OpenSSL \S+, "
+                         r"^epweave \d+\.\d+\.\d+ \(graph format 1; protobuf \S+, fmt \S+, zlib \S+, OpenSSL \S+, "
                          r"nlohmann-json \S+, CLI11 \S+\)\n$")
         for command in re.findall(r"(?m)^  ([a-z]+)  ", self.output_of("--help").decode()):
             self.assertRegex(self.output_of(command, "--help").decode(), r"(?m)^Example.*[:?]\n  (source <\()?epweave ", command)

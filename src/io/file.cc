@@ -1,5 +1,8 @@
 #include "io/file.h"
 
+#define OPENSSL_SUPPRESS_DEPRECATED  // SHA256_*: what replaces it needs all of libcrypto, a millisecond at start
+#include <openssl/sha.h>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/arena.h>
@@ -7,7 +10,6 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/util/json_util.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -291,16 +293,14 @@ std::string sha256_hex(std::string_view bytes) {
 }
 
 std::string sha256_of_pieces(const ProduceBytes& produce) {
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> state(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  EPWEAVE_CHECK(state && EVP_DigestInit_ex(state.get(), EVP_sha256(), nullptr) == 1);
-  produce([&](std::string_view piece) {
-    EPWEAVE_CHECK(EVP_DigestUpdate(state.get(), piece.data(), piece.size()) == 1);
-  });
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  EPWEAVE_CHECK(EVP_DigestFinal_ex(state.get(), digest.data(), &size) == 1);
+  SHA256_CTX state;
+  EPWEAVE_CHECK(SHA256_Init(&state) == 1);
+  produce(
+      [&](std::string_view piece) { EPWEAVE_CHECK(SHA256_Update(&state, piece.data(), piece.size()) == 1); });
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  EPWEAVE_CHECK(SHA256_Final(digest.data(), &state) == 1);
   std::string hex;
-  for (unsigned i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
+  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
   return hex;
 }
 

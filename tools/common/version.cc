@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/stubs/common.h>
-#include <openssl/crypto.h>
-#include <zip.h>
+#include <openssl/opensslv.h>
 #include <zlib.h>
 
 #include <CLI/Version.hpp>
@@ -17,13 +16,12 @@ std::string tool_name() {
 
 std::string version_text(std::string_view program) {
   return fmt::format(
-      "{} {} (graph format 1; protobuf {}, fmt {}.{}.{}, zlib {}, libzip {}, OpenSSL {}, nlohmann-json "
+      "{} {} (graph format 1; protobuf {}, fmt {}.{}.{}, zlib {}, OpenSSL {}, nlohmann-json "
       "{}.{}.{}, "
       "CLI11 {})",
       program, EPWEAVE_VERSION, google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION),
-      FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100, zlibVersion(), zip_libzip_version(),
-      OpenSSL_version(OPENSSL_VERSION_STRING), NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
-      NLOHMANN_JSON_VERSION_PATCH, CLI11_VERSION);
+      FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100, zlibVersion(), OPENSSL_VERSION_STR,
+      NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH, CLI11_VERSION);
 }
 
 }  // namespace epweave::cli
