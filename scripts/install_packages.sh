@@ -6,7 +6,7 @@ case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; es
 
 packages="
   g++ cmake ninja-build ccache
-  protobuf-compiler libprotobuf-dev libfmt-dev libcli11-dev libssl-dev zlib1g-dev nlohmann-json3-dev catch2 libonnx-dev
+  protobuf-compiler libprotobuf-dev libfmt-dev libcli11-dev libssl-dev zlib1g-dev nlohmann-json3-dev catch2 libonnx-dev libminizip-dev
   python3 python3-venv python3-protobuf
 "
 case ${1:-} in

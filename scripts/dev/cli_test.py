@@ -302,7 +302,25 @@ class UsageTest(CommandLineTest):
             self.write_archive(f"{name}.pt2", entries)
             self.assert_fails(3, f"{name}.pt2: {message}", "convert", f"{name}.pt2", "out.txt")
         (self.folder / "short.pt2").write_bytes(SMALL_ARCHIVE.read_bytes()[:-100])
-        self.assert_fails(3, "short.pt2: not a zip archive, or cut off: it does not end with a directory", "convert", "short.pt2", "out.txt")
+        self.assert_fails(3, "short.pt2: damaged archive: its directory cannot be read", "convert", "short.pt2", "out.txt")
+
+    def test_damaged_archives_are_refused(self):
+        self.write_archive("packed.pt2", {"m/models/m.json": "{}" * 50}, zipfile.ZIP_BZIP2)
+        self.assert_fails(3, "packed.pt2: m/models/m.json is packed by method 12: only stored and deflated files are read",
+                          "convert", "packed.pt2", "out.txt")
+        self.write_archive("whole.pt2", {"m/models/m.json": "{}" * 50}, zipfile.ZIP_DEFLATED)
+        whole = (self.folder / "whole.pt2").read_bytes()
+        entry = whole.index(b"PK\1\2")
+        header = "m/models/m.json is damaged: its header is not what the directory says"
+        unpacked = "m/models/m.json is damaged: it does not unpack to what its size and checksum say"
+        for name, at, changed, message in (
+                ("encrypted", entry + 8, b"\1", "m/models/m.json is encrypted"),
+                ("checksum", entry + 16, b"\0\0\0\0", header),
+                ("content", whole.index(b"m.json") + 6, b"\0", unpacked),
+                ("method", entry + 10, b"\0", header),
+                ("directory", entry, b"XX", "damaged archive: its directory cannot be read")):
+            (self.folder / f"{name}.pt2").write_bytes(whole[:at] + changed + whole[at + len(changed):])
+            self.assert_fails(3, f"{name}.pt2: {message}", "convert", f"{name}.pt2", "out.txt", "--from", "pt2")
 
     def test_archive_that_unpacks_to_too_much(self):
         bomb = {"m/models/m.json": "{}", "m/data/weights/m_weights_config.json": b" " * (70 << 20)}
