@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
 
