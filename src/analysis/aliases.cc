@@ -3,11 +3,11 @@
 #include <optional>
 
 #include "analysis/collectives.h"
+#include "analysis/random_draws.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/may_copy.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -91,13 +91,13 @@ bool addresses_storage(const Node& node) {
          node.op->find_param("stride");
 }
 
-bool reads_layout(const Context& context, const Node& node) {
+bool reads_layout(const Graph& graph, const Node& node) {
   if (node.kind != NodeKind::kCall) return false;
   if (!has_type_rule(node) || node.op == nullptr) return true;
-  if (draws_random(context, node)) return true;
+  if (draws_random(graph, node)) return true;
   if (!node.op->returns.empty()) return addresses_storage(node);
   const auto stride = node.op->find_param("stride");
-  return stride && node.op->find_param("size") && !arg_of(context, node, *stride).is_none();
+  return stride && node.op->find_param("size") && !arg_of(*graph.context, node, *stride).is_none();
 }
 
 LaterWrites::LaterWrites(const Effects& effects)

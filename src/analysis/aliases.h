@@ -67,7 +67,7 @@ class MemoryRoots {
 // Whether a call may compute other elements, or stop the step, if its tensors have other strides:
 // it addresses storage itself (as_strided), checks strides, draws random numbers in the order of
 // storage, or is unknown.
-bool reads_layout(const Context& context, const Node& node);
+bool reads_layout(const Graph& graph, const Node& node);
 // Of those: whether it addresses elements of storage that its operand does not show.
 bool addresses_storage(const Node& node);
 

@@ -3,11 +3,11 @@
 #include <array>
 
 #include "analysis/collectives.h"
+#include "analysis/random_draws.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/may_copy.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -197,9 +197,10 @@ class EdgeBuilder {
   NodeId last_draw_, last_unknown_;
 };
 
-bool has_effect(const Context& context, const Node& node) {
-  return node.op->writes || node.op->is_effectful || draws_random(context, node) ||
-         node.op->cost == CostClass::kHostSync || is_launch(node) || is_wait(node);
+// Draws aside.
+bool has_effect(const Node& node) {
+  return node.op->writes || node.op->is_effectful || node.op->cost == CostClass::kHostSync ||
+         is_launch(node) || is_wait(node);
 }
 
 // Calls visit(StringId) for every symbol, with repetition.
@@ -272,8 +273,9 @@ bool reads_elements(const Node& node) {
   return node.op == nullptr || node.op->cost != CostClass::kFree || may_copy(*node.op);
 }
 
-Effects::Effects(const Context& context, const Body& body, const Visit& also)
-    : context_(context), body_(body), storage_(body.nodes.size()) {
+Effects::Effects(const Graph& graph, const Body& body, const Visit& also)
+    : graph_(graph), context_(*graph.context), body_(body), storage_(body.nodes.size()) {
+  const Context& context = context_;
   StorageClasses classes(context, body);
   SymbolUses symbols(context);
   touches_.reserve(4 * body.order.size());
@@ -296,8 +298,9 @@ void Effects::find_touches(NodeId id, const Node& node) {
   if (is_unknown(node)) {
     touches_.push_back({id, {}, TouchKind::kUnknown});
   } else if (node.kind == NodeKind::kCall) {
-    if (draws_random(context_, node)) touches_.push_back({id, {}, TouchKind::kRandom});
-    if (has_effect(context_, node)) touches_.push_back({id, {}, TouchKind::kEffect});
+    const bool draws = draws_random(graph_, body_, node);
+    if (draws) touches_.push_back({id, {}, TouchKind::kRandom});
+    if (draws || has_effect(node)) touches_.push_back({id, {}, TouchKind::kEffect});
   }
 }
 

@@ -56,10 +56,11 @@ struct StorageAccess {
 
 class Effects {
  public:
-  // Both must outlive the effects. `also` is called for each node that executes, in order: what
-  // else is to be found out about a large body needs no walk of its own.
+  // Both must outlive the effects; the body is the step or a nested graph. `also` is called for
+  // each node that executes, in order: what else is to be found out about a large body needs no
+  // walk of its own.
   using Visit = std::function<void(NodeId, const Node&)>;
-  Effects(const Context& context, const Body& body, const Visit& also = {});
+  Effects(const Graph& graph, const Body& body, const Visit& also = {});
 
   const Context& context() const { return context_; }
   const Body& body() const { return body_; }
@@ -86,6 +87,7 @@ class Effects {
   void find_touches(NodeId id, const Node& node);
   void find_accesses();
 
+  const Graph& graph_;
   const Context& context_;
   const Body& body_;
   std::vector<Touch> touches_;  // by execution order of the nodes; only while the effects are being found

@@ -75,14 +75,6 @@ bool FlexCall::has_full_blocks() const {
   return !mask[kFlexTables[1].counts].is_none() || !mask[kFlexTables[3].counts].is_none();
 }
 
-bool draws_for_pairs(const FlexCall& call) {
-  return std::ranges::any_of(call.functions, [](const FlexFunction& function) {
-    const Body& body = *function.body;
-    return std::ranges::any_of(
-        body.order, [&](NodeId id) { return body.nodes[id].op != nullptr && body.nodes[id].op->is_random; });
-  });
-}
-
 std::vector<NodeId> parameters_of(const Body& body) {
   std::vector<NodeId> parameters;
   for (NodeId id : body.order)

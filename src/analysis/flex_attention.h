@@ -82,10 +82,6 @@ class FlexCall {
   bool has_full_blocks() const;
 };
 
-// Whether a function of the call draws random numbers: for a pair of rows others than for the same
-// pair in a part.
-bool draws_for_pairs(const FlexCall& call);
-
 // The parameters of a function, in order.
 std::vector<NodeId> parameters_of(const Body& body);
 

@@ -307,11 +307,12 @@ class CycleFinder {
 
 }  // namespace
 
-OrderFacts find_order_facts(const Context& context, const Body& body, const Effects::Visit& also) {
+OrderFacts find_order_facts(const Graph& graph, const Body& body, const Effects::Visit& also) {
+  const Context& context = *graph.context;
   InputLister inputs(context, body);
   LaunchFinder launches(context, body, LaunchFinder::Of::kAll);
   std::vector<NodeId> host_events;
-  Effects effects(context, body, [&](NodeId id, const Node& node) {
+  Effects effects(graph, body, [&](NodeId id, const Node& node) {
     inputs.add(id, node);
     launches.add(id, node);
     if (host_event_of(context, body, node) != HostEvent::kNone) host_events.push_back(id);

@@ -29,7 +29,7 @@ struct OrderFacts {
   std::vector<Launch> launches;     // and what is launch and wait in one
   std::vector<NodeId> host_events;  // copies to the host, and calls that make it wait (analysis/host_copy.h)
 };
-OrderFacts find_order_facts(const Context& context, const Body& body, const Effects::Visit& also = {});
+OrderFacts find_order_facts(const Graph& graph, const Body& body, const Effects::Visit& also = {});
 
 // The first pair that `after` has in the wrong order, or none: `after.order` is a legal permutation
 // of the order of the body that the facts are about. The two bodies have the same nodes with the

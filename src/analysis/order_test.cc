@@ -29,7 +29,7 @@ NodeId find(const Graph& graph, std::string_view name) {
 }
 
 std::string edges_of(const Graph& graph) {
-  const Effects effects(*graph.context, graph.step());
+  const Effects effects(graph, graph.step());
   std::vector<std::string> lines;
   for (const OrderEdge& edge : effects.order_edges())
     lines.push_back(print_path(graph, graph.step(), {&edge, 1}));
@@ -44,7 +44,7 @@ std::string violation_of_hoisting(const Graph& graph, std::string_view name) {
   auto first = after.order.begin();
   while (after.nodes[*first].kind == NodeKind::kPlaceholder) ++first;
   after.order.insert(first, id);
-  const auto edge = find_order_violation(find_order_facts(*graph.context, graph.step()), after, {});
+  const auto edge = find_order_violation(find_order_facts(graph, graph.step()), after, {});
   return edge ? print_path(graph, graph.step(), {&*edge, 1}) : "none";
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("a reader of bucketed storage cannot pass the copy that fills it") {
   const Graph graph = parse(kBucket);
   Body after = graph.step();
   std::swap(after.order[4], after.order[5]);  // w, y
-  const auto edge = find_order_violation(find_order_facts(*graph.context, graph.step()), after, {});
+  const auto edge = find_order_violation(find_order_facts(graph, graph.step()), after, {});
   REQUIRE(edge);
   CHECK(print_path(graph, graph.step(), {&*edge, 1}) == "w -> y (reads what it wrote in buf)");
 }
@@ -139,7 +139,7 @@ TEST_CASE("launches on one group stay in order unless they are free") {
   std::swap(after.order[1], after.order[3]);
   IdSet<NodeId> free_launches;
   free_launches.insert(find(graph, "b"));
-  CHECK_FALSE(find_order_violation(find_order_facts(*graph.context, graph.step()), after, free_launches));
+  CHECK_FALSE(find_order_violation(find_order_facts(graph, graph.step()), after, free_launches));
 }
 
 TEST_CASE("groups that are looked up in a mesh are told apart by what is looked up") {
@@ -174,7 +174,7 @@ TEST_CASE("lookups of one name along axes alike are one group, in launches and a
   %c = _c10d_functional.all_reduce.default(%x, "sum", %g2) : f32[8]
   %d = _c10d_functional.all_reduce.default(%x, "sum", %g3) : f32[8]
 )");
-  const Effects effects(*graph.context, graph.step());
+  const Effects effects(graph, graph.step());
   const ValueNumbers numbers(graph, effects);
   std::string groups, values;
   for (const Launch& launch : find_launches(*graph.context, graph.step())) {
@@ -199,7 +199,7 @@ TEST_CASE("what storage holds has the number of what the same writes gave") {
   %of_b = aten.neg.default(%b) : f32[4]
   %of_c = aten.neg.default(%c) : f32[4]
 )");
-  const Effects effects(*graph.context, graph.step());
+  const Effects effects(graph, graph.step());
   const ValueNumbers numbers(graph, effects);
   CHECK(numbers[find(graph, "of_a")] != numbers[find(graph, "of_b")]);
   CHECK(numbers[find(graph, "of_a")] == numbers[find(graph, "of_c")]);
@@ -221,7 +221,7 @@ TEST_CASE("what selective checkpointing saved and does again has the numbers of 
   %written = aten.add_.Tensor(%w, %x) : f32[4]
   %of_written = aten.exp.default(%v) : f32[4]
 )");
-  const Effects effects(*graph.context, graph.step());
+  const Effects effects(graph, graph.step());
   const ValueNumbers numbers(graph, effects);
   const auto is_same = [&](std::string_view a, std::string_view b) {
     return numbers[find(graph, a)] == numbers[find(graph, b)];
@@ -266,7 +266,7 @@ TEST_CASE("an operand is in use until the wait behind elements, views and other 
   Body after = body;  // m in front of the waits, behind the launch
   const auto moved = after.order.begin() + 7;
   std::rotate(after.order.begin() + 4, moved, moved + 1);
-  const auto edge = find_order_violation(find_order_facts(*graph.context, body), after, {});
+  const auto edge = find_order_violation(find_order_facts(graph, body), after, {});
   REQUIRE(edge);
   CHECK(edge->before == find(graph, "w"));
 }
@@ -275,7 +275,7 @@ TEST_CASE("aten.lift hands on its operand") {
   const Graph graph = parse(R"(  %x = placeholder : f32[4]
   %l = aten.lift.default(%x) : f32[4]
 )");
-  CHECK(Effects(*graph.context, graph.step()).storage_of(find(graph, "l")) == find(graph, "x"));
+  CHECK(Effects(graph, graph.step()).storage_of(find(graph, "l")) == find(graph, "x"));
 }
 
 TEST_CASE("pieces of the unsafe splits and _unsafe_view show their operand, whatever their schemas promise") {
@@ -291,7 +291,7 @@ TEST_CASE("pieces of the unsafe splits and _unsafe_view show their operand, what
   %w = aten.add_.Scalar(%c1, 1) : f32[2, 3]+6
   %z = aten.neg.default(%n1) : f32[3, 3]
 )");
-  const Effects effects(*graph.context, graph.step());
+  const Effects effects(graph, graph.step());
   for (std::string_view name : {"v", "s", "s0", "c", "c1", "n", "n1"})
     CHECK(effects.storage_of(find(graph, name)) == find(graph, "x"));
   for (std::string_view name : {"v", "s", "c", "n"})
@@ -308,10 +308,10 @@ TEST_CASE("the host reads a non-blocking copy only behind something that waits")
 )");
   Body after = graph.step();
   std::swap(after.order[2], after.order[3]);  // b, i
-  const auto edge = find_order_violation(find_order_facts(*graph.context, graph.step()), after, {});
+  const auto edge = find_order_violation(find_order_facts(graph, graph.step()), after, {});
   REQUIRE(edge);
   CHECK(edge->reason == OrderReason::kHostRead);
-  CHECK_FALSE(find_order_violation(find_order_facts(*graph.context, graph.step()), graph.step(), {}));
+  CHECK_FALSE(find_order_violation(find_order_facts(graph, graph.step()), graph.step(), {}));
 }
 
 TEST_CASE("F17: the stable sort only delays, and interleaves what several regions ask for") {

@@ -40,7 +40,7 @@ class LiteralFinder {
  private:
   // Made when they are first asked for: most graphs look nothing up in a shard.
   const IdNumbers& number_ids() {
-    if (!effects_) effects_.emplace(context_, body_);
+    if (!effects_) effects_.emplace(graph_, body_);
     if (!ids_) ids_.emplace(graph_, *effects_);
     return *ids_;
   }

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "analysis/looked_up_group.h"
+#include "analysis/random_draws.h"
 #include "analysis/repeated_waits.h"
 #include "ir/call_words.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 
@@ -26,7 +26,8 @@ ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
 
 ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
                            const IdVector<NodeId, NodeId>& original, KnownValues known)
-    : context_(*graph.context),
+    : graph_(graph),
+      context_(*graph.context),
       body_(graph.step()),
       effects_(effects),
       known_(std::move(known)),
@@ -100,7 +101,7 @@ void ValueNumbers::push_call(WordTable& keys, NodeId id, const Node& node) const
 bool ValueNumbers::follows_from_arguments(NodeId id, const Node& node) const {
   if (known_.call[id] != 0) return true;
   const bool binds = node.extra && !node.extra->bindings.empty();
-  return node.kind == NodeKind::kCall && node.op != nullptr && !draws_random(context_, node) && !binds;
+  return node.kind == NodeKind::kCall && node.op != nullptr && !draws_random(graph_, node) && !binds;
 }
 
 // Of one call that writes several storages, each has another content; which operands lie in one

@@ -64,6 +64,7 @@ class ValueNumbers {
   // The first node with the key that was just pushed for `id`.
   NodeId first_of_key(NodeId id);
 
+  const Graph& graph_;
   const Context& context_;
   const Body& body_;
   const Effects& effects_;

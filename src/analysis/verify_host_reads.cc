@@ -36,7 +36,7 @@ bool reads_before_waiting(const Context& context, const Body& body) {
 void verify_host_reads(const Graph& graph, std::vector<Violation>& out) {
   for (const Body& body : graph.bodies) {
     if (!reads_before_waiting(*graph.context, body)) continue;
-    const Effects effects(*graph.context, body);
+    const Effects effects(graph, body);
     visit_early_reads(effects, body, body.order, [&](NodeId copy, NodeId reader) {
       report(graph, body, body.nodes[reader], "host-reads",
              fmt::format("reads %{} before anything made the host wait for the copy",

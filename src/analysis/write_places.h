@@ -14,7 +14,7 @@ namespace epweave {
 
 class WritePlaces {
  public:
-  WritePlaces(const Context& context, const Body& body) : effects_(context, body) {
+  WritePlaces(const Graph& graph, const Body& body) : effects_(graph, body) {
     for (std::uint32_t place = 0; place < body.order.size(); ++place) {
       const NodeId id = body.order[place];
       if (is_wait(body.nodes[id])) continue;

@@ -29,7 +29,7 @@ class Liveness {
         body_(graph.step()),
         extents_(extents),
         facts_(graph),
-        effects_(*graph.context, graph.step()),
+        effects_(graph, graph.step()),
         root_(body_.nodes.size()) {}
 
   MemoryEstimate run() {

@@ -23,7 +23,7 @@ class OverlapFinder {
         inputs_(list_inputs(*graph.context, body_)),
         users_(invert(inputs_, body_.order)),
         position_(find_positions(body_, body_.order)) {
-    const Effects effects(*graph.context, body_);
+    const Effects effects(graph, body_);
     std::vector<std::pair<NodeId, NodeId>> pairs;
     for (const OrderEdge& edge : effects.order_edges()) pairs.emplace_back(edge.after, edge.before);
     effects_ = list_pairs(body_.nodes.size(), pairs);

@@ -40,7 +40,7 @@ class ModelBuilder {
         extents_(graph),
         pricer_(graph, cluster, extents_),
         measured_(measured),
-        facts_(find_order_facts(context_, body_)),
+        facts_(find_order_facts(graph, body_)),
         places_(find_positions(body_, body_.order)) {
     model_.cluster = cluster;
     model_.nodes = body_.order;

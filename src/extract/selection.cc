@@ -12,12 +12,12 @@
 #include "analysis/effects.h"
 #include "analysis/module_names.h"
 #include "analysis/module_path.h"
+#include "analysis/random_draws.h"
 #include "analysis/type_symbols.h"
 #include "analysis/value_numbers.h"
 #include "extract/storage_conflict.h"
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -39,7 +39,7 @@ class Selector {
         context_(*graph.context),
         body_(graph.step()),
         options_(options),
-        effects_(context_, body_) {}
+        effects_(graph, body_) {}
 
   Selection run() {
     select();
@@ -172,7 +172,7 @@ class Selector {
   }
   bool is_pure(const Node& node) const {
     return node.kind == NodeKind::kCall && node.op != nullptr && !node.op->writes && !node.op->is_effectful &&
-           !draws_random(context_, node) && !is_launch(node) && !is_wait(node);
+           !draws_random(graph_, node) && !is_launch(node) && !is_wait(node);
   }
   bool has_constant_inputs(const Node& node) const {
     bool all = true;

@@ -14,7 +14,7 @@ bool has_dropout(const Context& context, const Node& node) {
   return !p.is_none() && !is_zero_number(p);
 }
 
-bool draws_random(const Context& context, const Node& node) {
+bool draws_itself(const Context& context, const Node& node) {
   if (node.op == nullptr) return false;
   const bool is_forward = !node.op->params.empty() && node.op->params.front().name == "query";
   return node.op->is_random || (is_forward && has_dropout(context, node));

@@ -9,8 +9,8 @@ namespace epweave {
 // Whether a call of attention, forward or backward, drops elements: its probability is not 0.
 bool has_dropout(const Context& context, const Node& node);
 
-// By the op, and of attention's forward calls by has_dropout. An op without a row in the op table:
-// false.
-bool draws_random(const Context& context, const Node& node);
+// By the op, and of attention's forward calls by has_dropout; not in the functions that it is given
+// (analysis/random_draws.h asks both). An op without a row in the op table: false.
+bool draws_itself(const Context& context, const Node& node);
 
 }  // namespace epweave

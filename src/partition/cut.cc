@@ -7,12 +7,12 @@
 #include "analysis/collectives.h"
 #include "analysis/done_again.h"
 #include "analysis/element_call.h"
+#include "analysis/random_draws.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/type_symbols.h"
 #include "analysis/world.h"
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -66,7 +66,7 @@ IdSet<NodeId> find_computed_sizes(const Graph& graph, const Joint& joint) {
     const auto inputs = joint.inputs[id];
     if (find_sized_launch(graph, joint, id)) {
       sizes.insert(id);
-    } else if (can_run_twice(context, node) &&
+    } else if (can_run_twice(graph, node) &&
                std::ranges::all_of(inputs, [&](NodeId in) { return is_number(context, body.nodes[in]); }) &&
                std::ranges::any_of(inputs, [&](NodeId in) { return sizes.contains(in); })) {
       sizes.insert(id);
@@ -103,7 +103,7 @@ Arg find_meta(const Context& context, const Node& node, std::string_view key) {
 // A value that is saved for a symbol must be one that can be.
 void require_binder(const Graph& graph, const SymbolNeed& need) {
   const Node& binder = graph.step().nodes[need.binder];
-  if (binder.kind == NodeKind::kPlaceholder || can_save(*graph.context, binder)) return;
+  if (binder.kind == NodeKind::kPlaceholder || can_save(graph, binder)) return;
   throw PassError(
       "partition.cut",
       fmt::format("backward mentions {}, which only this call computes: its value is no tensor or "
@@ -157,10 +157,11 @@ IdSet<NodeId> find_left_to_backward(const Graph& graph, const Joint& joint) {
 
 }  // namespace
 
-bool can_save(const Context& context, const Node& node) {
+bool can_save(const Graph& graph, const Node& node) {
+  const Context& context = *graph.context;
   if (!node.type || node.kind == NodeKind::kGetAttr) return false;
   if (!is_number(context, node)) return context.types[node.type].kind == TypeKind::kTensor;
-  return !is_float(context, context.types[node.type]) || !can_run_twice(context, node);
+  return !is_float(context, context.types[node.type]) || !can_run_twice(graph, node);
 }
 
 bool is_number(const Context& context, const Node& node) {
@@ -181,12 +182,12 @@ void refuse_random(const Graph& graph, NodeId id) {
                   "tag it MUST_SAVE; memory-policy{policy=full} does so");
 }
 
-bool can_run_twice(const Context& context, const Node& node) {
+bool can_run_twice(const Graph& graph, const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return true;
-  if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(context, node) || node.op->writes)
+  if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(graph, node) || node.op->writes)
     return false;
   if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
-  if (required_half(context, node) == RequiredHalf::kForward) return false;
+  if (required_half(*graph.context, node) == RequiredHalf::kForward) return false;
   return !node.op->is_effectful || is_wait(node);
 }
 
@@ -303,9 +304,9 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
   const RecomputeTags tags(graph);
   const Body& body = graph.step();
   for (NodeId id : body.order)
-    if (const Node& node = body.nodes[id]; tags.is_recomputed(node) && draws_random(*graph.context, node))
+    if (const Node& node = body.nodes[id]; tags.is_recomputed(node) && draws_random(graph, node))
       refuse_random(graph, id);
-  const Effects effects(*graph.context, body);
+  const Effects effects(graph, body);
   const IdSet<NodeId> written = find_written_in_forward(effects, joint);
   const IdSet<NodeId> early = find_reads_before_writes(effects, joint);
   const IdSet<NodeId> of_freed = find_uses_of_freed(effects, joint);
@@ -314,7 +315,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     return tags.is_recomputed(body.nodes[id]) && !region_outputs.contains(id);
   };
   const auto can_recompute = [&](NodeId id) {
-    return can_run_twice(*graph.context, body.nodes[id]) && !written.contains(id) && !of_freed.contains(id) &&
+    return can_run_twice(graph, body.nodes[id]) && !written.contains(id) && !of_freed.contains(id) &&
            !early.contains(id);
   };
   const IdSet<NodeId> of_backward = find_left_to_backward(graph, joint);
@@ -326,7 +327,7 @@ Cut cut_by_tags(const Graph& graph, const Joint& joint) {
     const bool is_of_backward = of_backward.contains(id) && !launch;
     const bool is_recomputed = holds_with_call(*graph.context, body, id, is_tagged) && !launch;
     return ValueChoice{.is_recomputed = is_of_backward || is_recomputed,
-                       .can_save = can_save(*graph.context, node),
+                       .can_save = can_save(graph, node),
                        .can_recompute = holds_with_call(*graph.context, body, id, can_recompute)};
   });
 }

@@ -36,7 +36,7 @@ bool try_cut(const Graph& graph, const Joint& joint, const Choose& choose, Cut& 
 
 // Tensors and numbers can be saved, but for a float that follows from other numbers, which
 // no half of PyTorch's may return; other values are found again where they are needed.
-bool can_save(const Context& context, const Node& node);
+bool can_save(const Graph& graph, const Node& node);
 // Symbolic, or known when the graph was traced (what the host then read: it may read another).
 bool is_number(const Context& context, const Node& node);
 // A group, mesh, device or the like: what backward needs of them it looks up again.
@@ -45,7 +45,7 @@ bool is_looked_up(const Context& context, const Node& node);
 [[noreturn]] void refuse_random(const Graph& graph, NodeId id);
 // Whether the call may run twice: it is known, draws and writes nothing, has no effect but to wait,
 // and is not said to be forward's (`required_half`).
-bool can_run_twice(const Context& context, const Node& node);
+bool can_run_twice(const Graph& graph, const Node& node);
 // Storages that calls of forward write. Backward cannot make one again: it would lack what these
 // calls, which it does not do, write into it.
 IdSet<NodeId> find_written_in_forward(const Effects& effects, const Joint& joint);

@@ -66,10 +66,10 @@ void ExactCuts::find_handed() {
 
 bool ExactCuts::can_do_again(NodeId id) const {
   const Node& node = graph_.step().nodes[id];
-  if (!can_run_twice(*graph_.context, node)) return false;
+  if (!can_run_twice(graph_, node)) return false;
   // What stands in backward, and forward need not have, is done once, there.
   if (costs_.in_unshard[id.index()] == 0 && node.is_backward() && !joint_.forward(id)) return true;
-  if (costs_.in_unshard[id.index()] == 0 && can_save(*graph_.context, node)) {
+  if (costs_.in_unshard[id.index()] == 0 && can_save(graph_, node)) {
     if (options_.keeps_head && is_behind_layers(graph_.text(node.module))) return false;
     if (options_.keeps_layers && is_handed_[id.index()] != 0) return false;
   }
@@ -84,7 +84,7 @@ bool ExactCuts::can_keep(NodeId id) const {
   // Whatever it is, backward gets an input of the step as it is: gradients of DTensors come with
   // their meshes.
   if (graph_.step().nodes[id].kind == NodeKind::kPlaceholder) return true;
-  if (!can_save(*graph_.context, graph_.step().nodes[id])) return false;
+  if (!can_save(graph_, graph_.step().nodes[id])) return false;
   if (costs_.in_unshard[at] != 0)
     return options_.regather == Regather::kNever && costs_.is_gathered[at] != 0 && costs_.base[at] == id;
   return costs_.base[at] == id && !is_launch(graph_.step().nodes[id]);
@@ -94,7 +94,7 @@ bool ExactCuts::can_keep(NodeId id) const {
 // base may run twice it has a price of its own, too: bounds leave such bytes out (`priced_twice_`).
 void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced) {
   const Node& node = graph_.step().nodes[id];
-  const bool is_kept = can_keep(id) || (is_fixed && can_save(*graph_.context, node));
+  const bool is_kept = can_keep(id) || (is_fixed && can_save(graph_, node));
   const bool is_free = node.kind == NodeKind::kPlaceholder || costs_.is_state[id.index()] != 0;
   const NodeId base = costs_.base[id.index()];
   const auto after_sink = static_cast<FlowNetwork::Vertex>(2 * graph_.step().nodes.size() + 2);
@@ -118,7 +118,7 @@ void ExactCuts::price_saving(NodeId id, bool is_fixed, IdSet<NodeId>& is_priced)
 // makes itself.
 void ExactCuts::build() {
   const Body& body = graph_.step();
-  const Effects effects(*graph_.context, body);
+  const Effects effects(graph_, body);
   const IdSet<NodeId> written_in_forward = find_written_in_forward(effects, joint_);
   const IdSet<NodeId> of_freed = find_uses_of_freed(effects, joint_);
   IdSet<NodeId> written(body.nodes.size()), is_priced(body.nodes.size());
@@ -168,7 +168,7 @@ void ExactCuts::refuse() const {
 std::string_view ExactCuts::name_remedy(NodeId problem) const {
   const Node& node = graph_.step().nodes[problem];
   if (options_.keeps_heavy && is_heavy(node)) return "give a budget, so that products may be computed again";
-  return can_run_twice(*graph_.context, node)
+  return can_run_twice(graph_, node)
              ? "tag it MUST_RECOMPUTE, and cut the step by its tags: partition --policy tags"
              : "make a tensor or a number of what backward needs of it, which can be saved";
 }
@@ -194,7 +194,7 @@ BudgetCut ExactCuts::cut_at(double lambda) {
   BudgetCut result;
   result.cut = make_cut(graph_, joint_, [&](NodeId id) {
     return ValueChoice{.is_recomputed = network_.is_on_sink_side(2 * id.index()),
-                       .can_save = can_save(*graph_.context, graph_.step().nodes[id])};
+                       .can_save = can_save(graph_, graph_.step().nodes[id])};
   });
   result.totals = add_up(graph_, result.cut, costs_);
   return result;
@@ -255,7 +255,7 @@ std::optional<BudgetCut> ExactCuts::combine(const BudgetCut& fast, const BudgetC
         const Node& node = graph_.step().nodes[id];
         const bool again = takes_small[id.index()] != 0 ? small.cut.recomputes(id) : fast.cut.recomputes(id);
         return ValueChoice{.is_recomputed = again || (!can_keep(id) && can_do_again(id)),
-                           .can_save = can_save(*graph_.context, node),
+                           .can_save = can_save(graph_, node),
                            .can_recompute = can_do_again(id)};
       },
       mixed.cut, problem);

@@ -7,24 +7,24 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/random_draws.h"
 #include "analysis/returned_values.h"
 #include "analysis/seeds.h"
 #include "analysis/world.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 #include "ops/traffic.h"
 
 namespace epweave {
 namespace {
 
 // Forward's, whoever reads it. What nothing needs at all, as a tagged call, `dce` dropped before.
-bool has_effect(const Context& context, const Node& node) {
+bool has_effect(const Graph& graph, const Node& node) {
   if (node.kind == NodeKind::kPlaceholder) return true;
   if (node.kind != NodeKind::kCall) return false;
-  if (required_half(context, node) == RequiredHalf::kForward) return true;
-  return node.op == nullptr || node.op->writes || node.op->is_effectful || draws_random(context, node);
+  if (required_half(*graph.context, node) == RequiredHalf::kForward) return true;
+  return node.op == nullptr || node.op->writes || node.op->is_effectful || draws_random(graph, node);
 }
 
 void refuse_required(const Graph& graph, const Joint& joint, NodeId id) {
@@ -42,7 +42,7 @@ void refuse_required(const Graph& graph, const Joint& joint, NodeId id) {
 // chunked loss fills).
 void find_backward(const Graph& graph, Joint& joint) {
   const Body& body = graph.step();
-  const Effects effects(*graph.context, body);
+  const Effects effects(graph, body);
   IdSet<NodeId> written(body.nodes.size());  // storage, by backward
   joint.seeds = find_seeds(graph, joint.inputs, joint.users);
   for (NodeId id : joint.seeds) joint.is_seed[id.index()] = 1;
@@ -115,7 +115,7 @@ void find_forward(const Graph& graph, Waits waits, Joint& joint) {
   for (auto id = body.order.rbegin(); id != body.order.rend(); ++id) {
     const Node& node = body.nodes[*id];
     if (node.kind == NodeKind::kOutput || joint.backward(*id)) continue;
-    const bool is_kept = has_effect(*graph.context, node) && !left.contains(*id);
+    const bool is_kept = has_effect(graph, node) && !left.contains(*id);
     const bool is_needed =
         is_kept || std::ranges::any_of(joint.users[*id], [&](NodeId user) { return joint.forward(user); });
     if (is_needed) joint.is_forward[id->index()] = 1;
@@ -186,7 +186,7 @@ void refuse_read_tangents(const Graph& graph, const Joint& joint) {
 // What forward writes, it must have.
 void refuse_written_tangents(const Graph& graph, const Joint& joint) {
   const Body& body = graph.step();
-  const Effects effects(*graph.context, body);
+  const Effects effects(graph, body);
   IdSet<NodeId> tangents(body.nodes.size());
   for (NodeId id : joint.seeds)
     if (is_tangent(joint, body, id)) tangents.insert(effects.storage_of(id));
@@ -273,7 +273,7 @@ Graph merge_equal_calls(const Graph& graph) {
   Context& context = *result.context;
   Body& body = result.step();
   const Joint joint = read_joint(graph);
-  const Effects effects(context, body);
+  const Effects effects(result, body);
   std::vector<std::uint8_t> is_needed(body.nodes.size());  // by backward's outputs
   for (std::uint32_t position : joint.backward_outputs)
     if (const NodeId id = joint.outputs[position]) is_needed[id.index()] = 1;
@@ -300,7 +300,7 @@ Graph merge_equal_calls(const Graph& graph) {
     map_arguments(context, node, redirect);
     if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
     writes += node.op->writes;
-    if (has_effect(context, node) || node.op->family == OpFamily::kRandom ||
+    if (has_effect(result, node) || node.op->family == OpFamily::kRandom ||
         !may_share(effects.storage_of(id)) || leaves_unset(*node.op) ||
         (node.extra != nullptr && !node.extra->bindings.empty()))
       continue;

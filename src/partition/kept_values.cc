@@ -44,7 +44,7 @@ KeptValues find_kept_values(const Graph& graph, const Cluster& cluster) {
   kept.costs = price_values(graph, joint, cluster);
   const auto runs_in_backward = [&](NodeId id) { return joint.backward(id) || kept.cut.recomputes(id); };
   for (NodeId id : body.order) {
-    if (runs_in_backward(id) || joint.seed(id) || !can_save(*graph.context, body.nodes[id])) continue;
+    if (runs_in_backward(id) || joint.seed(id) || !can_save(graph, body.nodes[id])) continue;
     for (NodeId user : joint.users[id])
       if (runs_in_backward(user) && !joint.seed(user)) {
         kept.cut.saved.push_back(id);

@@ -55,7 +55,7 @@ class TorchCut {
   Cut save_least() const {
     return make_cut(graph_, joint_, [&](NodeId id) {
       return ValueChoice{.is_recomputed = true,
-                         .can_save = can_save(context_, body_.nodes[id]),
+                         .can_save = can_save(graph_, body_.nodes[id]),
                          .can_recompute = !facts_.runs_once(id)};
     });
   }

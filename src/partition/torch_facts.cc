@@ -155,7 +155,7 @@ void TorchFacts::save_leaves(NodeId id) {
 // What reads storage that is written behind it would read something else in backward. PyTorch
 // cuts graphs without writes in place, where there is no such call.
 void TorchFacts::find_writes() {
-  const Effects effects(context_, body_);
+  const Effects effects(graph_, body_);
   done_once_ = find_uses_of_freed(effects, joint_);
   find_done_once(effects);
   find_required();
@@ -237,7 +237,7 @@ void TorchFacts::find_calls_done_once() {
   for (NodeId id : body_.order) {
     if (!is_call(id)) continue;
     const bool runs_twice = holds_with_call(id, [&](NodeId at) {
-      return can_run_twice(context_, node(at)) && !done_once_.contains(at) && !reads_early_.contains(at) &&
+      return can_run_twice(graph_, node(at)) && !done_once_.contains(at) && !reads_early_.contains(at) &&
              !reads_overwritten_.contains(at);
     });
     if (!runs_twice) runs_once_.insert(id);

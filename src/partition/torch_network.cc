@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/random_draws.h"
+#include "analysis/random_draws.h"
 #include "partition/flow.h"
 
 namespace epweave {
@@ -202,7 +202,7 @@ class TorchNetwork {
 
   [[noreturn]] void refuse() const {
     for (NodeId id : body_.order)
-      if (banned_.contains(id) && !can_save(context_, node(id)) && facts_.is_call(id))
+      if (banned_.contains(id) && !can_save(graph_, node(id)) && facts_.is_call(id))
         throw PassError("partition.cut",
                         "backward needs it; PyTorch's rules allow neither to save nor to compute it again",
                         site_of(graph_, node(id)), "use --policy exact, or tag it MUST_RECOMPUTE");
@@ -213,10 +213,10 @@ class TorchNetwork {
   Cut read() const {
     Cut cut = make_cut(graph_, joint_, [&](NodeId id) {
       return ValueChoice{.is_recomputed = network_.is_on_sink_side(in(id)),
-                         .can_save = can_save(context_, node(id))};
+                         .can_save = can_save(graph_, node(id))};
     });
     for (NodeId id : body_.order)
-      if (cut.recomputes(id) && draws_random(context_, node(id))) refuse_random(graph_, id);
+      if (cut.recomputes(id) && draws_random(graph_, node(id))) refuse_random(graph_, id);
     return cut;
   }
 

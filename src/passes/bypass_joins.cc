@@ -38,7 +38,7 @@ class JoinBypass {
         body_(graph.step()),
         facts_(graph),
         types_(facts_),
-        effects_(context_, body_),
+        effects_(graph, body_),
         later_(effects_),
         users_(list_users(context_, body_)),
         order_(body_.order),

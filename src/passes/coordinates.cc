@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "analysis/random_draws.h"
 #include "ir/facts.h"
 #include "ir/walk.h"
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 #include "passes/fresh_symbols.h"
 
@@ -131,7 +131,9 @@ StringId CoordinateWriter::add_symbol(const GroupRule& axis) {
   return symbol.name;
 }
 
-IdSet<NodeId> find_rank_nodes(const Context& context, const Body& body) {
+IdSet<NodeId> find_rank_nodes(const Graph& graph) {
+  const Context& context = *graph.context;
+  const Body& body = graph.step();
   // What reads no tensor of the step, and which of that follows the rank.
   IdSet<NodeId> apart(body.nodes.size()), of_rank(body.nodes.size());
   for (const auto [id, node] : walk(context, body)) {
@@ -140,7 +142,7 @@ IdSet<NodeId> find_rank_nodes(const Context& context, const Body& body) {
     if ((tensor != nullptr && node.kind == NodeKind::kGetAttr) || recorded_mesh(context, node))
       apart.insert(id);
     if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->is_effectful ||
-        draws_random(context, node))
+        draws_random(graph, node))
       continue;
     const MeshCall call = mesh_call_of(node);
     std::size_t inputs = 0, inputs_apart = 0, inputs_of_rank = 0;
@@ -170,7 +172,7 @@ IdSet<NodeId> find_rank_nodes(const Context& context, const Body& body) {
 
 void hoist_rank_nodes(Graph& graph) {
   Body& step = graph.step();
-  const IdSet<NodeId> of_rank = find_rank_nodes(*graph.context, step);
+  const IdSet<NodeId> of_rank = find_rank_nodes(graph);
   const auto rest = std::ranges::find_if(
       step.order, [&](NodeId id) { return step.nodes[id].kind != NodeKind::kPlaceholder; });
   std::stable_partition(rest, step.order.end(), [&](NodeId id) { return of_rank.contains(id); });

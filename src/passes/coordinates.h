@@ -48,7 +48,7 @@ class CoordinateWriter {
 
 // Nodes whose values follow from the rank alone: lookups in meshes, coordinates, numbers made of
 // them, and the constants that they are looked up in. They read no tensor that the step computes.
-IdSet<NodeId> find_rank_nodes(const Context& context, const Body& body);
+IdSet<NodeId> find_rank_nodes(const Graph& graph);
 
 // Puts those behind the step's inputs, in their order, so that what else is in the step stands as
 // on one rank.

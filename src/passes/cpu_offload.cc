@@ -180,7 +180,7 @@ class OffloadFinder {
         users_(list_users(context_, body_)),
         positions_(find_positions(body_, body_.order)),
         traits_(context_),
-        writes_(context_, body_),
+        writes_(graph, body_),
         effects_(writes_.effects()) {
     for (NodeId id : body_.order) {
       shown_by_.at(effects_.storage_of(id)).push_back(id);

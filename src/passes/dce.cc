@@ -2,35 +2,35 @@
 
 #include <algorithm>
 
+#include "analysis/random_draws.h"
 #include "ir/walk.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
 
 // Whether the node stays even if nothing uses it.
-bool is_root(const Context& context, const Node& node, Assertions assertions) {
+bool is_root(const Graph& graph, const Body& body, const Node& node, Assertions assertions) {
   if (node.kind == NodeKind::kPlaceholder || node.kind == NodeKind::kOutput) return true;
   if (node.kind == NodeKind::kGetAttr) return false;
-  const std::string_view target = context.text(node.target);
+  const std::string_view target = graph.text(node.target);
   if (target == "aten._assert_async.msg" || target == "aten._assert_async.default")
     return assertions == Assertions::kKept;
-  return !node.op || node.op->writes || node.op->is_effectful || draws_random(context, node);
+  return !node.op || node.op->writes || node.op->is_effectful || draws_random(graph, body, node);
 }
 
 // Marks what the roots of one body need.
 class Marker {
  public:
   Marker(const Graph& graph, const Body& body, Assertions assertions)
-      : context_(*graph.context), body_(body), assertions_(assertions) {}
+      : graph_(graph), context_(*graph.context), body_(body), assertions_(assertions) {}
 
   // One walk from the last node to the first: what a node needs lies before it.
   IdSet<NodeId> mark() {
     for (const auto [id, node] : walk_extras(context_, body_)) add_binders(id, node);
     for (const auto [id, node] : walk_back(context_, body_)) {
       passed_.insert(id);
-      if (is_root(context_, node, assertions_)) needed_.insert(id);
+      if (is_root(graph_, body_, node, assertions_)) needed_.insert(id);
       if (needed_.contains(id)) need_operands(node);
     }
     while (!late_.empty()) {
@@ -81,6 +81,7 @@ class Marker {
       if (const NodeId binder = binders_[symbol]) need(binder);
   }
 
+  const Graph& graph_;
   Context& context_;
   const Body& body_;
   Assertions assertions_;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/random_draws.h"
 #include "analysis/users.h"
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 #include "passes/record.h"
 
 namespace epweave {
@@ -89,7 +89,8 @@ struct Chain {
 class ChainFinder {
  public:
   ChainFinder(const Graph& graph, const NodeLists& users)
-      : context_(*graph.context),
+      : graph_(graph),
+        context_(*graph.context),
         body_(graph.step()),
         users_(users),
         values_(context_, body_),
@@ -127,7 +128,7 @@ class ChainFinder {
   // Calls that give the same value each time: data movement, casts, collectives and their waits.
   bool can_merge(NodeId id) const {
     const OpInfo* op = node(id).op;
-    if (!op || op->writes || draws_random(context_, node(id))) return false;
+    if (!op || op->writes || draws_random(graph_, node(id))) return false;
     if (op->cost == CostClass::kWait) return true;
     return !op->is_effectful && (op->cost == CostClass::kFree || op->cost == CostClass::kMemory ||
                                  op->cost == CostClass::kCollective);
@@ -176,6 +177,7 @@ class ChainFinder {
     return true;
   }
 
+  const Graph& graph_;
   const Context& context_;
   const Body& body_;
   const NodeLists& users_;

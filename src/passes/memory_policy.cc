@@ -9,6 +9,7 @@
 #include "analysis/layers.h"
 #include "analysis/module_names.h"
 #include "analysis/module_path.h"
+#include "analysis/random_draws.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/unshard.h"
 #include "analysis/users.h"
@@ -17,7 +18,6 @@
 #include "ir/walk.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 #include "passes/cpu_offload.h"
 #include "passes/record.h"
 
@@ -132,7 +132,7 @@ class Tagger {
       case MemoryPolicy::kNone:
         return {tags_.must_save, why_.rest};
       case MemoryPolicy::kFull:
-        if (draws_random(context_, node)) return {tags_.must_save, why_.random};
+        if (draws_random(graph_, node)) return {tags_.must_save, why_.random};
         if (is_selected(node)) return {tags_.must_save, why_.selected};
         return {tags_.must_recompute, why_.rest};
       case MemoryPolicy::kEager:

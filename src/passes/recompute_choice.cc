@@ -8,13 +8,13 @@
 
 #include "analysis/collectives.h"
 #include "analysis/done_again.h"
+#include "analysis/random_draws.h"
 #include "analysis/recompute_tags.h"
 #include "analysis/seeds.h"
 #include "analysis/write_places.h"
 #include "ops/bind.h"
 #include "ops/memory_traits.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 #include "partition/joint.h"
 #include "passes/record.h"
 
@@ -42,7 +42,7 @@ class TaggedCalls {
 void refuse_random(const Graph& graph, const TaggedCalls& tagged) {
   const Body& body = graph.step();
   for (NodeId id : body.order)
-    if (tagged.contains(id) && draws_random(*graph.context, body.nodes[id]))
+    if (tagged.contains(id) && draws_random(graph, body.nodes[id]))
       throw PassError(
           "recompute.random",
           "it draws random numbers and is tagged to be computed again: the copy would draw others",
@@ -143,7 +143,7 @@ class RecomputeChooser {
         reads_(reads),
         tagged_(tagged),
         region_(region),
-        writes_(context_, body_),
+        writes_(graph, body_),
         host_traits_(context_) {}
 
   // A value is copied if it is tagged and backward of the layers needs it; fewer values, until each

@@ -10,13 +10,13 @@
 #include <string_view>
 #include <tuple>
 
+#include "analysis/random_draws.h"
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 #include "passes/extra_group.h"
 #include "passes/node_names.h"
@@ -73,10 +73,11 @@ class RankGroups {
 // operand each.
 class RankConstants {
  public:
-  RankConstants(const Context& context, const Body& body) : context_(context) {
-    for (const auto [id, node] : walk(context, body)) {
-      const TensorType* tensor = tensor_of(context, node.type);
-      if (tensor == nullptr || !is_integral(tensor->dtype) || context.text(tensor->device) != "cpu") continue;
+  RankConstants(const Graph& graph, const Body& body) : graph_(graph), context_(*graph.context) {
+    for (const auto [id, node] : walk(context_, body)) {
+      const TensorType* tensor = tensor_of(context_, node.type);
+      if (tensor == nullptr || !is_integral(tensor->dtype) || context_.text(tensor->device) != "cpu")
+        continue;
       if (node.kind == NodeKind::kGetAttr && node.attr.is(ArgKind::kTensor)) source_.at(id) = id;
       if (node.kind == NodeKind::kCall) add_call(body, id, node);
     }
@@ -104,7 +105,7 @@ class RankConstants {
 
  private:
   void add_call(const Body& body, NodeId id, const Node& node) {
-    if (node.op == nullptr || node.op->is_effectful || draws_random(context_, node)) return;
+    if (node.op == nullptr || node.op->is_effectful || draws_random(graph_, body, node)) return;
     std::size_t count = 0;
     NodeId input;
     for_each_input(context_, node, [&](NodeId operand) { ++count, input = operand; });
@@ -121,6 +122,7 @@ class RankConstants {
     for (Arg item : context_.args.children(list)) collect(item, elements);
   }
 
+  const Graph& graph_;
   const Context& context_;
   SideTable<NodeId, NodeId> source_;  // the constant that a value is made of
 };
@@ -369,7 +371,7 @@ class BodySpecializer {
 
   // Everything but coordinates, whose numbers go to `numbers`.
   void run(Body& body, SymbolNumbers& numbers) {
-    const RankConstants constants(context_, body);
+    const RankConstants constants(graph_, body);
     folded_ = SideTable<NodeId, std::optional<Arg>>();
     for (const auto [id, row] : walk(context_, body)) {
       Node& node = body.nodes[id];
@@ -391,7 +393,7 @@ class BodySpecializer {
 
   // Drops lookups, coordinates and constants of ranks that nothing reads any more.
   void drop_unread(Body& body) const {
-    const RankConstants constants(context_, body);
+    const RankConstants constants(graph_, body);
     IdSet<NodeId> read(body.nodes.size());
     std::vector<NodeId> kept;
     for (const auto [id, node] : walk_back(context_, body)) {

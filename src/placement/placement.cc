@@ -140,7 +140,7 @@ class Inference {
         updates_(graph, result_),
         call_(graph, result_, tokens, facts, options),
         obstacles_(graph) {
-    result_.effects = std::make_shared<const Effects>(*graph.context, step_);
+    result_.effects = std::make_shared<const Effects>(graph, step_);
     result_.region = SideTable<NodeId, RegionId>(step_.nodes.size(), RegionId());
     result_.placement = result_.outside = PlacementTable(step_.nodes.size());
   }

@@ -6,18 +6,18 @@
 #include <cstddef>
 #include <optional>
 
+#include "analysis/random_draws.h"
 #include "analysis/verify.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
 
 // ----------------------------------------------------------------------------- leaving things out
 
-bool is_kept_without_users(const Context& context, const Node& node) {
+bool is_kept_without_users(const Graph& graph, const Node& node) {
   return node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes || node.op->is_effectful ||
-         draws_random(context, node);
+         draws_random(graph, node);
 }
 
 // Drops calls that nobody takes and that have no effects.
@@ -27,7 +27,7 @@ void drop_dead_calls(Graph& graph) {
   std::vector<NodeId> kept;
   for (auto id = step.order.rbegin(); id != step.order.rend(); ++id) {
     const Node& node = step.nodes[*id];
-    if (!needed.contains(*id) && !is_kept_without_users(*graph.context, node)) continue;
+    if (!needed.contains(*id) && !is_kept_without_users(graph, node)) continue;
     for_each_input(*graph.context, node, [&](NodeId input) { needed.insert(input); });
     kept.push_back(*id);
   }

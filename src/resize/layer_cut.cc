@@ -54,7 +54,7 @@ class CutFinder {
         body_(graph.step()),
         kept_(kept),
         map_(graph, kept),
-        effects_(context_, body_),
+        effects_(graph, body_),
         numbers_(graph, effects_) {}
 
   LayerCut run() {

@@ -34,7 +34,7 @@ class FaultMaker {
         b_(b),
         body_(b.step()),
         random_(seed),
-        effects_(*b.context, b.step()),
+        effects_(b, b.step()),
         users_(list_users(*b.context, body_)) {
     for (NodeId id : body_.order) {
       lineages_[id] = find_lineage(body_.nodes[id]);

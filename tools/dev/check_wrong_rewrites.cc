@@ -46,15 +46,12 @@ class WrongRewriteCheck {
   void check_random(std::uint64_t seed) {
     const RandomStep step = make_random_step(seed);
     if (step.has_dropout) return;
+    if (seed % kBucketed == 0)
+      if (const auto sharded = shard_parameters(step))
+        return check_step(*sharded, pick_bucket_pipeline(step, seed / kBucketed), seed);
     const std::vector<RandomPipeline> pipelines = list_pipelines(step);
     const RandomPipeline& chosen = pipelines[seed % pipelines.size()];
-    if (!chosen.is_equal) return;
-    try {
-      const Graph b = rewrite(step.graph, chosen.pipeline);
-      check_pair(step.graph, b, {.kernels = kernels(), .ranks = step.world},
-                 {seed, fmt::format("seed_{}", seed)});
-    } catch (const PassError&) {  // refused
-    }
+    if (chosen.is_equal) check_step(step, chosen.pipeline, seed);
   }
 
   void check_file() {
@@ -81,6 +78,17 @@ class WrongRewriteCheck {
   }
 
  private:
+  static constexpr std::uint64_t kBucketed = 7;  // one step of so many is sharded and bucketed
+
+  void check_step(const RandomStep& step, const std::string& pipeline, std::uint64_t seed) {
+    try {
+      const Graph b = rewrite(step.graph, pipeline);
+      check_pair(step.graph, b, {.kernels = kernels(), .ranks = step.world},
+                 {seed, fmt::format("seed_{}", seed)});
+    } catch (const PassError&) {  // refused
+    }
+  }
+
   std::size_t count(Fate fate) const { return fates_[static_cast<std::size_t>(fate)]; }
   static const replay::KernelTable& kernels() {
     static const replay::KernelTable table = replay::make_cpu_kernels();

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
+#include "ir/text/text.h"
+
 namespace epweave {
 namespace {
 
@@ -30,6 +34,53 @@ std::vector<RandomPipeline> list_pipelines(const RandomStep& step) {
     all.push_back({chunk("sizes=[8,16,24],attention=independent"), !step.crosses_documents});
   }
   return all;
+}
+
+std::optional<RandomStep> shard_parameters(const RandomStep& step) {
+  if (step.world != 2) return std::nullopt;
+  std::istringstream given(print_text(step.graph));
+  std::string text, line, gathers;
+  // "  %w = placeholder : f32[12, 8] role=parameter fqn=layers.0.w0.weight"
+  const std::string_view is = " = placeholder : f32[", role = "] role=parameter fqn=", weight = ".weight";
+  while (std::getline(given, line)) {
+    const std::size_t type = line.find(is), end = line.find(role), comma = line.find(", ", type);
+    if (line.find(" = placeholder") == line.npos && line.find(" = ") != line.npos) {
+      text += gathers;  // in front of the first call
+      gathers.clear();
+    }
+    if (type != line.npos && end != line.npos && comma < end && line.ends_with(weight)) {
+      const std::string name = line.substr(2, type - 2), columns = line.substr(comma, end - comma);
+      const int rows = std::stoi(line.substr(type + is.size()));
+      const std::string fqn = line.substr(end + role.size());
+      const std::string module = fqn.substr(0, fqn.size() - weight.size());
+      if (rows % 2 != 0) return std::nullopt;
+      line = fmt::format("  {}_shard{}{}{}{}{}", name, is, rows / 2, columns, role, fqn);
+      gathers += fmt::format(
+          "  {0}_gathered = _c10d_functional.all_gather_into_tensor.default({0}_shard, 2, \"0\") : "
+          "f32[{1}{2}] @{3}\n"
+          "  {0} = _c10d_functional.wait_tensor.default({0}_gathered) : f32[{1}{2}] @{3}\n",
+          name, rows, columns, module);
+    }
+    text += line + "\n";
+  }
+  RandomStep sharded = step;
+  sharded.graph = parse_text(text, "random step");
+  return sharded;
+}
+
+std::string pick_bucket_pipeline(const RandomStep& step, std::uint64_t seed) {
+  switch (seed % 4) {
+    case 0:
+      return "bucket{plan=blocks}";
+    case 1:
+      return "bucket{plan=overlap}";
+    case 2:
+      return chunk_of(step, "parts=2") + ",bucket{plan=blocks}";
+    default:
+      return chunk_of(step, "parts=3") + (step.has_exchange
+                                              ? ",isolate-ep-pg,dce,bucket,overlap-ep,concretize"
+                                              : ",bucket{plan=overlap},concretize");
+  }
 }
 
 std::string pick_memory_pipeline(const RandomStep& step, std::uint64_t seed) {

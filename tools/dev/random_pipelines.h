@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@ struct RandomPipeline {
 
 // Chunked in several ways and, where the step exchanges tokens, scheduled.
 std::vector<RandomPipeline> list_pipelines(const RandomStep& step);
+
+// The same step with its parameters sharded over two ranks, each gathered in front of the modules:
+// what `bucket` merges. Nothing: the step is of one rank, or its parameters have no halves.
+std::optional<RandomStep> shard_parameters(const RandomStep& step);
+
+// Bucketed, one way for each seed: for some of them chunked and scheduled, too.
+std::string pick_bucket_pipeline(const RandomStep& step, std::uint64_t seed);
 
 // A policy of memory, and what inserts what it says; another for each seed. For some of them in
 // front of chunk, for some behind.

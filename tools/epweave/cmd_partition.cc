@@ -361,8 +361,7 @@ class Partition {
       return "tagged, but not what makes it";
     if (options_.policy == "tags" && find_described_launch(*graph_.context, graph_.step(), node).valid())
       return "a size of what is exchanged in forward";
-    if (options_.policy == "tags" ||
-        !holds([&](const Node& at) { return can_run_twice(*graph_.context, at); }))
+    if (options_.policy == "tags" || !holds([&](const Node& at) { return can_run_twice(graph_, at); }))
       return "may not run twice";
     return options_.policy == "exact" ? "cheaper than to compute it again" : "in the minimum cut";
   }

@@ -78,7 +78,7 @@ class Reader {
 
   void read_body(const Body& body) {
     Frame frame(body, prefix_);
-    if (has_in_place_launch(body)) frame.effects.emplace(context_, body);
+    if (has_in_place_launch(body)) frame.effects.emplace(graph_, body);
     active_.push_back(body.name);
     const std::vector<Launch> launches = find_launches(context_, body);
     std::size_t next = 0;

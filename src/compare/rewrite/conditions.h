@@ -59,7 +59,10 @@ enum class Condition : std::uint8_t {
   // WRITE
   kWritesReachViews,
   kWritesRowsOfWhole,
-  // INPUT, CALL
+  // INPUT, FACTS
+  kSameInputs,
+  kBindsAlike,
+  // CALL
   kSameTarget,
   kSameOperands,
   kSameConstants,
@@ -92,6 +95,7 @@ enum class Condition : std::uint8_t {
   kTakesRows,
   kMergesSameCalls,
   kMergesUnwritten,
+  kMergesNoDraws,
   // STATE, ALIAS
   kSeesNoOtherWrite,
   kSeesWritesInEach,
@@ -100,14 +104,25 @@ enum class Condition : std::uint8_t {
   kSeesAllParts,
   kSeesOwnShare,
   kLeavesWritten,
+  kDrawsInOrder,
+  kDoesAllEffects,
   kResultsApart,
+  // OFFLOAD
+  kSentUnwritten,
+  kLoadedUnwritten,
   // BLOCKS, FUNCTION, PREFIX, CAUSAL
+  kSameFunctions,
   kCutsAtQueries,
   kBeginsABlock,
   kCountsFromItsRow,
   kLooksUpInAll,
   kHidesLaterKeys,
+  kJoinsEarlierKeys,
+  kAddsLaterGradients,
+  kCausalOfAllQueries,
   kMasksFromItsRow,
+  kMasksTheKeys,
+  kMasksByInfinity,
   // COUNTS
   kCountsTheSorted,
   kSortsUpwards,

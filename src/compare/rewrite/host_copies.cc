@@ -8,6 +8,7 @@
 #include "analysis/collectives.h"
 #include "analysis/users.h"
 #include "analysis/write_places.h"
+#include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_aliases.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -27,7 +28,7 @@ class CopyRemover {
         inputs_(list_inputs(context_, body_)),
         users_(invert(inputs_, body_.order)),
         positions_(find_positions(body_, body_.order)),
-        writes_(context_, body_),
+        writes_(result_, body_),
         gone_(body_.nodes.size()) {}
 
   WithoutHostCopies run() {
@@ -122,7 +123,7 @@ class CopyRemover {
     for (NodeId id : {loaded, back}) {
       if (body_.nodes[id].type != body_.nodes[value].type)
         fail(id, fmt::format("is loaded back as something else than %{} is", name_of(value)));
-      if (!writes_.of(writes_.effects().storage_of(id)).empty())
+      if (!holds(Condition::kLoadedUnwritten, writes_.of(writes_.effects().storage_of(id)).empty()))
         fail(id, fmt::format("is written, and may not stand for %{}", name_of(value)));
     }
   }
@@ -149,7 +150,9 @@ class CopyRemover {
   void check_unwritten(NodeId sent, NodeId value) {
     const auto last = static_cast<std::uint32_t>(body_.order.size());
     const NodeId storage = writes_.effects().storage_of(value);
-    if (last_completion_[storage] > positions_[sent] || writes_.any(storage, positions_[sent], last))
+    const bool is_written =
+        last_completion_[storage] > positions_[sent] || writes_.any(storage, positions_[sent], last);
+    if (!holds(Condition::kSentUnwritten, !is_written))
       fail(sent, fmt::format("the storage of %{} is written behind the copy", name_of(value)));
     if (!writes_.of(writes_.effects().storage_of(sent)).empty()) fail(sent, "the copy is written");
   }

@@ -95,7 +95,7 @@ bool MovedValues::is_written_before(NodeId value, NodeId reader) {
   if (!later_writes_.any(value) || holds(Condition::kMovesUnwritten, false)) return false;
   if (!is_wait(body_.nodes[reader])) return true;
   if (!writes_) {
-    writes_.emplace(context_, body_);
+    writes_.emplace(claims_.graph_b(), body_);
     place_ = find_positions(body_, body_.order);
   }
   return writes_->any(writes_->effects().storage_of(value), place_[value], place_[reader]);

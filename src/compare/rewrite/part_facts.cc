@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "analysis/collectives.h"
+#include "analysis/random_draws.h"
 #include "analysis/whole_numbers.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
-#include "ops/random_draws.h"
 #include "ops/sorting.h"
 
 namespace epweave {
@@ -329,7 +329,7 @@ PartFact PartFacts::find_tensor(NodeId origin, NodeId part) {
 PartFact PartFacts::find_full(NodeId origin) const {
   const Node& node = a_.nodes[origin];
   if (reads_no_element(*op_)) return makes_zeros(context_, node) ? PartFact::kZero : PartFact::kSame;
-  if (draws_random(context_, node)) return PartFact::kOwn;
+  if (draws_random(claims_.graph_a(), node)) return PartFact::kOwn;
   const auto is_row = [](const Operand& operand) { return operand.is_tensor && operand.is_rows(); };
   if (std::ranges::none_of(operands_, is_row)) return find_linear(origin, true);
   if (attends_rows()) return PartFact::kSame;  // the state of the random generator

@@ -13,6 +13,7 @@
 #include "analysis/flex_attention.h"
 #include "analysis/verify_report.h"
 #include "compare/lineage.h"
+#include "compare/rewrite/conditions.h"
 #include "ir/facts.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -64,8 +65,8 @@ class PrefixReader {
   PrefixCalls run() {
     find_groups();
     std::erase_if(groups_, [&](const auto& entry) { return !takes_prefix(entry.second); });
-    written_in_a_ = find_written(a_.step());
-    written_ = find_written(body());
+    written_in_a_ = find_written(a_);
+    written_ = find_written(result_.b);
     // The calls of a group are put back when its gradients were followed through them.
     std::vector<std::pair<const Group*, std::vector<Node>>> restored;
     for (const auto& [name, group] : groups_)
@@ -119,9 +120,10 @@ class PrefixReader {
     IdSet<NodeId> written;
     bool contains(NodeId value) const { return written.contains(storage[value]); }
   };
-  Written find_written(const Body& body) const {
+  Written find_written(const Graph& graph) const {
     Written found;
-    const Effects effects(context_, body);
+    const Body& body = graph.step();
+    const Effects effects(graph, body);
     for (NodeId id : body.order) found.storage.at(id) = effects.storage_of(id);
     for (NodeId id : body.order)
       for (const StorageAccess& access : effects.accesses_of(id))
@@ -182,23 +184,25 @@ class PrefixReader {
     if (!whole || written_in_a_.contains(whole))
       return fmt::format("something writes the whole {} in place", param_name(param));
     const std::vector<NodeId> items = list_joined(taken);
-    if (items.size() != part + 1)
+    if (items.empty() || !holds(Condition::kJoinsEarlierKeys, items.size() == part + 1))
       return fmt::format("its {} are not those of parts 0 to {}: they are {} of these", param_name(param),
                          part, items.size());
     const std::vector<std::int64_t>& rows = rows_[group.origin];
-    for (std::size_t j = 0; j <= part; ++j) {
-      const Lineage lineage = find_lineage(node(items[j])), last = find_lineage(node(items[part]));
+    for (std::size_t j = 0; j < items.size(); ++j) {
+      const Lineage lineage = find_lineage(node(items[j])), last = find_lineage(node(items.back()));
       const bool is_share = lineage.is_part() || lineage.role == ProvenanceRole::kSplit ||
                             lineage.role == ProvenanceRole::kPartInput;
-      if (!is_share || lineage.part != j || lineage.parts != group.parts.size() || lineage.origins.empty() ||
-          lineage.origins.front() != last.origins.front() || extent(items[j], kQuerySequenceDim) != rows[j])
+      const bool is_part_j = is_share && lineage.part == j && lineage.parts == group.parts.size() &&
+                             !lineage.origins.empty() && lineage.origins.front() == last.origins.front() &&
+                             extent(items[j], kQuerySequenceDim) == rows[j];
+      if (!holds(Condition::kJoinsEarlierKeys, is_part_j))
         return fmt::format("element {} of its {} is %{}, not part {} of them", j, param_name(param),
                            result_.b.text(node(items[j]).name), j);
       if (is_written(items[j]))
         return fmt::format("something writes part {} of its {} in place", j, param_name(param));
     }
     if (is_written(taken)) return fmt::format("something writes its {} in place", param_name(param));
-    rebind(context_, call, {.param = call.op->find_param(param).value(), .value = Arg::node(items[part])});
+    rebind(context_, call, {.param = call.op->find_param(param).value(), .value = Arg::node(items.back())});
     return {};
   }
   static std::string_view param_name(std::string_view param) { return param == "key" ? "keys" : "values"; }
@@ -311,7 +315,7 @@ class PrefixReader {
       is_sum = is_sum && part && !is_written(summand) && seen[*part]++ == 0;
     }
     for (std::size_t k = 0; k < seen.size(); ++k) is_sum = is_sum && seen[k] == (k >= gradient.part ? 1 : 0);
-    if (!is_sum)
+    if (!holds(Condition::kAddsLaterGradients, is_sum))
       return fail(gradient.id,
                   fmt::format("is not the sum of what the calls of parts {} to {} give for the {} of part "
                               "{}, each once",

@@ -10,19 +10,19 @@
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/element_call.h"
+#include "analysis/random_draws.h"
 #include "analysis/users.h"
 #include "compare/lineage.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
 
-bool can_repeat(const Context& context, const Node& node) {
+bool can_repeat(const Graph& graph, const Node& node) {
   if (node.kind == NodeKind::kGetAttr) return true;
-  if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(context, node)) return false;
+  if (node.kind != NodeKind::kCall || node.op == nullptr || draws_random(graph, node)) return false;
   if (node.extra != nullptr && !node.extra->bindings.empty()) return false;
   return !node.op->is_effectful || is_wait(node);
 }
@@ -36,15 +36,16 @@ bool is_moved_whole(const Node& node, const Lineage& lineage) {
 // storage, as often as it is made.
 class RepeatableCalls {
  public:
-  RepeatableCalls(const Context& context, const Body& body)
-      : context_(context),
-        body_(body),
-        effects_(context, body),
-        positions_(find_positions(body, body.order)),
-        chosen_(body.nodes.size()) {
-    for (NodeId id : body.order)
+  explicit RepeatableCalls(const Graph& graph)
+      : graph_(graph),
+        context_(*graph.context),
+        body_(graph.step()),
+        effects_(graph, body_),
+        positions_(find_positions(body_, body_.order)),
+        chosen_(body_.nodes.size()) {
+    for (NodeId id : body_.order)
       for (const StorageAccess& access : effects_.accesses_of(id))
-        if (access.writes && !is_wait(body.nodes[id])) writers_.at(access.storage).push_back(id);
+        if (access.writes && !is_wait(body_.nodes[id])) writers_.at(access.storage).push_back(id);
   }
 
   void choose(NodeId id, std::uint32_t times) {
@@ -76,7 +77,7 @@ class RepeatableCalls {
  private:
   bool can_do(NodeId id) const {
     const Node& node = body_.nodes[id];
-    if (!can_repeat(context_, node) || !takes_own(id, effects_.storage_of(id))) return false;
+    if (!can_repeat(graph_, node) || !takes_own(id, effects_.storage_of(id))) return false;
     if (is_wait(node)) return true;
     return std::ranges::all_of(effects_.accesses_of(id), [&](const StorageAccess& access) {
       if (writers_[access.storage].empty()) return true;
@@ -119,6 +120,7 @@ class RepeatableCalls {
     });
   }
 
+  const Graph& graph_;
   const Context& context_;
   const Body& body_;
   Effects effects_;
@@ -138,7 +140,7 @@ class RepeatWriter {
   std::optional<RepeatedGraphs> run() {
     find_copies();
     if (copies_.empty()) return std::nullopt;
-    RepeatableCalls calls(context_, graphs_.a.step());
+    RepeatableCalls calls(graphs_.a);
     for (const Copy& copy : copies_)
       for (const Stand& stand : copy.stands)
         if (stand.repeat > 0) calls.choose(stand.original, stand.repeat);

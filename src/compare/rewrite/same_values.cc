@@ -4,11 +4,11 @@
 
 #include "analysis/collectives.h"
 #include "analysis/element_call.h"
+#include "analysis/random_draws.h"
 #include "analysis/repeated_waits.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -24,7 +24,7 @@ SameValues::SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, 
     : graph_(graph),
       body_(graph.step()),
       facts_(facts),
-      effects_(*graph.context, graph.step()),
+      effects_(graph, graph.step()),
       number_(body_.nodes.size()) {
   for (NodeId id : body_.order)
     for (const StorageAccess& access : effects_.accesses_of(id))
@@ -87,7 +87,7 @@ void SameValues::find_written_tuples() {
 bool SameValues::is_pure(NodeId id) const {
   const Node& node = body_.nodes[id];
   if (node.kind != NodeKind::kCall || node.op == nullptr || node.op->writes ||
-      draws_random(*graph_.context, node))
+      !holds(Condition::kMergesNoDraws, !draws_random(graph_, node)))
     return false;
   if (holds(Condition::kMergesUnwritten, false)) return true;
   const bool makes_storage = effects_.storage_of(id) == id;

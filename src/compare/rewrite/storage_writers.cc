@@ -44,7 +44,7 @@ StorageWriters::StorageWriters(RewriteClaims& claims)
     : context_(*claims.graph_b().context),
       apart_(copy_moved(claims)),
       body_(apart_ ? *apart_ : claims.graph_b().step()),
-      own_effects_(std::in_place, context_, body_),
+      own_effects_(std::in_place, claims.graph_b(), body_),
       effects_(*own_effects_),
       seen_(body_.nodes.size()),
       state_(body_.nodes.size()) {

@@ -6,12 +6,12 @@
 
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
+#include "analysis/random_draws.h"
 #include "analysis/rank_view.h"
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -44,7 +44,7 @@ void CallCheck::check_added(NodeId id) {
     effect = "communicates";
   } else if (node.op->writes) {
     effect = "writes storage";
-  } else if (draws_random(context_, node)) {
+  } else if (draws_random(graph_b_, node)) {
     effect = "draws random numbers";
   } else if (node.op->is_effectful) {
     effect = "has an effect";
@@ -82,7 +82,7 @@ void CallCheck::check_attention(NodeId id) {
   if (std::ranges::any_of(parts, [](NodeId part) { return !part; })) return;  // check_parts says so
   AttentionCheck::Restored whole = attention_.restore(claim.origin, parts, claim.part);
   if (std::string problem = causal_mask_.restore(claim.origin, parts, claim.part, whole.call);
-      !problem.empty() && !holds(Condition::kMasksFromItsRow, false))
+      !problem.empty())
     whole.problems.push_back(std::move(problem));
   for (const std::string& problem : whole.problems) claims_.fail(id, "rewrite-attention", problem);
   check_positional(id, a_.nodes[claim.origin], whole.call);

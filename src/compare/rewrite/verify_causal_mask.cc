@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/rebind.h"
@@ -78,12 +79,13 @@ std::string CausalMaskCheck::restore(NodeId origin, std::span<const NodeId> part
   const Share share{static_cast<std::uint32_t>(part), static_cast<std::uint32_t>(parts.size())};
   const Fraction asked = numbers_.match(*queries_a, *queries, share),
                  seen = numbers_.match(*keys_a, *keys, share);
-  if (asked != Fraction::kPart && seen == Fraction::kPart && is_causal(whole))
+  const bool has_all_queries = asked != Fraction::kPart && seen == Fraction::kPart && is_causal(whole);
+  if (!holds(Condition::kCausalOfAllQueries, !has_all_queries))
     return "is_causal counts the keys of the part from 0, and it has all queries";
   if (asked != Fraction::kPart) return {};
   const bool has_prefix = prefix_calls_ != nullptr && prefix_calls_->contains(parts[part]);
   rests_on_own_keys_ = rests_on_own_keys_ || (seen == Fraction::kPart && !has_prefix);
-  if (seen == Fraction::kPart && !numbers_.is_same(*queries, *keys))
+  if (seen == Fraction::kPart && !holds(Condition::kCausalOfAllQueries, numbers_.is_same(*queries, *keys)))
     return "the queries and keys of the part are not as many, so they are not of the same tokens";
   // With keys of its own it is causal among these; undivided along the sequence it is the whole's.
   if (seen != Fraction::kAll || !is_causal(whole)) return {};
@@ -94,6 +96,7 @@ std::string CausalMaskCheck::restore(NodeId origin, std::span<const NodeId> part
     first_row = context_.exprs.add(first_row, *rows);
   }
   const std::string begin = fmt::format("row {}", context_.exprs.text(first_row));
+  if (is_causal(call) && holds(Condition::kMasksFromItsRow, false)) return {};
   if (is_causal(call))
     return fmt::format("is_causal counts queries from 0, the part begins at {} and sees all keys", begin);
   if (std::string fault = find_fault(param_of(context_, call, "attn_bias"), first_row, call); !fault.empty())
@@ -112,7 +115,8 @@ std::string CausalMaskCheck::find_fault(Arg bias, ExprId first_row, const Node& 
   const bool fits = type != nullptr && type->rank() == 4 &&
                     numbers_.is_same(type->sizes[2], extent(b_, call, "query").value()) &&
                     numbers_.is_same(type->sizes[3], extent(b_, call, "key").value());
-  if (!fits) return "it has other rows than the queries, or other columns than the keys";
+  if (!holds(Condition::kMasksTheKeys, fits))
+    return "it has other rows than the queries, or other columns than the keys";
   if (std::string fault = find_kernel_fault(*type, call); !fault.empty()) return fault;
   // One row, or one column, would be spread over all. The first columns of a wider triangle are the
   // same.
@@ -120,22 +124,25 @@ std::string CausalMaskCheck::find_fault(Arg bias, ExprId first_row, const Node& 
   Arg upper = spread[0];
   ExprId width = columns;
   if (const auto cut = call_args(upper, "aten.slice.Tensor"); cut.size() == 4) {
-    if (cut[1] != Arg::integer(1) || cut[2] != Arg::integer(0) || !is_number(cut[3], columns))
+    const bool has_all = cut[1] == Arg::integer(1) && cut[2] == Arg::integer(0) && is_number(cut[3], columns);
+    if (!holds(Condition::kMasksTheKeys, has_all))
       return "it does not have the keys from the first to the last";
     upper = cut[0];
     if (!is_matrix(upper, rows, columns)) width = rounded_up(columns);
   }
-  if (!is_matrix(upper, rows, width)) return "it is spread from other rows or columns than there are";
+  if (!holds(Condition::kMasksTheKeys, is_matrix(upper, rows, width)))
+    return "it is spread from other rows or columns than there are";
   if (call.op->target.starts_with(kAlignedKernel) && !numbers_.is_same(width, rounded_up(columns)) &&
       !is_aligned(width))
     return "its rows do not begin at multiples of 16 elements, as this kernel reads them";
   const auto triangle = call_args(upper, "aten.triu.default");
   if (triangle.size() != 2) return "it is no upper triangle";
-  if (!is_number(triangle[1], context_.exprs.add(first_row, context_.exprs.number(1))))
+  if (!holds(Condition::kMasksFromItsRow,
+             is_number(triangle[1], context_.exprs.add(first_row, context_.exprs.number(1)))))
     return "its diagonal is another";
   const auto full = call_args(triangle[0], "aten.full.default");
-  if (full.size() != 2 || full[1] != Arg::real(-std::numeric_limits<double>::infinity()))
-    return "it is not made of -inf";
+  const bool is_infinite = full.size() == 2 && full[1] == Arg::real(-std::numeric_limits<double>::infinity());
+  if (!holds(Condition::kMasksByInfinity, is_infinite)) return "it is not made of -inf";
   return {};
 }
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "analysis/effects.h"
 #include "analysis/rank_view.h"
 #include "analysis/world.h"
+#include "compare/rewrite/conditions.h"
 
 namespace epweave {
 namespace {
@@ -193,7 +195,7 @@ void check_inputs(RewriteClaims& claims, Numbers& numbers) {
   for (std::size_t i = 0; is_same && i < graph_a.outputs.size(); ++i)
     is_same = graph_a.outputs[i].role == graph_b.outputs[i].role &&
               graph_a.outputs[i].fqn == graph_b.outputs[i].fqn;
-  if (!is_same)
+  if (!holds(Condition::kSameInputs, is_same))
     return claims.fail_graph("rewrite-inputs", "the inputs or outputs are not those of the first graph");
   check_data_about(claims, numbers);
 }
@@ -320,7 +322,9 @@ void check_binders(RewriteClaims& claims) {
     const NodeExtra* extra = graph_b.step().nodes[id].extra;
     if (extra == nullptr) continue;
     for (const Binding& binding : extra->bindings) {
-      if (!binders.is_known(binding.symbol) || binders.is_bound_alike(id, binding)) continue;
+      if (!binders.is_known(binding.symbol) ||
+          holds(Condition::kBindsAlike, binders.is_bound_alike(id, binding)))
+        continue;
       const NodeId before = binders.first_of(binding.symbol);
       claims.fail(id, "rewrite-symbol",
                   fmt::format("binds {}, which {} binds in the first graph", graph_a.text(binding.symbol),
@@ -329,14 +333,28 @@ void check_binders(RewriteClaims& claims) {
   }
 }
 
+// What a function writes for its caller, no effect of the call says.
+void check_functions_write_nothing(RewriteClaims& claims) {
+  for (const Graph* graph : {&claims.graph_a(), &claims.graph_b()})
+    for (std::size_t i = 1; i < graph->bodies.size(); ++i) {
+      const Body& body = graph->bodies[i];
+      const Effects effects(*graph, body);
+      const bool writes = std::ranges::any_of(body.order, [&](NodeId id) {
+        return body.nodes[id].kind == NodeKind::kPlaceholder && effects.is_written(effects.storage_of(id));
+      });
+      if (writes) return claims.fail_nested(body.name, "rewrite-nested", "writes what its caller has");
+    }
+}
+
 void check_nested(RewriteClaims& claims, Numbers& numbers) {
   const Graph &graph_a = claims.graph_a(), &graph_b = claims.graph_b();
+  check_functions_write_nothing(claims);
   NestedComparison comparison(*graph_a.context, numbers);
   for (std::size_t i = 1; i < graph_a.bodies.size(); ++i) {
     const Body& before = graph_a.bodies[i];
     const Body* after = graph_b.find_body(before.name);
     const bool is_dropped = after == nullptr;  // nothing of the second graph names it, or that is no graph
-    if (!is_dropped && !comparison.is_same(before, *after))
+    if (!is_dropped && !holds(Condition::kSameFunctions, comparison.is_same(before, *after)))
       claims.fail_nested(before.name, "rewrite-nested", "is not what it is in the first graph");
   }
 }

@@ -31,7 +31,7 @@ MovementCheck::MovementCheck(RewriteClaims& claims, Numbers& numbers, const Effe
   has_moved_ =
       std::ranges::any_of(b_.order, [&](NodeId id) { return claims_[id].kind == ClaimKind::kMoved; });
   if (!has_moved_) return;
-  memory_.emplace(context_, b_);
+  memory_.emplace(graph_b_, b_);
   later_in_memory_.emplace(*memory_);
   groups_.emplace(claims_);
   values_.emplace(claims_, numbers_, *groups_, terms_, effects_a);

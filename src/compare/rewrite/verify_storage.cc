@@ -9,11 +9,11 @@
 #include "analysis/collectives.h"
 #include "analysis/flex_attention.h"
 #include "analysis/host_copy.h"
+#include "analysis/random_draws.h"
 #include "analysis/users.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 
@@ -217,18 +217,19 @@ void StorageCheck::check_updates(const IdSet<NodeId>& waited) {
     const Node& node = a_.nodes[id];
     const bool is_done = claims_.whole(id) || !claims_.parts(id).empty() || waited.contains(id);
     if (node.kind != NodeKind::kCall || is_done) continue;
-    bool is_update =
-        node.op == nullptr || draws_random(context_, node) || (node.op->is_effectful && !is_guard(node));
+    bool is_update = node.op == nullptr || draws_random(claims_.graph_a(), node) ||
+                     (node.op->is_effectful && !is_guard(node));
     for (const StorageAccess& access : writers_a_.effects().accesses_of(id))
       is_update =
           is_update || (access.writes && !is_wait(node) && a_.nodes[access.storage].kind != NodeKind::kCall);
-    if (!is_update) continue;
+    if (holds(Condition::kDoesAllEffects, !is_update)) continue;
     const NodeId first = claims_.find_class(id);
     if (claims_.whole(first)) continue;                            // merged into that
     if (is_wait(node) && !claims_.parts(first).empty()) continue;  // waited for in parts already
-    const std::string_view why = node.op == nullptr             ? "; its effects are not known"
-                                 : draws_random(context_, node) ? "; all later draws give other numbers"
-                                                                : "";
+    const std::string_view why = node.op == nullptr ? "; its effects are not known"
+                                 : draws_random(claims_.graph_a(), node)
+                                     ? "; all later draws give other numbers"
+                                     : "";
     claims_.fail_in_a(id, "rewrite-update", fmt::format("the second graph does not do it{}", why));
   }
 }
@@ -271,19 +272,13 @@ void StorageCheck::check_order() {
   for (const OrderEdge& edge : writers_a_.effects().order_edges()) {
     if (edge.reason != OrderReason::kRandom && edge.reason != OrderReason::kUnknownEffect) continue;
     const NodeId before = claims_.whole(edge.before), after = claims_.whole(edge.after);
-    if (before && after && positions_[before] > positions_[after])
+    if (before && after && !holds(Condition::kDrawsInOrder, positions_[before] < positions_[after]))
       claims_.fail(after, "rewrite-order",
                    fmt::format("comes before {}; the other way around it {}", claims_.name_b(before),
                                name_of(edge.reason)));
   }
-  const auto draws = [&](const Node& node) {
-    if (draws_random(context_, node)) return true;
-    const auto flex =
-        has_family(node, OpFamily::kFlexAttention) ? FlexCall::read(claims_.graph_a(), node) : std::nullopt;
-    return flex && draws_for_pairs(*flex);
-  };
   for (NodeId a : a_.order)
-    if (!claims_.parts(a).empty() && draws(a_.nodes[a]))
+    if (!claims_.parts(a).empty() && draws_random(claims_.graph_a(), a_.nodes[a]))
       claims_.fail_in_a(a, "rewrite-order", "draws random numbers and is divided");
 }
 

@@ -44,7 +44,7 @@ StrideCheck::StrideCheck(RewriteClaims& claims, Numbers& numbers, const Effects&
 void StrideCheck::check(NodeId id) {
   const Node &before = graph_a_.step().nodes[claims_[id].origin], &after = graph_b_.step().nodes[id];
   if (may_copy(before) || may_copy(after)) check_showing(id);
-  if (reads_layout(context_, after) && !holds(Condition::kLiesAlike, false)) check_operands(id);
+  if (reads_layout(graph_b_, after) && !holds(Condition::kLiesAlike, false)) check_operands(id);
   if (after.kind == NodeKind::kOutput) compare_results(id);
 }
 

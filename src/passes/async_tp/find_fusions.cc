@@ -41,7 +41,7 @@ class FusionFinder {
         inputs_(list_inputs(context_, body_)),
         users_(invert(inputs_, body_.order)),
         position_(find_positions(body_, body_.order)),
-        effects_(context_, body_),
+        effects_(graph, body_),
         blocks_(graph) {
     const auto& edges = effects_.order_edges();
     std::vector<std::pair<NodeId, NodeId>> back, forth;

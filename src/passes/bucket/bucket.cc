@@ -53,7 +53,7 @@ class Bucketer {
         given_(graph),
         clock_(clock),
         graph_(result.graph),
-        facts_(find_order_facts(*graph.context, graph.step())),
+        facts_(find_order_facts(graph, graph.step())),
         users_(invert(facts_.inputs, graph.step().order)),
         positions_(find_positions(graph.step(), graph.step().order)),
         found_(find_mergeables(graph, facts_.inputs, users_, facts_.effects)),
@@ -106,8 +106,7 @@ class Bucketer {
     for (const std::vector<std::size_t>& set : sets) write_chosen(set);
     writer_.finish();
     keep_given_order();
-    if (!sets.empty())
-      put_in_order(find_order_facts(*graph_.context, graph_.step()), {graph_.step().order, {}});
+    if (!sets.empty()) put_in_order(find_order_facts(graph_, graph_.step()), {graph_.step().order, {}});
     if (sets.empty() || !is_better(sets)) {
       result_.graph = given_;
       result_.notes.push_back(
@@ -176,7 +175,7 @@ class Bucketer {
 
   void prefetch() {
     Body& body = graph_.step();
-    const OrderFacts facts = find_order_facts(*graph_.context, body);
+    const OrderFacts facts = find_order_facts(graph_, body);
     put_in_order(facts, find_prefetch_order(graph_, launches_, list_scoped(), facts.inputs,
                                             invert(facts.inputs, body.order)));
   }

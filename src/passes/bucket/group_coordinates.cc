@@ -12,7 +12,7 @@
 namespace epweave {
 
 GroupCoordinates write_group_coordinates(Graph& graph, MergeScope scope, std::string_view pass) {
-  const OrderFacts facts = find_order_facts(*graph.context, graph.step());
+  const OrderFacts facts = find_order_facts(graph, graph.step());
   const NodeLists users = invert(facts.inputs, graph.step().order);
   CoordinateWriter writer(graph, read_world(graph).size, pass);
   GroupCoordinates made;

@@ -19,7 +19,7 @@ InductorRewriter::InductorRewriter(Graph& graph, const StepModel& model, const S
       model_(model),
       problem_(problem),
       f_(facts),
-      facts_(find_order_facts(*graph.context, graph.step())),
+      facts_(find_order_facts(graph, graph.step())),
       users_(invert(facts_.inputs, graph.step().order)),
       found_(find_mergeables(graph, facts_.inputs, users_, facts_.effects, MergeScope::kAll)),
       merged_(graph, facts_.inputs, users_),

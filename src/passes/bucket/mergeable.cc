@@ -94,7 +94,7 @@ class Finder {
         users_(users),
         is_rank_agnostic_(is_rank_agnostic(graph)),
         world_size_(is_rank_agnostic_ ? read_world(graph).size : 0),
-        rank_nodes_(find_rank_nodes(context_, body_)),
+        rank_nodes_(find_rank_nodes(graph)),
         input_behind_(context_, body_, inputs, rank_nodes_),
         unread_(find_unread(body_, inputs, users, rank_nodes_)),
         later_writes_(effects),

@@ -11,7 +11,7 @@ namespace epweave {
 
 std::vector<NodeId> StrideReaders::list_seen(NodeId id, NodeId made) {
   const Node &before = graph_.step().nodes[id], &after = chunked_.step().nodes[made];
-  const bool reads = reads_layout(*graph_.context, before);
+  const bool reads = reads_layout(graph_, before);
   if (!reads && !shows_otherwise(id, made)) return {};
   std::vector<NodeId> xs, ys, seen;
   for_each_input(*graph_.context, before, [&](NodeId input) { xs.push_back(input); });

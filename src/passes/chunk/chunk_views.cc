@@ -4,11 +4,11 @@
 #include <array>
 
 #include "analysis/collectives.h"
+#include "analysis/random_draws.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -21,10 +21,10 @@ bool is_change_of_shape(const Node& node) {
 }
 
 // Nothing but the value is missing where it is left out.
-bool is_pure(const Context& context, const Node& node) {
+bool is_pure(const Graph& graph, const Node& node) {
   const bool binds = node.extra && !node.extra->bindings.empty();
   return node.kind == NodeKind::kCall && node.op != nullptr && !binds && !node.op->writes &&
-         !draws_random(context, node) && !node.op->is_effectful && !is_launch(node) && !is_wait(node);
+         !draws_random(graph, node) && !node.op->is_effectful && !is_launch(node) && !is_wait(node);
 }
 
 bool is_number(const Graph& graph, NodeId id) {
@@ -64,7 +64,7 @@ void drop_unused(Graph& chunked, NodeId first_new, std::vector<NodeId> candidate
     const NodeId id = candidates.back();
     candidates.pop_back();
     const Node& node = step.nodes[id];
-    if (uses[id] > 0 || !is_pure(*chunked.context, node) || !gone.insert(id)) continue;
+    if (uses[id] > 0 || !is_pure(chunked, node) || !gone.insert(id)) continue;
     ++count;
     for_each_input(*chunked.context, node, [&](NodeId input) {
       --uses.at(input);

@@ -1,8 +1,8 @@
 #include "passes/chunk/chunk_whole_values.h"
 
+#include "analysis/random_draws.h"
 #include "ir/walk.h"
 #include "ops/op.h"
-#include "ops/random_draws.h"
 
 namespace epweave {
 namespace {
@@ -12,7 +12,7 @@ bool is_scalar(const Graph& graph, const Node& node) {
 }
 
 bool may_be_made_of_sizes(const Graph& graph, const Node& node) {
-  if (node.op == nullptr || node.op->writes || draws_random(*graph.context, node)) return false;
+  if (node.op == nullptr || node.op->writes || draws_random(graph, node)) return false;
   return (node.extra == nullptr || node.extra->bindings.empty()) && node.op->cost != CostClass::kCollective &&
          node.op->cost != CostClass::kWait;
 }

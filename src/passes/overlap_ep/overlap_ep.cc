@@ -39,8 +39,8 @@ void select_regions(const Graph& graph, const OverlapEpOptions& options, std::ve
 
 Input analyze(const Graph& graph, const OverlapEpOptions& options) {
   EpRegionFinder finder(graph);
-  OrderFacts facts = find_order_facts(*graph.context, graph.step(),
-                                      [&](NodeId id, const Node& node) { finder.add(id, node); });
+  OrderFacts facts =
+      find_order_facts(graph, graph.step(), [&](NodeId id, const Node& node) { finder.add(id, node); });
   EpRegions found = finder.take();
   if (!found.malformed.empty())  // only where nobody verified the graph
     decline(graph, found.malformed.front(), {"part-unnamed", "chunk the region again"},

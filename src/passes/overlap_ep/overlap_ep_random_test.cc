@@ -154,7 +154,7 @@ TEST_CASE("random regions compute what they computed, in turns") {
     RegionGenerator generator(random);
     const std::string text = generator.write();
     const Graph graph = parse_text(text, "random.txt");
-    const Effects effects(*graph.context, graph.step());
+    const Effects effects(graph, graph.step());
     for (const OrderEdge& edge : effects.order_edges()) ++seen.effects[edge.reason];
     const OverlapEpOptions options{.movement = trial % 2 == 0 ? Movement::kDelay : Movement::kMinimal};
     std::optional<Graph> result;
@@ -193,7 +193,7 @@ TEST_CASE("the made-up values tell orders apart that effects forbid") {
   int tried = 0, noticed = 0;
   for (int trial = 0; trial < 500; ++trial) {
     Graph graph = parse_text(RegionGenerator(random).write(), "random.txt");
-    const Effects effects(*graph.context, graph.step());
+    const Effects effects(graph, graph.step());
     if (effects.order_edges().empty()) continue;
     const OrderEdge edge = effects.order_edges()[below(random, effects.order_edges().size())];
     const auto before = Machine(graph).run();

@@ -19,7 +19,7 @@ std::vector<NodeId> nodes_of(const StepModel& model, std::span<const Place> orde
 
 // Under the free order, launches of a group may change places: every rank gets this same order.
 void prove_order(const Graph& graph, const Body& after, const ScheduleRules& rules) {
-  const OrderFacts facts = find_order_facts(*graph.context, graph.step());
+  const OrderFacts facts = find_order_facts(graph, graph.step());
   IdSet<NodeId> free_launches(after.nodes.size());
   if (rules.launches == LaunchOrder::kFree)
     for (const Launch& launch : facts.launches) free_launches.insert(launch.node);

@@ -24,7 +24,7 @@ class ProblemBuilder {
         tags_(graph),
         m_(decision.step),
         rules_(rules),
-        rank_nodes_(find_rank_nodes(*graph.context, graph.step())),
+        rank_nodes_(find_rank_nodes(graph)),
         element_nodes_(count_element_nodes(*graph.context, graph.step())),
         padding_cuts_(decision.padding_cuts) {}
 

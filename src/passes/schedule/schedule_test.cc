@@ -511,7 +511,7 @@ TEST_CASE("schedule: a read stays behind the writes into its storage") {
   const auto at = std::find_if(wrong.order.begin(), wrong.order.end(),
                                [&](NodeId id) { return graph.text(wrong.nodes[id].name) == "read"; });
   std::rotate(wrong.order.begin() + 3, at, at + 1);
-  const auto violation = find_order_violation(find_order_facts(*graph.context, graph.step()), wrong, {});
+  const auto violation = find_order_violation(find_order_facts(graph, graph.step()), wrong, {});
   REQUIRE(violation);
   CHECK(print_path(graph, graph.step(), {&*violation, 1}) == "c1 -> read (reads what it wrote in buffer)");
 }

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 
+#include "analysis/random_draws.h"
 #include "ops/random_draws.h"
 #include "ops/rules.h"
 #include "placement/attention_cut.h"
@@ -240,7 +241,7 @@ class FlexRule {
                    "its arguments are not those of a FlexAttention call as torch traces it",
                    std::string(kLeaveOut));
     flex_ = *flex;
-    if (draws_for_pairs(flex_))
+    if (draws_random(call_.graph(), call_.node()))
       call_.refuse("chunk.random",
                    "its functions draw random numbers, for each part others than for the whole",
                    std::string(kLeaveOut));

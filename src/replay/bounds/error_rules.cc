@@ -255,14 +255,21 @@ void bound_multiple(ErrorBounds& bounds, const BoundedCall& call) {
 // A loss's `reduction`.
 constexpr std::int64_t kNoReduction = 0, kTotal = 2;
 
-// Sums of `terms` elements each: the op on gamma |x| + bound(x).
+// Sums of `terms` elements each: the op on gamma |x| + bound(x). What is added to in place is read
+// by what it was; the others must lie elsewhere.
 void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms) {
-  if (call.op.writes) throw NoBound();
+  if (call.op.writes) {
+    if (!writes_argument(call, 0)) throw NoBound();
+    for (std::size_t i = 1; i < call.args.size(); ++i)
+      if (writes_argument(call, i)) throw NoBound();
+  }
   const Tensor& result = only_result(call);
   const double g = sum_error(terms, result.dtype);
   const auto reach = [&](const Tensor& tensor) { return widen(bounds, tensor, g); };
-  const Value bound = run_op(bounds, call.op, replace_all(bounds, call, reach));
-  set_rounded(bounds, result, bound.tensor());
+  std::vector<Value> args = replace_all(bounds, call, reach);
+  if (call.op.writes)
+    args[0] = bounds.add(bounds.scale(magnitude_at(bounds, call, 0), g), bounds.find_or_zero(result));
+  set_rounded(bounds, result, run_op(bounds, call.op, std::move(args)).tensor());
 }
 
 void bound_reduction(ErrorBounds& bounds, const BoundedCall& call) {
@@ -299,6 +306,17 @@ void bound_scan(ErrorBounds& bounds, const BoundedCall& call) {
 // Rows added where an index says: at most all of them in one place.
 void bound_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
   bound_sum(bounds, call, extent_along(tensor_at(call, 2), call.args[1]) + 1);
+}
+// Sums as they are; the largest and the smallest are no further off than any element. Of others
+// nothing is known.
+void bound_scatter_reduce(ErrorBounds& bounds, const BoundedCall& call) {
+  const std::string& how = call.args[4].as<Text>().text;
+  if (how == "sum") return bound_sum(bounds, call, extent_along(tensor_at(call, 3), call.args[1]) + 1);
+  if (call.op.writes || (how != "amax" && how != "amin")) throw NoBound();
+  std::vector<Value> args =
+      replace_all(bounds, call, [&](const Tensor& x) { return bounds.find_or_zero(x); });
+  args[4] = Text{ArgKind::kText, "amax"};
+  bounds.set(only_result(call), run_op(bounds, call.op, std::move(args)).tensor());
 }
 // self + alpha * source, whose sign says nothing of its error.
 void bound_index_add(ErrorBounds& bounds, const BoundedCall& call) {
@@ -415,12 +433,14 @@ constexpr RuleRow kRules[] = {
     {"aten._conj.default", bound_conj},
     {"aten._fused_rms_norm_backward.default", bound_rms_norm_backward},
     {"aten._grouped_mm.default", bound_product},
+    {"aten._log_softmax.default", bound_log_softmax},
     {"aten._log_softmax_backward_data.default", bound_log_softmax_backward},
     {"aten._scaled_dot_product_cudnn_attention_backward.default", bound_dot_product_backward},
     {"aten._scaled_dot_product_efficient_attention_backward.default", bound_dot_product_backward},
     {"aten._scaled_dot_product_flash_attention_backward.default", bound_dot_product_backward},
     {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", bound_dot_product_backward},
     {"aten._scaled_dot_product_fused_attention_overrideable_backward.default", bound_dot_product_backward},
+    {"aten._softmax.default", bound_softmax},
     {"aten._softmax_backward_data.default", bound_softmax_backward},
     {named::kCast, bound_cast},
     {named::kAbs, bound_abs},
@@ -441,6 +461,7 @@ constexpr RuleRow kRules[] = {
     {named::kComplex, bound_complex},
     {"aten.copy.default", bound_copy_in_place},
     {named::kCos, bound_flat},
+    {"aten.cosh.default", bound_hyperbolic},
     {"aten.cumsum.default", bound_scan},
     {"aten.div.Scalar", bound_div},
     {named::kDiv, bound_div},
@@ -457,6 +478,7 @@ constexpr RuleRow kRules[] = {
     {"aten.fmin.default", bound_clamp},
     {"aten.ge.Scalar", bound_comparison},
     {"aten.ge.Tensor", bound_comparison},
+    {"aten.gelu.default", bound_gelu},
     {"aten.gelu_backward.default", bound_activation_backward},
     {named::kGtNumber, bound_comparison},
     {named::kGt, bound_comparison},
@@ -503,8 +525,10 @@ constexpr RuleRow kRules[] = {
     {"aten.rsub.Scalar", bound_subtracted},
     {"aten.rsub.Tensor", bound_subtracted},
     {"aten.scatter_add.default", bound_scatter_add},
+    {"aten.scatter_reduce.two", bound_scatter_reduce},
     {"aten.sigmoid.default", bound_flat},
     {"aten.silu.default", bound_nearly_flat},
+    {"aten.sinh.default", bound_hyperbolic},
     {named::kSin, bound_flat},
     {named::kSqrt, bound_sqrt},
     {"aten.square.default", bound_square},

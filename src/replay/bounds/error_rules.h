@@ -79,6 +79,10 @@ void bound_vector_norm(ErrorBounds& bounds, const BoundedCall& call);
 // little further, and others.
 void bound_flat(ErrorBounds& bounds, const BoundedCall& call);
 void bound_nearly_flat(ErrorBounds& bounds, const BoundedCall& call);
+void bound_gelu(ErrorBounds& bounds, const BoundedCall& call);
+void bound_hyperbolic(ErrorBounds& bounds, const BoundedCall& call);
+void bound_softmax(ErrorBounds& bounds, const BoundedCall& call);
+void bound_log_softmax(ErrorBounds& bounds, const BoundedCall& call);
 void bound_exp(ErrorBounds& bounds, const BoundedCall& call);
 void bound_exp2(ErrorBounds& bounds, const BoundedCall& call);
 void bound_expm1(ErrorBounds& bounds, const BoundedCall& call);

@@ -57,7 +57,7 @@ Reached find_reached(const Graph& graph, const IdSet<NodeId>& roots) {
   const Body& body = graph.step();
   const Context& context = *graph.context;
   Reached found{find_regrouped(graph, roots).reached, {}, {}};
-  const Effects effects(context, body);
+  const Effects effects(graph, body);
   IdSet<NodeId> written;
   for (const NodeId id : body.order) {
     if (!found.nodes.contains(id)) continue;

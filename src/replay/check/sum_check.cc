@@ -99,7 +99,7 @@ BoundComparison compare_cut(const BoundedValue& a, const std::vector<BoundedValu
 RegroupedSums find_regrouped(const Graph& graph, const IdSet<NodeId>& roots) {
   const Body& body = graph.step();
   const NodeLists inputs = list_inputs(*graph.context, body);
-  const Effects effects(*graph.context, body);
+  const Effects effects(graph, body);
   RegroupedSums found{roots, roots};
   IdSet<NodeId> storages;
   for (NodeId id : body.order) {

@@ -35,7 +35,7 @@ struct StepPlan {
       : graph(run_graph),
         sizes(run_sizes),
         calls(run_calls),
-        effects(*run_graph.context, run_graph.step()),
+        effects(run_graph, run_graph.step()),
         steps(plan_steps(run_graph, run_graph.step())),
         written(find_written_inputs(run_graph)) {}
 };

@@ -147,7 +147,7 @@ void leave_apart(const Graph& b, std::vector<Group>& groups) {
   std::optional<Effects> effects;
   for (Group& group : groups) {
     if (!group.is_chain) continue;
-    if (!effects) effects.emplace(*b.context, b.step());
+    if (!effects) effects.emplace(b, b.step());
     const auto memory_of = [&](NodeId part) { return part ? effects->storage_of(part) : NodeId(); };
     const NodeId first = memory_of(group.values.front());
     group.is_chain = std::ranges::all_of(group.values, [&](NodeId part) { return memory_of(part) == first; });
@@ -158,7 +158,7 @@ void leave_apart(const Graph& b, std::vector<Group>& groups) {
 
 WrittenStorage find_written_storage(const Graph& graph) {
   const Body& body = graph.step();
-  const Effects effects(*graph.context, body);
+  const Effects effects(graph, body);
   WrittenStorage found{IdSet<NodeId>(body.nodes.size()), IdSet<NodeId>(body.nodes.size())};
   for (NodeId id : body.order) {
     if (!effects.is_written(effects.storage_of(id))) continue;

@@ -6,7 +6,7 @@ namespace epweave::replay {
 
 std::vector<bool> find_written_inputs(const Graph& graph) {
   const Body& body = graph.step();
-  const Effects effects(*graph.context, body);
+  const Effects effects(graph, body);
   std::vector<bool> result;
   for (const NodeId id : body.order) {
     if (body.nodes[id].kind != NodeKind::kPlaceholder) continue;

@@ -17,7 +17,7 @@ class Shuffler {
   Shuffler(const Graph& graph, const Body& body, std::uint64_t seed)
       : context_(*graph.context),
         body_(body),
-        facts_(find_order_facts(context_, body)),
+        facts_(find_order_facts(graph, body)),
         numbers_(seed, "issue order"),
         position_(body.nodes.size(), 0),
         missing_(body.nodes.size(), 0),

@@ -28,7 +28,7 @@ TEST_CASE("shuffled orders of real graphs are legal, near the graph's own, and g
   const Graph graph = read_graph(fmt::format("{}/testdata/graphs/{}.epw.gz", EPWEAVE_SOURCE_DIR, name));
   const Body& step = graph.step();
   INFO(name);
-  const OrderFacts facts = find_order_facts(*graph.context, step);
+  const OrderFacts facts = find_order_facts(graph, step);
   Body shuffled = step;
   shuffled.order = shuffle_order(graph, step, 1);
   const auto violation = find_order_violation(facts, shuffled, {});
@@ -74,7 +74,7 @@ graph
   output([%b, %d, %v, %w, %n, %late])
 )",
                                  "issue order");
-  const OrderFacts facts = find_order_facts(*graph.context, graph.step());
+  const OrderFacts facts = find_order_facts(graph, graph.step());
   bool is_other = false;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Body shuffled = graph.step();
