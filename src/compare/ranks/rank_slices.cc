@@ -27,7 +27,7 @@ namespace {
 class SliceCheck {
  public:
   explicit SliceCheck(const Graph& graph)
-      : graph_(graph), context_(*graph.context), body_(graph.step()), facts_(graph) {}
+      : graph_(graph), context_(*graph.context), body_(graph.step()), facts_(graph), rows_(graph) {}
 
   std::vector<RankViolation> find() {
     find_coordinates();
@@ -80,7 +80,7 @@ class SliceCheck {
   std::optional<Piece> read_piece(NodeId id, const Node& node) {
     const TensorType* tensor = tensor_of(context_, node.type);
     if (tensor == nullptr) return std::nullopt;
-    if (const auto rows = find_shown_rows(graph_, facts_, id))
+    if (const auto rows = rows_.find(facts_, id))
       return Piece{rows->dim, rows->start, tensor->sizes[rows->dim]};
     const auto dim = find_dim(context_, node, tensor->rank());
     if (!has_family(node, OpFamily::kSlice) || !dim) return std::nullopt;
@@ -175,6 +175,7 @@ class SliceCheck {
   Context& context_;
   const Body& body_;
   Facts facts_;
+  ShownRowsFinder rows_;
   std::set<StringId> coordinates_;  // their symbols
   std::map<Line, Pieces> lines_;
   std::map<std::pair<Line, std::string>, Layers> layers_;

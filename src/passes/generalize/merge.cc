@@ -32,7 +32,8 @@ class Merger {
         findings_(findings),
         devices_(job.graphs.size(), RankDevices(context_)),
         writer_(made, axes, job.size()),
-        slices_(job.graphs[0], made, writer_) {
+        slices_(job.graphs[0], made, writer_),
+        finder_(context_) {
     merged_.numbers_of_axis.resize(axes.all().size());
   }
 
@@ -75,7 +76,7 @@ class Merger {
     for (const Node* node : nodes) indices.push_back(index(node));
     const ArgumentPlace place{body_, ids[0].as_node(), "index"};
     for (std::size_t g = 0; g < nodes.size(); ++g)
-      if (!find_piece(context_, body_of(g), *nodes[g]))
+      if (!finder_.find(body_of(g), *nodes[g]))
         return findings_.refuse(place, indices, "the elements are not equal pieces of one value"), true;
     const Arg merged = merge_elements(ids, indices, place);
     if (merged == ids[0]) return true;
@@ -296,12 +297,12 @@ class Merger {
     };
     std::vector<TakenPiece> pieces;
     for (std::size_t g = 0; g < leaves.size(); ++g) {
-      const auto piece = find_piece(context_, body_of(g), body_of(g).nodes[leaves[g].as_node()]);
+      const auto piece = finder_.find(body_of(g), body_of(g).nodes[leaves[g].as_node()]);
       if (!piece || (g > 0 && positions_[g][piece->of] != positions_[0][pieces[0].of]))
         return refuse("it reads another value");
       pieces.push_back(*piece);
     }
-    const auto choice = body_ == 0 ? find_piece_choice(job_.graphs[0], pieces, leaves[0].as_node())
+    const auto choice = body_ == 0 ? find_piece_choice(finder_, job_.graphs[0], pieces, leaves[0].as_node())
                                    : std::optional<PieceChoice>();
     if (!choice) return refuse("the elements are not equal pieces of one value");
     const AffineAnswer answer = solve_affine(job_, axes_, choice->indices);
@@ -418,6 +419,7 @@ class Merger {
   std::vector<RankDevices> devices_;  // of each rank
   PlaceWriter writer_;
   ElementSlices slices_;
+  PieceFinder finder_;
   MergedDifferences merged_;
   SideTable<NodeId, NodeId> slice_of_;  // by the first rank's node of an element that differs
   std::size_t body_ = 0;                // that is merged
