@@ -11,6 +11,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "analysis/devices_on_rank.h"
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
 #include "ir/walk.h"
@@ -22,6 +23,7 @@
 #include "passes/extra_group.h"
 #include "passes/node_names.h"
 #include "passes/pieces.h"
+#include "passes/rank_devices.h"
 #include "passes/rank_elements.h"
 #include "passes/record.h"
 #include "passes/replace_symbols.h"
@@ -655,8 +657,16 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
   }
   for (Body& body : made.bodies) specializer.drop_unread(body);
   drop_unbound_coordinates(made, world);
+  if (find_entry(*made.context, made.info, kRankDevicesKey) != nullptr) {
+    if (const auto devices = devices_on_rank(graph, change.to))
+      rename_devices(made, *devices);
+    else
+      result.notes.push_back(fmt::format(
+          "what rank {} calls its device is not recorded: it has rank {}'s name", change.to, change.from));
+  }
   set_info(made, "rank", Arg::integer(change.to));
   set_info(made, kRankGroupsKey, std::nullopt);
+  set_info(made, kRankDevicesKey, std::nullopt);
   set_info(made, kRankAgnosticKey, std::nullopt);
   set_info(made, kFingerprintKey, std::nullopt);  // of the graph for all ranks
   if (find_entry(*made.context, made.info, kOneRankKey) != nullptr)

@@ -43,6 +43,7 @@ class Merger {
     writer_.place();
     slices_.place();
     redirect_elements();
+    list_devices();
     return std::move(merged_);
   }
 
@@ -261,6 +262,28 @@ class Merger {
                leaves[0];
     if (!is_same(leaves)) findings_.explain(place, "device", print_device(leaves[0].as_name()));
     return leaves[0];
+  }
+  // The first rank's own name of each stands beside those of the others.
+  void list_devices() {
+    std::map<StringId, StringId> own;
+    bool differ = false;
+    for (const RankDevices& rank : devices_)
+      for (const auto& [first, here] : rank.names()) {
+        own.emplace(first, first);
+        differ = differ || here != first;
+      }
+    if (!differ) return;
+    std::vector<Arg> ranks;
+    for (std::size_t g = 0; g < devices_.size(); ++g) {
+      std::vector<Arg> names;
+      for (const auto& [first, here] : g == 0 ? own : devices_[g].names()) {
+        names.push_back(Arg::text(first));
+        names.push_back(Arg::text(here));
+      }
+      ranks.push_back(Arg::text(made_.intern(std::to_string(job_.ranks[g]))));
+      ranks.push_back(context_.args.add_tree(ArgKind::kDict, names));
+    }
+    merged_.devices = context_.args.add_tree(ArgKind::kDict, ranks);
   }
   std::string print_device(StringId device) const {
     return fmt::format("{} device of the rank", device_kind(context_.text(device)));
