@@ -378,6 +378,7 @@ def trace_step(options) -> tuple:
             "num_layers": len(config.model_spec.model.layers), "global_meshes": meshes,
             "axes": describe_axes(options),
             "world_size": world, "rank": options.rank, "torch": str(torch.__version__), "torchtitan": version,
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
             "num_static_inputs": traced.num_static_inputs}
     return graph, {"inputs": inputs, "outputs": outputs, "info": info,
                    "process_groups": describe_process_groups(dims)}

@@ -1,5 +1,7 @@
 #include "analysis/shown_rows.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "ops/bind.h"
@@ -82,18 +84,31 @@ NodeId find_cut_operand(const Graph& graph, NodeId id) {
   return self.is_node() ? self.as_node() : NodeId();
 }
 
-std::optional<ShownRows> find_shown_rows(const Graph& graph, Facts& facts, NodeId id) {
-  const Node& node = graph.step().nodes[id];
+std::optional<ShownRows> ShownRowsFinder::find(Facts& facts, NodeId id) {
+  const Node& node = graph_.step().nodes[id];
   if (node.kind != NodeKind::kCall || node.op == nullptr) return {};
-  if (node.op->family == OpFamily::kSlice && node.op->is_view) return find_slice_rows(graph, facts, id);
-  const auto element = tuple_element(*graph.context, graph.step(), node);
-  const auto split = element ? find_split_rows(graph, element->tuple) : std::nullopt;
-  if (!split || element->index < 0 || element->index >= std::ssize(split->extents)) return {};
-  ExprPool& exprs = graph.context->exprs;
+  if (node.op->family == OpFamily::kSlice && node.op->is_view) return find_slice_rows(graph_, facts, id);
+  const auto element = tuple_element(*graph_.context, graph_.step(), node);
+  if (!element || element->index < 0) return {};
+  const SplitStarts& split = read_split(element->tuple);
+  if (element->index >= std::ssize(split.starts)) return {};
+  return ShownRows{split.of, split.dim, split.starts[static_cast<std::size_t>(element->index)]};
+}
+
+const ShownRowsFinder::SplitStarts& ShownRowsFinder::read_split(NodeId split) {
+  const auto [known, is_new] = splits_.try_emplace(split);
+  SplitStarts& made = known->second;
+  const auto rows = is_new ? find_split_rows(graph_, split) : std::nullopt;
+  if (!rows) return made;
+  ExprPool& exprs = graph_.context->exprs;
+  made.of = rows->of;
+  made.dim = rows->dim;
   ExprId start = exprs.number(0);
-  for (std::int64_t i = 0; i < element->index; ++i)
-    start = exprs.add(start, split->extents[static_cast<std::size_t>(i)]);
-  return ShownRows{split->of, split->dim, start};
+  for (ExprId extent : rows->extents) {
+    made.starts.push_back(start);
+    start = exprs.add(start, extent);
+  }
+  return made;
 }
 
 }  // namespace epweave

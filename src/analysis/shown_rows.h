@@ -6,6 +6,7 @@
 // How many, the extent recorded of it says.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -20,9 +21,26 @@ struct ShownRows {
   ExprId start;
 };
 
-// None: it is neither a piece of a split nor a slice of neighbouring rows, or the facts do not say
-// that the slice begins and ends within the value.
-std::optional<ShownRows> find_shown_rows(const Graph& graph, Facts& facts, NodeId id);
+// Of a graph that stays as it is. Takes time in the pieces of a split once, not for each of them.
+class ShownRowsFinder {
+ public:
+  explicit ShownRowsFinder(const Graph& graph) : graph_(graph) {}
+
+  // None: it is neither a piece of a split nor a slice of neighbouring rows, or the facts do not
+  // say that the slice begins and ends within the value.
+  std::optional<ShownRows> find(Facts& facts, NodeId id);
+
+ private:
+  struct SplitStarts {
+    NodeId of;
+    std::size_t dim = 0;
+    std::vector<ExprId> starts;  // of its pieces; empty: its arguments do not say
+  };
+  const SplitStarts& read_split(NodeId split);
+
+  const Graph& graph_;
+  std::map<NodeId, SplitStarts> splits_;
+};
 
 // Of a piece of a split, or a slice: what is cut.
 NodeId find_cut_operand(const Graph& graph, NodeId id);

@@ -1,6 +1,6 @@
 #include "analysis/unshard.h"
 
-#include <algorithm>
+#include <set>
 
 #include "analysis/collectives.h"
 #include "ops/op.h"
@@ -28,8 +28,13 @@ class ChainWalker {
   }
 
   bool reads_one_value(NodeId id) const {
-    return std::ranges::count_if(inputs_[id],
-                                 [&](NodeId input) { return !has_family(input, OpFamily::kMesh); }) <= 1;
+    bool has_one = false;
+    for (NodeId input : inputs_[id]) {
+      if (has_family(input, OpFamily::kMesh)) continue;
+      if (has_one) return false;  // at the second of however many
+      has_one = true;
+    }
+    return true;
   }
 
   // The only user, where that reads nothing else. What is looked up in a mesh is no parameter.
@@ -100,10 +105,10 @@ std::vector<UnshardChain> find_unshard_chains(const Body& body, const NodeLists&
 
 std::vector<NodeId> list_chain(const Body& body, const NodeLists& inputs, const UnshardChain& chain) {
   std::vector<NodeId> nodes = {chain.end};
+  std::set<NodeId> listed(nodes.begin(), nodes.end());
   for (std::size_t i = 0; i < nodes.size(); ++i)
     for (NodeId input : inputs[nodes[i]])
-      if (body.nodes[input].kind == NodeKind::kCall && std::ranges::find(nodes, input) == nodes.end())
-        nodes.push_back(input);
+      if (body.nodes[input].kind == NodeKind::kCall && listed.insert(input).second) nodes.push_back(input);
   return nodes;
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "analysis/global_meshes.h"
+
 namespace epweave {
 namespace {
 
@@ -16,25 +18,6 @@ std::vector<std::uint32_t> read_numbers(const Context& context, Arg list) {
   for (Arg item : context.args.children(list))
     if (item.is_int() && item.as_int() >= 0) numbers.push_back(static_cast<std::uint32_t>(item.as_int()));
   return numbers;
-}
-
-std::vector<Mesh> read_meshes(const Graph& graph, std::uint32_t world) {
-  const Context& context = *graph.context;
-  std::vector<Mesh> meshes;
-  const Arg* all = find_entry(context, graph.info, "global_meshes");
-  if (all == nullptr || !all->is(ArgKind::kDict)) return meshes;
-  const auto entries = context.args.children(*all);
-  for (std::size_t i = 1; i < entries.size(); i += 2) {
-    const Arg* axes = find_entry(context, entries[i], "axes");
-    const Arg* shape = find_entry(context, entries[i], "shape");
-    if (axes == nullptr || shape == nullptr || !axes->is_list()) continue;
-    Mesh mesh;
-    for (Arg axis : context.args.children(*axes))
-      mesh.axes.emplace_back(axis.is(ArgKind::kText) ? context.text(axis.as_name()) : "");
-    mesh.shape = read_numbers(context, *shape);
-    if (mesh.axes.size() == mesh.shape.size() && mesh.size() == world) meshes.push_back(std::move(mesh));
-  }
-  return meshes;
 }
 
 template <class MembersOf>
@@ -90,6 +73,25 @@ GroupMembers derive_group(const Graph& graph, const World& world, const ProcessG
 }
 
 }  // namespace
+
+std::vector<Mesh> read_global_meshes(const Graph& graph) {
+  const Context& context = *graph.context;
+  std::vector<Mesh> meshes;
+  const Arg* all = find_entry(context, graph.info, "global_meshes");
+  if (all == nullptr || !all->is(ArgKind::kDict)) return meshes;
+  const auto entries = context.args.children(*all);
+  for (std::size_t i = 1; i < entries.size(); i += 2) {
+    const Arg* axes = find_entry(context, entries[i], "axes");
+    const Arg* shape = find_entry(context, entries[i], "shape");
+    if (axes == nullptr || shape == nullptr || !axes->is_list()) continue;
+    Mesh mesh;
+    for (Arg axis : context.args.children(*axes))
+      mesh.axes.emplace_back(axis.is(ArgKind::kText) ? context.text(axis.as_name()) : "");
+    mesh.shape = read_numbers(context, *shape);
+    if (mesh.axes.size() == mesh.shape.size()) meshes.push_back(std::move(mesh));
+  }
+  return meshes;
+}
 
 std::vector<Rank> members_along(const Mesh& mesh, std::size_t axis, Rank rank) {
   std::uint32_t stride = 1;
@@ -173,7 +175,8 @@ World read_world(const Graph& graph, std::uint32_t ranks) {
     throw UsageError(problem);
   }
   if (world.size > kMostRanks) throw InputError(fmt::format("a world of more than {} ranks", kMostRanks));
-  world.meshes = read_meshes(graph, world.size);
+  world.meshes = read_global_meshes(graph);
+  std::erase_if(world.meshes, [&](const Mesh& mesh) { return mesh.size() != world.size; });
   return world;
 }
 

@@ -196,7 +196,7 @@ class JoinBypass {
   // ---- slices
 
   void bypass_by_slice(const Join& join, NodeId slice) {
-    const auto rows = find_shown_rows(graph_, facts_, slice);
+    const auto rows = ShownRowsFinder(graph_).find(facts_, slice);
     if (!rows || rows->of != join.node || rows->dim != join.dim) return;
     const TensorType& type = *tensor_of(context_, body_.nodes[slice].type);
     const ExprId end = context_.exprs.add(rows->start, type.sizes[join.dim]);

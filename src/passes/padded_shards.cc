@@ -15,7 +15,7 @@ namespace {
 
 class PadReader {
  public:
-  explicit PadReader(const Graph& graph) : graph_(graph), context_(*graph.context) {}
+  explicit PadReader(const Graph& graph) : graph_(graph), context_(*graph.context), finder_(context_) {}
 
   PaddedShards run() {
     found_.shards = find_uneven_shards(graph_);
@@ -66,12 +66,12 @@ class PadReader {
     return indices.is_list() && !context_.args.children(indices).empty();
   }
 
-  bool pads_piece_by_nothing(const Node& pad) const {
+  bool pads_piece_by_nothing(const Node& pad) {
     const Arg piece = arg_of(context_, pad, 0), amounts = arg_of(context_, pad, 1);
     return amounts.is_list() &&
            std::ranges::all_of(context_.args.children(amounts),
                                [](Arg amount) { return amount.is_int() && amount.as_int() == 0; }) &&
-           piece.is_node() && find_piece(context_, graph_.step(), graph_.step().nodes[piece.as_node()]);
+           piece.is_node() && finder_.find(graph_.step(), graph_.step().nodes[piece.as_node()]);
   }
 
   void take_pad(std::size_t shard, const Node& pad) {
@@ -85,6 +85,7 @@ class PadReader {
 
   const Graph& graph_;
   const Context& context_;
+  PieceFinder finder_;
   PaddedShards found_;
   SideTable<NodeId, std::size_t> shard_of_{kNone};  // of inputs, and casts and views of them
 };

@@ -1,5 +1,7 @@
 #include "passes/rank_devices.h"
 
+#include <utility>
+
 namespace epweave {
 
 std::string_view device_kind(std::string_view device) {
@@ -42,6 +44,56 @@ TypeId RankDevices::rename(TypeId here, TypeId other) {
     type.elements[i] = renamed;
   }
   return context_->types.intern(std::move(type));
+}
+
+namespace {
+
+class DeviceRenamer {
+ public:
+  DeviceRenamer(Context& context, const std::map<StringId, StringId>& names)
+      : context_(context), names_(names) {}
+
+  void run(Node& node) {
+    map_arguments(context_, node, [&](Arg arg) { return leaf(arg); });
+    node.attr = context_.args.map(node.attr, [&](Arg arg) { return leaf(arg); });
+    node.type = rename(node.type);
+    if (node.extra == nullptr || !node.extra->example_type) return;
+    NodeExtra extra = *node.extra;
+    extra.example_type = rename(extra.example_type);
+    if (extra.example_type != node.extra->example_type) node.extra = context_.own(std::move(extra));
+  }
+
+ private:
+  StringId name(StringId device) const {
+    const auto found = names_.find(device);
+    return found != names_.end() ? found->second : device;
+  }
+  Arg leaf(Arg arg) {
+    if (arg.is(ArgKind::kDevice)) return Arg::named(ArgKind::kDevice, name(arg.as_name()));
+    return arg.is(ArgKind::kTypeRef) ? Arg::type_ref(rename(arg.as_type())) : arg;
+  }
+  TypeId rename(TypeId id) {
+    if (!id || renamed_[id]) return id ? renamed_[id] : id;
+    Type type = context_.types[id];
+    if (type.kind == TypeKind::kTensor) type.tensor.device = name(type.tensor.device);
+    if (type.kind == TypeKind::kValue) type.value = leaf(type.value);
+    for (TypeId& element : type.elements) element = rename(element);
+    const TypeId made = context_.types.intern(std::move(type));
+    renamed_.at(id) = made;
+    return made;
+  }
+
+  Context& context_;
+  const std::map<StringId, StringId>& names_;
+  SideTable<TypeId, TypeId> renamed_;
+};
+
+}  // namespace
+
+void rename_devices(Graph& graph, const std::map<StringId, StringId>& names) {
+  DeviceRenamer renamer(*graph.context, names);
+  for (Body& body : graph.bodies)
+    for (NodeId id : body.order) renamer.run(body.nodes[id]);
 }
 
 }  // namespace epweave

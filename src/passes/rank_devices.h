@@ -25,9 +25,15 @@ class RankDevices {
   // they cannot be these devices.
   TypeId rename(TypeId here, TypeId other);
 
+  // What the rank calls each device that was paired, by the other's name.
+  const std::map<StringId, StringId>& names() const { return here_of_; }
+
  private:
   Context* context_;
   std::map<StringId, StringId> here_of_, other_of_;
 };
+
+// The graph with other names of devices, by those that it has.
+void rename_devices(Graph& graph, const std::map<StringId, StringId>& names);
 
 }  // namespace epweave

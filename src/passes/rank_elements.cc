@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "analysis/rank_view.h"
@@ -38,10 +39,29 @@ NodeId whole_of(const Context& context, const Node& node) {
   return whole.is_node() ? whole.as_node() : NodeId();
 }
 
+// Pieces, and how many of them are of one size at multiples of it.
+class PieceSet {
+ public:
+  void insert(const TakenPiece& piece) {
+    if (piece.size() == 0 || piece.start % piece.size() != 0 || !pieces_.insert(piece).second) return;
+    ++counts_[{piece.of, piece.dim, piece.size()}];
+  }
+  // Whether they are all of a value that such pieces make.
+  bool has_all(NodeId of, std::int64_t dim, std::int64_t size, std::int64_t extent) const {
+    const auto found = counts_.find({of, dim, size});
+    return extent % size == 0 && (found == counts_.end() ? 0 : found->second) == extent / size;
+  }
+
+ private:
+  std::set<TakenPiece> pieces_;
+  std::map<std::tuple<NodeId, std::int64_t, std::int64_t>, std::int64_t> counts_;
+};
+
 // Which splits and pieces stand in front of a place.
 class PieceCounter {
  public:
-  PieceCounter(Context& context, const Body& body) : context_(context), body_(body), calls_(context, body) {}
+  PieceCounter(Context& context, const Body& body)
+      : context_(context), body_(body), finder_(context), calls_(context, body) {}
 
   SideTable<NodeId, std::optional<std::uint32_t>> run() {
     SideTable<NodeId, std::optional<std::uint32_t>> counts;
@@ -49,8 +69,8 @@ class PieceCounter {
     for (const auto [id, node] : walk_extras(context_, body_)) {
       if (node.op == nullptr) continue;
       if (const auto call = calls_.read(node)) counts.at(id) = count(node, *call);
-      if (node.op->family == OpFamily::kSplit) splits_[whole_of(context_, node)].push_back({node, {}});
-      if (const auto piece = find_piece(context_, body_, node)) see(node, *piece);
+      if (node.op->family == OpFamily::kSplit) splits_[whole_of(context_, node)].push_back({node, id});
+      if (const auto piece = finder_.find(body_, node)) see(node, *piece);
     }
     return counts;
   }
@@ -58,26 +78,25 @@ class PieceCounter {
  private:
   struct Split {
     Node call;
-    std::set<TakenPiece> pieces;
+    NodeId node;  // none: it is not there yet
   };
 
   void see(const Node& node, const TakenPiece& piece) {
     const auto element = tuple_element(context_, body_, node);
-    if (!element) return static_cast<void>(pieces_.insert(piece));
-    for (Split& split : splits_[piece.of])
-      if (split.call.name == body_.nodes[element->tuple].name) split.pieces.insert(piece);
+    (element ? pieces_of_[element->tuple] : pieces_).insert(piece);
   }
 
   std::uint32_t count(const Node& slice, const Node& call) {
     if (!has_family(call, OpFamily::kSplit)) return has_all(slice, pieces_) ? 0 : 1;
     std::vector<Split>& splits = splits_[whole_of(context_, call)];
     for (const Split& split : splits)
-      if (calls_.is_call(split.call, call)) return has_all(slice, split.pieces) ? 0 : 1;
+      if (calls_.is_call(split.call, call))
+        return split.node && has_all(slice, pieces_of_[split.node]) ? 0 : 1;
     splits.push_back({call, {}});
     return 2;
   }
 
-  bool has_all(const Node& slice, const std::set<TakenPiece>& pieces) const {
+  bool has_all(const Node& slice, const PieceSet& pieces) const {
     const NodeId of = whole_of(context_, slice);
     const TensorType* part = tensor_of(context_, slice.type);
     const TensorType* whole = of ? tensor_of(context_, body_.nodes[of].type) : nullptr;
@@ -87,16 +106,16 @@ class PieceCounter {
     const auto size = context_.exprs.constant(part->sizes[*dim]);
     const auto extent = context_.exprs.constant(whole->sizes[*dim]);
     if (!size || !extent || *size <= 0) return false;
-    for (std::int64_t start = 0; start < *extent; start += *size)
-      if (!pieces.contains({of, static_cast<std::int64_t>(*dim), start, start + *size})) return false;
-    return true;
+    return pieces.has_all(of, static_cast<std::int64_t>(*dim), *size, *extent);
   }
 
   Context& context_;
   const Body& body_;
+  PieceFinder finder_;
   ElementCalls calls_;
   std::map<NodeId, std::vector<Split>> splits_;  // by what they divide
-  std::set<TakenPiece> pieces_;                  // by slices
+  std::map<NodeId, PieceSet> pieces_of_;         // by split
+  PieceSet pieces_;                              // by slices
 };
 
 }  // namespace

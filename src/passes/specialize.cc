@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
 #include <string_view>
 #include <tuple>
 
+#include "analysis/devices_on_rank.h"
 #include "analysis/random_draws.h"
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
@@ -21,6 +23,7 @@
 #include "passes/extra_group.h"
 #include "passes/node_names.h"
 #include "passes/pieces.h"
+#include "passes/rank_devices.h"
 #include "passes/rank_elements.h"
 #include "passes/record.h"
 #include "passes/replace_symbols.h"
@@ -156,6 +159,7 @@ class ElementFinder {
         names_(graph, body),
         body_(body),
         calls_(context_, body),
+        finder_(context_),
         slices_(slices) {
     IdSet<NodeId> computed;
     for (NodeId id : slices) computed.insert(id);
@@ -167,7 +171,7 @@ class ElementFinder {
         if (first_use_[input] == kUnused) first_use_.at(input) = here;
       });
       if (computed.contains(id)) continue;
-      if (const auto piece = find_piece(context_, body, node)) elements_[*piece].push_back(id);
+      if (const auto piece = finder_.find(body, node)) elements_[*piece].push_back(id);
       if (has_family(node, OpFamily::kSplit)) splits_[whole_of(node)].push_back(id);
     }
   }
@@ -184,7 +188,7 @@ class ElementFinder {
     }
     std::erase_if(body_.order, [&](NodeId id) { return !elements_of[id].empty(); });
     insert_splits();
-    for (NodeId id : beside_others_) put_in_order(id);
+    if (!beside_others_.empty()) put_in_order();
     for (NodeId id : body_.order) {
       const auto follow = [&](Arg arg) {
         if (!arg.is_node() || elements_of[arg.as_node()].empty()) return arg;
@@ -201,9 +205,9 @@ class ElementFinder {
   }
 
   // Of what the slice says that it stands for; of slices that say nothing, any.
-  std::vector<NodeId> find_elements(NodeId id, const std::optional<Node>& call) const {
+  std::vector<NodeId> find_elements(NodeId id, const std::optional<Node>& call) {
     const Node& slice = body_.nodes[id];
-    const auto piece = find_piece(context_, body_, slice);
+    const auto piece = finder_.find(body_, slice);
     if (!piece) return {};
     const auto found = elements_.find(*piece);
     std::vector<NodeId> equal = found == elements_.end() ? std::vector<NodeId>() : found->second;
@@ -220,61 +224,64 @@ class ElementFinder {
 
   // The last of the nodes, which are in order, that stands before a position; or none.
   NodeId nearest_before(const std::vector<NodeId>& nodes, std::uint32_t position) const {
-    const auto behind =
-        std::ranges::lower_bound(nodes, position, {}, [&](NodeId id) { return position_[id]; });
+    const auto behind = first_at(nodes, position);
     return behind == nodes.begin() ? NodeId() : *std::prev(behind);
   }
 
+  // The first of the nodes, which are in order, that stands at a position or behind it.
+  std::vector<NodeId>::const_iterator first_at(const std::vector<NodeId>& nodes,
+                                               std::uint32_t position) const {
+    return std::ranges::lower_bound(nodes, position, {}, [&](NodeId id) { return position_[id]; });
+  }
+
   void add_in_order(std::vector<NodeId>& nodes, NodeId id) const {
-    nodes.insert(std::ranges::lower_bound(nodes, position_[id], {}, [&](NodeId at) { return position_[at]; }),
-                 id);
+    nodes.insert(first_at(nodes, position_[id]), id);
   }
 
   // Makes the slice the call by which ranks take its piece, if that gives the piece. Returns what
   // was made so for another slice by the same call.
   std::vector<NodeId> restore(NodeId id, Node call) {
-    const auto piece = find_piece(context_, body_, body_.nodes[id]);
-    call.type = infer_type(facts_, graph_, body_, call);
+    const auto piece = finder_.find(body_, body_.nodes[id]);
+    const NodeId known = has_family(call, OpFamily::kSplit) ? find_split(id, call) : NodeId();
+    call.type = known ? body_.nodes[known].type : infer_type(facts_, graph_, body_, call);
     if (!piece || !call.type) return {};
     std::vector<NodeId>& made = restored_[{*piece, call.name, call.is_backward(), call.chunk.part}];
     if (!made.empty()) return made;
     made.push_back(id);
-    if (call.op->family == OpFamily::kSplit) take_from_split(id, *piece, call);
-    if (call.op->family == OpFamily::kSlice && find_piece(context_, body_, call) == piece)
+    if (call.op->family == OpFamily::kSplit) take_from_split(id, *piece, call, known);
+    if (call.op->family == OpFamily::kSlice && finder_.find(body_, call) == piece)
       body_.nodes[id].args = call.args;
     return {};
   }
 
-  void take_from_split(NodeId id, const TakenPiece& piece, const Node& call) {
-    const NodeId known = find_split(id, call);
+  // `known`: a split by that call, or none.
+  void take_from_split(NodeId id, const TakenPiece& piece, const Node& call, NodeId known) {
+    const auto index = finder_.find_index(call, piece);
+    if (!index) return;
+    const auto place = static_cast<std::size_t>(*index);
+    if (context_.types[call.type].elements[place] != body_.nodes[id].type) return;
     const NodeId split = known ? known : body_.nodes.push_back(call);
     Node element = body_.nodes[id];
     element.target = graph_.intern(kElementTarget);
     element.kwargs = {};
     resolve_op(context_, element);
-    const std::size_t parts = context_.types[call.type].elements.size();
-    for (std::size_t i = 0; i < parts; ++i) {
-      if (context_.types[call.type].elements[i] != element.type) continue;
-      const Arg args[] = {Arg::node(split), Arg::integer(static_cast<std::int64_t>(i))};
-      element.args = context_.args.add(args);
-      if (find_piece(context_, body_, element) != piece) continue;
-      if (known)
-        beside_others_.push_back(id);
-      else
-        add_split(id, split);
-      body_.nodes[id] = element;
-      return;
-    }
+    const Arg args[] = {Arg::node(split), Arg::integer(*index)};
+    element.args = context_.args.add(args);
+    if (known)
+      beside_others_.insert(id);
+    else
+      add_split(id, split);
+    body_.nodes[id] = element;
   }
 
   // A call of the same arguments that stands before the slice.
   NodeId find_split(NodeId id, const Node& call) const {
     const auto found = splits_.find(whole_of(call));
     if (found == splits_.end()) return {};
-    NodeId nearest;
-    for (NodeId split : found->second)
-      if (position_[split] < position_[id] && calls_.is_call(body_.nodes[split], call)) nearest = split;
-    return nearest;
+    const std::vector<NodeId>& splits = found->second;
+    for (auto at = first_at(splits, position_[id]); at != splits.begin();)
+      if (const NodeId split = *--at; calls_.is_call(body_.nodes[split], call)) return split;
+    return {};
   }
 
   void add_split(NodeId slice, NodeId split) {
@@ -320,25 +327,24 @@ class ElementFinder {
   }
 
   // Elements of one split that stand beside each other are in the order of their indices.
-  void put_in_order(NodeId id) {
-    const auto element = tuple_element(context_, body_, body_.nodes[id]);
-    const auto index_of = [&](NodeId other) -> std::optional<std::int64_t> {
-      const auto beside = tuple_element(context_, body_, body_.nodes[other]);
-      if (!element || !beside || beside->tuple != element->tuple) return std::nullopt;
-      return beside->index;
-    };
-    auto at = std::ranges::find(body_.order, id);
-    if (!element || at == body_.order.end()) return;
-    for (; std::next(at) != body_.order.end(); ++at)
-      if (const auto next = index_of(*std::next(at)); next && *next < element->index)
-        std::iter_swap(at, std::next(at));
-      else
-        break;
-    for (; at != body_.order.begin(); --at)
-      if (const auto before = index_of(*std::prev(at)); before && *before > element->index)
-        std::iter_swap(at, std::prev(at));
-      else
-        break;
+  void put_in_order() {
+    const auto element_of = [&](NodeId id) { return tuple_element(context_, body_, body_.nodes[id]); };
+    const auto is_taken = [&](NodeId id) { return beside_others_.contains(id); };
+    const auto index_of = [&](NodeId id) { return element_of(id)->index; };
+    for (auto at = body_.order.begin(); at != body_.order.end();) {
+      const auto first = element_of(*at);
+      const auto end = std::find_if_not(std::next(at), body_.order.end(), [&](NodeId id) {
+        const auto beside = first ? element_of(id) : std::nullopt;
+        return beside && beside->tuple == first->tuple;
+      });
+      std::vector<NodeId> taken, others;
+      std::partition_copy(at, end, std::back_inserter(taken), std::back_inserter(others), is_taken);
+      if (!taken.empty()) {
+        std::ranges::stable_sort(taken, {}, index_of);
+        std::ranges::merge(others, taken, at, {}, index_of, index_of);
+      }
+      at = end;
+    }
   }
 
   Graph& graph_;
@@ -347,6 +353,7 @@ class ElementFinder {
   NodeNames names_;
   Body& body_;
   const ElementCalls calls_;
+  PieceFinder finder_;
   std::span<const NodeId> slices_;
   std::map<TakenPiece, std::vector<NodeId>> elements_;  // in order
   std::map<NodeId, std::vector<NodeId>> splits_;        // by what they divide, in order
@@ -354,7 +361,7 @@ class ElementFinder {
   std::map<Restored, std::vector<NodeId>> restored_;  // by piece, name of the call, direction and part
   std::map<NodeId, NodeId> split_before_;             // by the slice that it is made for
   std::map<NodeId, StringId> split_calls_;            // by such a split: the name of the call that it is
-  std::vector<NodeId> beside_others_;                 // elements taken from splits that were there
+  std::set<NodeId> beside_others_;                    // elements taken from splits that were there
   static constexpr auto kUnused = std::numeric_limits<std::uint32_t>::max();
   SideTable<NodeId, std::uint32_t> position_, first_use_{kUnused};  // in the order
 };
@@ -652,8 +659,16 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
   }
   for (Body& body : made.bodies) specializer.drop_unread(body);
   drop_unbound_coordinates(made, world);
+  if (find_entry(*made.context, made.info, kRankDevicesKey) != nullptr) {
+    if (const auto devices = devices_on_rank(graph, change.to))
+      rename_devices(made, *devices);
+    else
+      result.notes.push_back(fmt::format(
+          "what rank {} calls its device is not recorded: it has rank {}'s name", change.to, change.from));
+  }
   set_info(made, "rank", Arg::integer(change.to));
   set_info(made, kRankGroupsKey, std::nullopt);
+  set_info(made, kRankDevicesKey, std::nullopt);
   set_info(made, kRankAgnosticKey, std::nullopt);
   set_info(made, kFingerprintKey, std::nullopt);  // of the graph for all ranks
   if (find_entry(*made.context, made.info, kOneRankKey) != nullptr)

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "analysis/collectives.h"
+#include "analysis/devices_on_rank.h"
 #include "analysis/rank_view.h"
 #include "analysis/world.h"
 #include "ir/walk.h"
@@ -383,9 +384,9 @@ std::string device_kinds(const Graph& graph) {
 
 // What a run says of itself beside what it computes: no field.
 bool is_of_one_run(std::string_view key) {
-  static constexpr std::string_view kKeys[] = {"rank",           "device",       "name",
-                                               "trace_seconds",  "world_size",   kOneRankKey,
-                                               kRankAgnosticKey, kRankGroupsKey, kFingerprintKey};
+  static constexpr std::string_view kKeys[] = {
+      "rank",      "device",         "name",         "trace_seconds", "world_size",
+      kOneRankKey, kRankAgnosticKey, kRankGroupsKey, kRankDevicesKey, kFingerprintKey};
   return std::ranges::find(kKeys, key) != std::end(kKeys);
 }
 

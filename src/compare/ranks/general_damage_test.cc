@@ -141,6 +141,16 @@ std::optional<Arg> smaller_group(const Graph& graph, NodeId, const ProcessGroup&
   return std::nullopt;
 }
 
+// Of a line of code of several calls, as its other calls show on which group it is to run.
+std::optional<Arg> group_of_other_calls(const Graph& graph, NodeId id, const ProcessGroup& row) {
+  const Node& wrong = graph.step().nodes[id];
+  const auto calls = std::ranges::count_if(graph.step().order, [&](NodeId other) {
+    const Node& node = graph.step().nodes[other];
+    return node.target == wrong.target && node.source == wrong.source && node.module == wrong.module;
+  });
+  return wrong.source && calls >= 3 ? group_of_other_axis(graph, id, row) : std::nullopt;
+}
+
 // A row of several ranks, but not all, whose axes are named, beside another.
 Damage group_row(const std::function<void(ProcessGroup& row, const ProcessGroup& other)>& change) {
   return [=](Graph& graph) -> std::optional<Finding> {
@@ -183,6 +193,11 @@ Damage mesh(const std::function<void(MeshValue&)>& change) {
     }
     return std::nullopt;
   };
+}
+
+std::optional<Finding> mesh_of_host(Graph& graph) {
+  const StringId host = graph.intern("cpu");
+  return mesh([host](MeshValue& m) { m.device = host; })(graph);
 }
 
 Damage look_up(MeshCall call, const std::string& invariant,
@@ -312,6 +327,7 @@ const std::vector<std::pair<std::string, Damage>>& damages() {
        on_group(OpFamily::kReduceScatter, "ranks-axis", group_of_other_axis)},
       {"exchange on the other axis's group",
        on_group(OpFamily::kAllToAll, "ranks-axis", group_of_other_axis)},
+      {"sum on the other axis's group", on_group(OpFamily::kAllReduce, "ranks-axis", group_of_other_calls)},
       {"gather on an unknown group", on_group(OpFamily::kAllGather, "groups", unknown_group)},
       {"gather on a smaller group", on_group(OpFamily::kAllGather, "collectives", smaller_group)},
       {"size of the group off by one", number(OpFamily::kAllGather, "group_size", 1, "collectives")},
@@ -343,6 +359,7 @@ const std::vector<std::pair<std::string, Damage>>& damages() {
          if (m.shape.size() != 2 || m.shape[0] == 1) return;
          m.shape = {m.shape[0] * m.shape[1], 1};
        })},
+      {"mesh of the host", mesh_of_host},
       {"group looked up that is another's", other_lookup},
       {"submesh of the other axis",
        look_up(MeshCall::kSubmesh, "type",

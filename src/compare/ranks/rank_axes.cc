@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "analysis/collectives.h"
+#include "analysis/global_meshes.h"
 #include "analysis/placeholders.h"
 #include "analysis/rank_view.h"
 #include "analysis/returned_values.h"
@@ -55,14 +57,19 @@ struct MeshLayout {
 class AxisCheck {
  public:
   explicit AxisCheck(const Graph& graph)
-      : graph_(graph), context_(*graph.context), body_(graph.step()), world_(read_world(graph)) {}
+      : graph_(graph), context_(*graph.context), body_(graph.step()), world_(read_world(graph)) {
+    for (Mesh& mesh : read_global_meshes(graph))
+      if (mesh.size() != world_.size) partial_meshes_.push_back(std::move(mesh));
+  }
 
   std::vector<RankViolation> find() {
     check_world();
     check_meshes();
+    check_devices();
     for (const ProcessGroup& group : graph_.groups) check_group(group);
     check_listed_groups();
     check_gradients();
+    check_reductions();
     return std::move(found_);
   }
 
@@ -75,12 +82,17 @@ class AxisCheck {
 
   // ------------------------------------------------------------------------ meshes
 
-  // Some of the job's meshes have all ranks.
+  // Some of the job's meshes have all ranks, or the graph names ranks that none of them has.
   void check_world() {
-    const Arg* meshes = find_entry(context_, graph_.info, "global_meshes");
     const std::int64_t size = recorded_world_size(graph_);
-    const bool has_meshes = meshes != nullptr && meshes->is(ArgKind::kDict) && meshes->children().count != 0;
-    if (!has_meshes || !world_.meshes.empty() || size == 0) return;
+    if (partial_meshes_.empty() || !world_.meshes.empty() || size == 0) return;
+    const std::uint32_t known = std::ranges::max(partial_meshes_, {}, &Mesh::size).size();
+    const auto is_beyond = [&](Rank rank) { return rank >= known && rank < world_.size; };
+    const bool has_others =
+        is_beyond(world_.file_rank) || std::ranges::any_of(graph_.groups, [&](const ProcessGroup& group) {
+          return std::ranges::any_of(group.ranks, is_beyond);
+        });
+    if (has_others) return;
     add("", fmt::format("no mesh of the job (global_meshes) has all {} ranks (world_size)", size));
   }
 
@@ -104,7 +116,7 @@ class AxisCheck {
       if (own == layout) return std::nullopt;
       if (own && !wanted) wanted = own;
     }
-    if (!wanted) return std::nullopt;
+    if (!wanted || is_of_partial_mesh(layout.axes, layout.shape)) return std::nullopt;
     return fmt::format("the mesh is {}; the job's (global_meshes) is {}", layout.print(), wanted->print());
   }
   // The mesh of these axes through the file's rank. None: the job's has not all of them.
@@ -122,6 +134,52 @@ class AxisCheck {
     return layout.axes.size() == axes.size() ? std::optional(std::move(layout)) : std::nullopt;
   }
 
+  // Of a mesh of some ranks nothing says which these are.
+  bool is_of_partial_mesh(const std::vector<std::string>& axes,
+                          const std::vector<std::uint32_t>& shape) const {
+    return std::ranges::any_of(partial_meshes_, [&](const Mesh& mesh) {
+      std::size_t found = 0;  // of them, in the mesh's order
+      for (std::size_t axis = 0; axis < mesh.axes.size() && found < axes.size(); ++axis)
+        if (mesh.axes[axis] == axes[found] && mesh.shape[axis] == shape[found]) ++found;
+      return found == axes.size();
+    });
+  }
+
+  // A shard is on a device of its mesh. (Where all are kept on the host, no mesh is of that.)
+  void check_devices() {
+    std::map<std::pair<StringId, StringId>, std::string> kinds;  // of tensors, by role and name
+    std::vector<const InputRole*> of_meshes;
+    std::map<std::string, std::size_t> count;
+    const std::map<StringId, NodeId> placeholders = list_placeholders(graph_);
+    const auto type_of = [&](const InputRole& input) {
+      const auto at = placeholders.find(input.name);
+      return at != placeholders.end() ? body_.nodes[at->second].type : TypeId();
+    };
+    for (const InputRole& input : graph_.inputs) {
+      const TypeId type = type_of(input);
+      if (!input.fqn || !type) continue;
+      if (const TensorType* tensor = tensor_of(context_, type))
+        kinds.emplace(std::pair(input.role, input.fqn), kind_of(tensor->device));
+      if (const auto mesh = read_mesh(context_, context_.types[type].value)) {
+        of_meshes.push_back(&input);
+        ++count[kind_of(mesh->device)];
+      }
+    }
+    for (const InputRole* input : of_meshes) {
+      const auto shard = kinds.find({input->role, input->fqn});
+      const std::string own = kind_of(read_mesh(context_, context_.types[type_of(*input)].value)->device);
+      if (shard == kinds.end() || shard->second == own || 2 * count[shard->second] <= of_meshes.size())
+        continue;
+      add(graph_.text(input->name),
+          fmt::format("the mesh is one of {}, and the shard is on {}, as {} of {} meshes are", own,
+                      shard->second, count[shard->second], of_meshes.size()));
+    }
+  }
+  std::string kind_of(StringId device) const {
+    const std::string_view text = graph_.text(device);
+    return std::string(text.substr(0, text.find(':')));
+  }
+
   // ------------------------------------------------------------------------ groups
 
   // Each name is of an axis of these ranks; the others together, or all, are of a mesh of them.
@@ -134,6 +192,7 @@ class AxisCheck {
     }
     if (has_layout(all, group.ranks) || has_layout(others, group.ranks)) return;
     for (const std::string& axis : others) {
+      if (is_of_partial_mesh({axis}, {static_cast<std::uint32_t>(group.ranks.size())})) continue;
       if (const std::optional<MeshLayout> wanted = first_layout({axis}))
         return add("", fmt::format("group {} has ranks {}; along axis {}, rank {}'s are {} (global_meshes)",
                                    graph_.text(group.name), print_members(group.ranks), axis,
@@ -248,6 +307,46 @@ class AxisCheck {
     });
   }
 
+  // Nothing says of one all-reduce on which group it is to run. Calls of one line of code, in
+  // modules alike, run theirs on one group: one that does not, where most others do, is named.
+  void check_reductions() {
+    using Call = std::pair<StringId, std::int64_t>;  // its module and number
+    std::map<std::string, std::map<Call, std::vector<Exchange>>> lines;
+    for (const Launch& launch : find_launches(context_, body_)) {
+      const Node& node = body_.nodes[launch.node];
+      const ProcessGroup* group = graph_.find_group(recorded_group(context_, body_, launch.group));
+      if (!has_family(node, OpFamily::kAllReduce) || group == nullptr || !node.source || !node.seq_nr)
+        continue;
+      std::string module(graph_.text(node.module));
+      std::erase_if(module, [](unsigned char c) { return std::isdigit(c) != 0; });
+      const std::string line = fmt::format("{} {} {}", node.is_backward(), module, graph_.text(node.source));
+      lines[line][{node.module, *node.seq_nr}].push_back({launch.node, group});
+    }
+    for (const auto& [line, calls] : lines) check_calls_alike(calls);
+  }
+  template <class Calls>
+  void check_calls_alike(const Calls& calls) {
+    using Groups = std::vector<std::vector<Rank>>;  // of one call, in order
+    std::map<Groups, std::size_t> counts;
+    const auto groups_of = [](const std::vector<Exchange>& launches) {
+      Groups groups;
+      for (const Exchange& launch : launches) groups.push_back(launch.group->ranks);
+      return groups;
+    };
+    for (const auto& entry : calls) ++counts[groups_of(entry.second)];
+    const auto& usual = *std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
+    if (calls.size() < 3 || 2 * usual.second <= calls.size()) return;
+    for (const auto& entry : calls) {
+      if (entry.second.size() != usual.first.size()) continue;
+      for (std::size_t i = 0; i < usual.first.size(); ++i)
+        if (const Exchange& launch = entry.second[i]; launch.group->ranks != usual.first[i])
+          add(graph_.text(body_.nodes[launch.node].name),
+              fmt::format("runs on group {} {}; in {} of {} calls alike the same line of code runs on {}",
+                          graph_.text(launch.group->name), print_members(launch.group->ranks), usual.second,
+                          calls.size(), print_members(usual.first[i])));
+    }
+  }
+
   // Each chain of a parameter's gathers, and the reductions that give its gradient.
   void check_parameters() {
     std::map<StringId, std::vector<Exchange>> reductions;  // by parameter
@@ -295,6 +394,7 @@ class AxisCheck {
   const Context& context_;
   const Body& body_;
   const World world_;
+  std::vector<Mesh> partial_meshes_;  // of the job: of some ranks
   std::set<std::pair<NodeId, NodeId>> said_;
   std::vector<RankViolation> found_;
 };

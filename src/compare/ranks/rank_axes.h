@@ -12,7 +12,9 @@
 // exchange's by an exchange; the tracer's number of the call (`seq`) says which belong together. So
 // does a parameter's name: what gathers it, and what gives its gradient.
 // Where one call has collectives along several axes, of which its gradient needs some, nothing is
-// said.
+// said. Of one all-reduce nothing says on which group it is to run: of three or more calls of one
+// line in modules alike, one that does otherwise than most is named. Which ranks a mesh of some of
+// the job's ranks has is not recorded: what may be along its axes is not judged.
 #pragma once
 
 #include <vector>

@@ -27,14 +27,14 @@ namespace {
 class SliceCheck {
  public:
   explicit SliceCheck(const Graph& graph)
-      : graph_(graph), context_(*graph.context), body_(graph.step()), facts_(graph) {}
+      : graph_(graph), context_(*graph.context), body_(graph.step()), facts_(graph), rows_(graph) {}
 
   std::vector<RankViolation> find() {
     find_coordinates();
     if (coordinates_.empty()) return {};
     const NodeLists users = list_users(context_, body_);
     for (NodeId id : body_.order) read(id, !users[id].empty());
-    for (const auto& [line, pieces] : lines_) check(pieces);
+    for (const auto& [line, modules] : lines_) check(modules);
     for (const auto& [line, layers] : layers_) check_layers(layers);
     return std::move(found_);
   }
@@ -43,17 +43,12 @@ class SliceCheck {
   // What one line of the model's code does in each of its calls: source, direction, dimension, and
   // extents of the piece and of what it is cut from.
   using Line = std::tuple<StringId, bool, std::size_t, ExprId, ExprId>;
-  using Call = std::pair<StringId, std::optional<std::int64_t>>;  // its module and number
-  struct Numbered {
-    NodeId node;
-    std::int64_t start = 0;
-    Call call;
-  };
+  // What it takes in one module.
   struct Pieces {
-    std::set<Call> by_coordinate;
-    NodeId one_by_coordinate;
-    std::vector<Numbered> by_number;  // that something reads
+    std::vector<NodeId> by_coordinate;
+    std::map<std::int64_t, std::vector<NodeId>> by_number;  // that something reads, by start
   };
+  using OfModules = std::map<StringId, Pieces>;
   // Where the elements begin that a line takes, by module. `generalize`, which makes such slices,
   // has one symbol for each axis.
   using Starts = std::map<ExprId, NodeId>;
@@ -80,7 +75,7 @@ class SliceCheck {
   std::optional<Piece> read_piece(NodeId id, const Node& node) {
     const TensorType* tensor = tensor_of(context_, node.type);
     if (tensor == nullptr) return std::nullopt;
-    if (const auto rows = find_shown_rows(graph_, facts_, id))
+    if (const auto rows = rows_.find(facts_, id))
       return Piece{rows->dim, rows->start, tensor->sizes[rows->dim]};
     const auto dim = find_dim(context_, node, tensor->rank());
     if (!has_family(node, OpFamily::kSlice) || !dim) return std::nullopt;
@@ -109,15 +104,12 @@ class SliceCheck {
       return;
     }
     if (!node.source) return;
-    const Call call{node.module, node.seq_nr};
     const Line line{node.source, node.is_backward(), piece->dim, piece->extent, whole->sizes[piece->dim]};
-    Pieces& pieces = lines_[line];
-    if (start && is_read) pieces.by_number.push_back({id, *start, call});
+    const auto alike = std::pair(line, without_digits(graph_.text(node.module)));
+    if (start && is_read) lines_[alike][node.module].by_number[*start].push_back(id);
     if (start || !follows_coordinate(piece->start)) return;
-    pieces.by_coordinate.insert(call);
-    pieces.one_by_coordinate = id;
-    if (is_element && node.module)
-      layers_[{line, without_digits(graph_.text(node.module))}][node.module].emplace(piece->start, id);
+    lines_[alike][node.module].by_coordinate.push_back(id);
+    if (is_element && node.module) layers_[alike][node.module].emplace(piece->start, id);
   }
   static std::string without_digits(std::string_view module) {
     std::string result(module);
@@ -125,13 +117,22 @@ class SliceCheck {
     return result;
   }
 
-  void check(const Pieces& pieces) {
-    if (pieces.by_coordinate.empty()) return;
-    for (const Numbered& piece : pieces.by_number)
-      if (!pieces.by_coordinate.contains(piece.call))
-        add(piece.node, piece.start,
-            fmt::format("the same line of code takes the rank's own in %{}",
-                        graph_.text(body_.nodes[pieces.one_by_coordinate].name)));
+  // A module that takes fewer pieces of the rank's own place than another alike does, and more at a
+  // number in their stead. What all of them take at a number, the code says.
+  void check(const OfModules& modules) {
+    const auto count = [](const auto& entry) { return entry.second.by_coordinate.size(); };
+    const Pieces& usual = std::ranges::max_element(modules, {}, count)->second;
+    for (const auto& [module, pieces] : modules) {
+      if (pieces.by_coordinate.size() == usual.by_coordinate.size()) continue;
+      for (const auto& [start, taken] : pieces.by_number) {
+        const auto same = usual.by_number.find(start);
+        if (same != usual.by_number.end() && same->second.size() >= taken.size()) continue;
+        for (NodeId id : taken)
+          add(id, start,
+              fmt::format("the same line of code takes the rank's own in %{}",
+                          graph_.text(body_.nodes[usual.by_coordinate.front()].name)));
+      }
+    }
   }
 
   // A layer whose pieces begin elsewhere than those of most others, and not where these do.
@@ -175,9 +176,11 @@ class SliceCheck {
   Context& context_;
   const Body& body_;
   Facts facts_;
+  ShownRowsFinder rows_;
   std::set<StringId> coordinates_;  // their symbols
-  std::map<Line, Pieces> lines_;
-  std::map<std::pair<Line, std::string>, Layers> layers_;
+  using OfModulesAlike = std::pair<Line, std::string>;
+  std::map<OfModulesAlike, OfModules> lines_;
+  std::map<OfModulesAlike, Layers> layers_;
   std::vector<RankViolation> found_;
 };
 

@@ -4,8 +4,9 @@
 //   %z = slice(%w, 2, 0, 8)                  rank 0's on all ranks
 //
 // A slice must follow a coordinate where it says that it stands for an element (element_of), and
-// where the same line of the model's code, in its other calls, takes a piece of that size, of as
-// much, by a coordinate. Elements begin at multiples of their size, and at the same in each layer.
+// where the same line of the model's code, in another module alike (another layer), takes one piece
+// more of that size, of as much, by a coordinate, and one less at that number. Elements begin at
+// multiples of their size, and at the same in each layer.
 #pragma once
 
 #include <vector>
@@ -16,8 +17,8 @@
 namespace epweave {
 
 // ranks-baked: slices whose bounds are numbers, and elements whose bounds are other multiples of
-// coordinates than they must be. Pieces that nothing reads, and those of a call that takes one by a
-// coordinate beside them, are no rank's own. Nothing of a graph that is not for all ranks.
+// coordinates than they must be. Pieces that nothing reads are no rank's own. Nothing of a graph
+// that is not for all ranks.
 std::vector<RankViolation> find_baked_slices(const Graph& graph);
 
 }  // namespace epweave

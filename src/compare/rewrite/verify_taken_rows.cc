@@ -14,7 +14,9 @@ TakenRowsCheck::TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const Ef
       numbers_(numbers),
       context_(*claims.graph_a().context),
       later_in_a_(effects_a),
-      later_in_b_(effects_b) {}
+      later_in_b_(effects_b),
+      rows_of_a_(claims.graph_a()),
+      rows_of_b_(claims.graph_b()) {}
 
 bool TakenRowsCheck::check(NodeId id, JoinCheck& joins, OrderCheck& orders) {
   const auto rows = find_rows(id);
@@ -40,11 +42,11 @@ std::optional<TakenRowsCheck::Rows> TakenRowsCheck::find_rows(NodeId id) {
   const NodeId from = find_cut_operand(b, id), whole = from ? find_cut_operand(a, origin) : NodeId();
   if (!whole || (claims_.is_whole(from) && claims_.same_class(claims_[from].origin, whole))) return {};
   if (!has_checked_numbers(id)) return {};
-  const auto in_b = find_shown_rows(b, claims_.facts_b(), id);
+  const auto in_b = rows_of_b_.find(claims_.facts_b(), id);
   if (!in_b) return {};
   // What B takes for granted of A's symbols is printed.
-  auto in_a = find_shown_rows(a, claims_.facts_a(), origin);
-  if (!in_a) in_a = find_shown_rows(a, claims_.facts_b(), origin);
+  auto in_a = rows_of_a_.find(claims_.facts_a(), origin);
+  if (!in_a) in_a = rows_of_a_.find(claims_.facts_b(), origin);
   return in_a ? std::optional(Rows{*in_a, *in_b}) : std::nullopt;
 }
 
@@ -135,7 +137,7 @@ std::optional<TakenRowsCheck::Begin> TakenRowsCheck::find_begin_in_cat(const Row
 
 void TakenRowsCheck::check_facts(const PartFacts& facts) {
   for (NodeId id : taken_) {
-    const NodeId part = find_shown_rows(claims_.graph_b(), claims_.facts_b(), id)->of;
+    const NodeId part = rows_of_b_.find(claims_.facts_b(), id)->of;
     if (!holds(Condition::kTakesRows, facts.may_join(claims_[part].origin)))
       claims_.fail(id, "rewrite-rows",
                    fmt::format("takes rows of {}, of which a part has not rows of the whole",

@@ -52,6 +52,7 @@ class TakenRowsCheck {
   Numbers& numbers_;
   Context& context_;
   LaterWrites later_in_a_, later_in_b_;
+  ShownRowsFinder rows_of_a_, rows_of_b_;
   std::vector<NodeId> taken_;  // nodes of B that show rows of parts
 };
 

@@ -10,8 +10,8 @@
 
 namespace epweave {
 
-std::optional<PieceChoice> find_piece_choice(const Graph& first, const std::vector<TakenPiece>& pieces,
-                                             NodeId taken) {
+std::optional<PieceChoice> find_piece_choice(PieceFinder& finder, const Graph& first,
+                                             const std::vector<TakenPiece>& pieces, NodeId taken) {
   const Context& context = *first.context;
   const Body& body = first.step();
   const TakenPiece& piece = pieces[0];
@@ -22,7 +22,7 @@ std::optional<PieceChoice> find_piece_choice(const Graph& first, const std::vect
   if (!extent || *extent % size != 0) return std::nullopt;
   PieceChoice choice{{}, *extent / size};
   if (tuple_element(context, body, body.nodes[taken])) {
-    const auto count = count_even_pieces(context, body, body.nodes[taken]);
+    const auto count = finder.count_even(body, body.nodes[taken]);
     if (!count) return std::nullopt;
     choice.count = *count;
   }
@@ -66,8 +66,8 @@ TypeId ElementSlices::type_of(const Node& element, const TakenPiece& piece, Node
 }
 
 // The call with which ranks take such pieces: the split, or the slice that takes the last, whose
-// end tracers spell otherwise.
-const Node* ElementSlices::find_call(NodeId element, const TakenPiece& piece) const {
+// end tracers spell otherwise: the first behind the element, else the nearest before it.
+const Node* ElementSlices::find_call(NodeId element, const TakenPiece& piece) {
   const Context& context = *first_.context;
   const Body& body = first_.step();
   if (const auto tuple = tuple_element(context, body, body.nodes[element])) return &body.nodes[tuple->tuple];
@@ -75,15 +75,28 @@ const Node* ElementSlices::find_call(NodeId element, const TakenPiece& piece) co
   const auto extent = context.exprs.constant(whole->sizes[static_cast<std::size_t>(piece.dim)]);
   if (!extent) return nullptr;
   const TakenPiece last{piece.of, piece.dim, *extent - piece.size(), *extent};
-  const Node* found = nullptr;
-  bool is_behind = false;  // the element
+  if (last_pieces_.empty()) list_last_pieces();
+  const auto found = last_pieces_.find(last);
+  if (found == last_pieces_.end()) return nullptr;
+  const auto behind = std::ranges::lower_bound(found->second, position_[element], {},
+                                               [&](NodeId id) { return position_[id]; });
+  return &body.nodes[behind != found->second.end() ? *behind : found->second.back()];
+}
+
+// Each piece that reaches to the end of what it is taken of.
+void ElementSlices::list_last_pieces() {
+  const Context& context = *first_.context;
+  const Body& body = first_.step();
+  PieceFinder finder(context);
+  std::uint32_t count = 0;
   for (const auto [id, node] : walk(context, body)) {
-    is_behind |= id == element;
-    if (find_piece(context, body, node) != last) continue;
-    found = &node;
-    if (is_behind) break;  // the first behind it, else the last before
+    position_.at(id) = count++;
+    const auto piece = finder.find(body, node);
+    const TensorType* whole = piece ? tensor_of(context, body.nodes[piece->of].type) : nullptr;
+    if (whole != nullptr &&
+        context.exprs.constant(whole->sizes[static_cast<std::size_t>(piece->dim)]) == piece->end)
+      last_pieces_[*piece].push_back(id);
   }
-  return found;
 }
 
 void ElementSlices::place() {

@@ -25,8 +25,8 @@ struct PieceChoice {
 
 // `pieces`: what each rank takes of one value of the first graph's step, the first by node `taken`.
 // None if they are not equal pieces.
-std::optional<PieceChoice> find_piece_choice(const Graph& first, const std::vector<TakenPiece>& pieces,
-                                             NodeId taken);
+std::optional<PieceChoice> find_piece_choice(PieceFinder& finder, const Graph& first,
+                                             const std::vector<TakenPiece>& pieces, NodeId taken);
 
 class ElementSlices {
  public:
@@ -41,7 +41,8 @@ class ElementSlices {
   void place();
 
  private:
-  const Node* find_call(NodeId element, const TakenPiece& piece) const;
+  const Node* find_call(NodeId element, const TakenPiece& piece);
+  void list_last_pieces();
   TypeId type_of(const Node& element, const TakenPiece& piece, NodeId start) const;
 
   const Graph& first_;
@@ -49,6 +50,8 @@ class ElementSlices {
   PlaceWriter& writer_;
   std::map<std::tuple<NodeId, NodeId, NodeId>, NodeId> slices_;  // by the element, and bounds
   std::vector<std::pair<NodeId, NodeId>> inserted_;              // element, slice
+  std::map<TakenPiece, std::vector<NodeId>> last_pieces_;        // of the first graph, in order
+  SideTable<NodeId, std::uint32_t> position_;                    // in the first graph
 };
 
 }  // namespace epweave

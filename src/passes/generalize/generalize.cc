@@ -1,5 +1,6 @@
 #include "passes/generalize/generalize.h"
 
+#include "analysis/devices_on_rank.h"
 #include "analysis/rank_view.h"
 #include "passes/generalize/group_pairs.h"
 #include "passes/generalize/merge.h"
@@ -27,6 +28,7 @@ Generalization generalize(const std::vector<Graph>& graphs, Repair repair) {
   if (!result.unexplained.empty()) return result;
 
   if (const auto listed = groups.list()) set_info(made, kRankGroupsKey, *listed);
+  if (merged.devices) set_info(made, kRankDevicesKey, *merged.devices);
   set_info(made, kRankAgnosticKey, Arg::boolean(true));
   result.graph = std::move(made);
   return result;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/devices_on_rank.h"
 #include "analysis/rank_view.h"
 
 namespace epweave {
@@ -12,7 +13,8 @@ namespace {
 // Keys of info that may differ between the ranks of a job.
 bool may_differ(std::string_view key) {
   static constexpr std::string_view kKeys[] = {"rank", "device", "trace_seconds", "passes_run", "name"};
-  return std::ranges::find(kKeys, key) != std::end(kKeys) || key == kRankGroupsKey || key == kRankAgnosticKey;
+  return std::ranges::find(kKeys, key) != std::end(kKeys) || key == kRankGroupsKey ||
+         key == kRankDevicesKey || key == kRankAgnosticKey;
 }
 
 // What one of them records of the job, and the other does not or otherwise.

@@ -32,7 +32,8 @@ class Merger {
         findings_(findings),
         devices_(job.graphs.size(), RankDevices(context_)),
         writer_(made, axes, job.size()),
-        slices_(job.graphs[0], made, writer_) {
+        slices_(job.graphs[0], made, writer_),
+        finder_(context_) {
     merged_.numbers_of_axis.resize(axes.all().size());
   }
 
@@ -42,6 +43,7 @@ class Merger {
     writer_.place();
     slices_.place();
     redirect_elements();
+    list_devices();
     return std::move(merged_);
   }
 
@@ -75,7 +77,7 @@ class Merger {
     for (const Node* node : nodes) indices.push_back(index(node));
     const ArgumentPlace place{body_, ids[0].as_node(), "index"};
     for (std::size_t g = 0; g < nodes.size(); ++g)
-      if (!find_piece(context_, body_of(g), *nodes[g]))
+      if (!finder_.find(body_of(g), *nodes[g]))
         return findings_.refuse(place, indices, "the elements are not equal pieces of one value"), true;
     const Arg merged = merge_elements(ids, indices, place);
     if (merged == ids[0]) return true;
@@ -261,6 +263,28 @@ class Merger {
     if (!is_same(leaves)) findings_.explain(place, "device", print_device(leaves[0].as_name()));
     return leaves[0];
   }
+  // The first rank's own name of each stands beside those of the others.
+  void list_devices() {
+    std::map<StringId, StringId> own;
+    bool differ = false;
+    for (const RankDevices& rank : devices_)
+      for (const auto& [first, here] : rank.names()) {
+        own.emplace(first, first);
+        differ = differ || here != first;
+      }
+    if (!differ) return;
+    std::vector<Arg> ranks;
+    for (std::size_t g = 0; g < devices_.size(); ++g) {
+      std::vector<Arg> names;
+      for (const auto& [first, here] : g == 0 ? own : devices_[g].names()) {
+        names.push_back(Arg::text(first));
+        names.push_back(Arg::text(here));
+      }
+      ranks.push_back(Arg::text(made_.intern(std::to_string(job_.ranks[g]))));
+      ranks.push_back(context_.args.add_tree(ArgKind::kDict, names));
+    }
+    merged_.devices = context_.args.add_tree(ArgKind::kDict, ranks);
+  }
   std::string print_device(StringId device) const {
     return fmt::format("{} device of the rank", device_kind(context_.text(device)));
   }
@@ -296,12 +320,12 @@ class Merger {
     };
     std::vector<TakenPiece> pieces;
     for (std::size_t g = 0; g < leaves.size(); ++g) {
-      const auto piece = find_piece(context_, body_of(g), body_of(g).nodes[leaves[g].as_node()]);
+      const auto piece = finder_.find(body_of(g), body_of(g).nodes[leaves[g].as_node()]);
       if (!piece || (g > 0 && positions_[g][piece->of] != positions_[0][pieces[0].of]))
         return refuse("it reads another value");
       pieces.push_back(*piece);
     }
-    const auto choice = body_ == 0 ? find_piece_choice(job_.graphs[0], pieces, leaves[0].as_node())
+    const auto choice = body_ == 0 ? find_piece_choice(finder_, job_.graphs[0], pieces, leaves[0].as_node())
                                    : std::optional<PieceChoice>();
     if (!choice) return refuse("the elements are not equal pieces of one value");
     const AffineAnswer answer = solve_affine(job_, axes_, choice->indices);
@@ -418,6 +442,7 @@ class Merger {
   std::vector<RankDevices> devices_;  // of each rank
   PlaceWriter writer_;
   ElementSlices slices_;
+  PieceFinder finder_;
   MergedDifferences merged_;
   SideTable<NodeId, NodeId> slice_of_;  // by the first rank's node of an element that differs
   std::size_t body_ = 0;                // that is merged

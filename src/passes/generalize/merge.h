@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "passes/generalize/affine.h"
@@ -15,6 +16,7 @@ namespace epweave {
 struct MergedDifferences {
   std::vector<std::uint32_t> numbers_of_axis;  // found from the given ranks to follow each axis
   std::vector<UndecidedNumber> undecided;
+  std::optional<Arg> devices;  // of each rank (analysis/devices_on_rank.h), where they differ
 };
 
 // Writes it into `made`, a copy of the first graph. The graphs have one structure

@@ -32,7 +32,11 @@ bool passes_received(const Node& node) {
 class CutFinder {
  public:
   CutFinder(const Graph& graph, const PaddedShards& padded)
-      : context_(*graph.context), step_(graph.step()), padded_(padded), users_(list_users(context_, step_)) {}
+      : context_(*graph.context),
+        step_(graph.step()),
+        padded_(padded),
+        users_(list_users(context_, step_)),
+        finder_(context_) {}
 
   IdSet<NodeId> run() {
     IdSet<NodeId> cuts;
@@ -52,16 +56,15 @@ class CutFinder {
 
  private:
   // A whole shard to one that this rank has, from the front; nobody reads what is behind.
-  bool cuts_padding(const Node& node) const {
+  bool cuts_padding(const Node& node) {
     if (!has_family(node, OpFamily::kSlice)) return false;
-    const auto piece = find_piece(context_, step_, node);
+    const auto piece = finder_.find(step_, node);
     if (!piece || piece->start != 0) return false;
     const TensorType* whole = tensor_of(context_, step_.nodes[piece->of].type);
     const TensorType* cut = tensor_of(context_, node.type);
     return cut != nullptr && whole->sizes != cut->sizes && is_shard(*whole, *cut) &&
-           std::ranges::all_of(users_[piece->of], [&](NodeId user) {
-             return find_piece(context_, step_, step_.nodes[user]) == piece;
-           });
+           std::ranges::all_of(users_[piece->of],
+                               [&](NodeId user) { return finder_.find(step_, step_.nodes[user]) == piece; });
   }
   bool is_shard(const TensorType& whole, const TensorType& cut) const {
     for (std::size_t s = 0; s < padded_.shards.size(); ++s)
@@ -75,6 +78,7 @@ class CutFinder {
   const Body& step_;
   const PaddedShards& padded_;
   const NodeLists users_;
+  PieceFinder finder_;
   IdSet<NodeId> received_;  // of reduce-scatters
 };
 
@@ -122,7 +126,8 @@ class Completer {
   void complete(NodeId id) {
     if (cuts_.contains(id)) {
       rebind(context_, graph_.step().nodes[id], {.param = 3, .value = Arg::none()});
-      return set_type(id, graph_.step().nodes[find_piece(context_, given_.step(), node(id))->of].type);
+      const NodeId whole = PieceFinder(context_).find(given_.step(), node(id))->of;
+      return set_type(id, graph_.step().nodes[whole].type);
     }
     bool is_concerned = false;
     for_each_input(context_, node(id), [&](NodeId input) { is_concerned |= grown_.contains(input); });

@@ -1,0 +1,21 @@
+// What each rank calls the devices that a graph for all ranks calls as the file's rank does, as far
+// as the traces said that it was made of.
+//
+//   info rank_devices = {"0": {"cuda:0": "cuda:0"}, "1": {"cuda:0": "cuda:1"}}
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "analysis/world.h"
+#include "ir/graph.h"
+
+namespace epweave {
+
+inline constexpr std::string_view kRankDevicesKey = "rank_devices";
+
+// By the file's rank's names. None: nothing is recorded of that rank.
+std::optional<std::map<StringId, StringId>> devices_on_rank(const Graph& graph, Rank rank);
+
+}  // namespace epweave
