@@ -422,7 +422,8 @@ def make_parser() -> argparse.ArgumentParser:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add, count = parser.add_argument, whole_number_from(1)
     add("--model", choices=sorted(CONFIGS), default="deepseek_v3", help="torchtitan's debug model (default deepseek_v3)")
-    add("--cpu", action="store_const", dest="device", const="cpu", help="the same as --device cpu")
+    # Without a default of its own, which would be taken for that of --device.
+    add("--cpu", action="store_const", dest="device", const="cpu", default=argparse.SUPPRESS, help="the same as --device cpu")
     add("--device", choices=("cpu", "cuda"), default="cpu",
         help="cpu with gloo (the default), or cuda: a GPU for each rank, with NCCL")
     add("--world", type=count, default=2, metavar="N", help="ranks (default 2)")
