@@ -244,7 +244,10 @@ def precompile(options) -> None:
     os.environ["EPWEAVE_PRECOMPILE"] = options.precompile
     if options.repair:
         os.environ["EPWEAVE_REPAIR"] = "1"
-    run_step(set_up(options, "fake", rank=0), options, 0, 0)
+    try:
+        run_step(set_up(options, "fake", rank=0), options, 0, 0)
+    except EpweaveError as error:
+        raise SystemExit(f"epweave: error: {full_text(error)}") from None
 
 
 def precompile_of_ranks(options, arguments: list[str]) -> None:
