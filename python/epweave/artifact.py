@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .api import rewrite, words_of_pipeline
 from .calling import decode, decode_layout, encode_calling
-from .errors import GraphFileError, MismatchError, UsageError
+from .errors import DeclinedError, GraphFileError, MismatchError, UsageError
 from .exporter import FILE_FACTS, export
 from .loader import load
 from .meshes import own_rank
@@ -117,6 +117,9 @@ def save_artifact(traced: Any, path: Path, *, graph: Traced | None = None, pipel
 def save_trace(traced: Any, path: Path, *, graph: Traced | None = None, info: dict | None = None, **facts: Any) -> None:
     """Write a traced step with how it is called: what `make_artifact` makes an artifact of. For the arguments see
     `save_artifact`; `info` says `rank` and `world_size` where this is one of several traces of a job."""
+    if not hasattr(traced, "gm"):
+        raise UsageError(f"an artifact holds how torchtitan calls the step, which {type(traced).__name__} does not say",
+                         remedy="give torchtitan's TracedResult; epweave.export writes other graphs")
     export(traced.gm if graph is None else graph, os.fspath(path), info={**(info or {}), CALLING: encode_calling(traced)},
            **facts)
 
@@ -140,7 +143,13 @@ def make_artifact(traces: Iterable[Path], path: Path, *, pipeline: str | None = 
             rewritten = os.path.join(folder, "rewritten.epw")
             rewrite(step, output=rewritten, **words)
             step = rewritten
-        report, _ = run("epweave", "artifact", "make", step, *_config_words(config), "-o", os.fspath(path), "-q")
+        try:
+            report, _ = run("epweave", "artifact", "make", step, *_config_words(config), "-o", os.fspath(path), "-q")
+        except DeclinedError as error:
+            if error.id == "artifact.baked":
+                error.remedy = "repair=True (EPWEAVE_REPAIR=1, --repair) replaces such numbers; or give traces of several ranks"
+                error.keep_reproducer(error.reproducer)
+            raise
     return report["fingerprint"]
 
 

@@ -528,8 +528,12 @@ def load(path: Path, *, rank: int | None = None, meshes: Sequence[DeviceMesh] | 
     Raises GraphFileError, also where an operator is not registered in this process, and
     DeclinedError where the graph is another rank's or holds numbers of one rank.
     """
-    if meshes is not None and rank is None:
-        rank = own_rank()
+    if meshes is not None:
+        here = own_rank()
+        if rank not in (None, here):
+            raise UsageError(f"the meshes are rank {here}'s, and the graph of rank {rank} is asked for",
+                             remedy="give this process's rank, or none")
+        rank = here
     with held():
         message = read_file(path) if rank is None else _read_rank(path, rank)
         try:

@@ -8,7 +8,7 @@ def own_rank() -> int:
     """This process's rank; UsageError where torch.distributed has none."""
     import torch.distributed as dist
     if not (dist.is_available() and dist.is_initialized()):
-        raise UsageError("this process has no rank", remedy="call torch.distributed.init_process_group, or give rank=")
+        raise UsageError("this process has no rank", remedy="call torch.distributed.init_process_group, or give rank= and no meshes")
     return dist.get_rank()
 
 
@@ -21,6 +21,9 @@ class LiveMeshes:
     """
 
     def __init__(self, groups, meshes):
+        from torch.distributed.device_mesh import DeviceMesh
+        if not isinstance(meshes, (list, tuple)) or not all(isinstance(mesh, DeviceMesh) for mesh in meshes):
+            raise UsageError(f"meshes is a list of DeviceMeshes, and {meshes!r} was given")
         self.table, self.meshes = list(groups), list(meshes)
         self.names: dict[str, str | None] = {}  # None: in no mesh
         known = self._live_groups()

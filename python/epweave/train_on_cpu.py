@@ -244,7 +244,10 @@ def precompile(options) -> None:
     os.environ["EPWEAVE_PRECOMPILE"] = options.precompile
     if options.repair:
         os.environ["EPWEAVE_REPAIR"] = "1"
-    run_step(set_up(options, "fake", rank=0), options, 0, 0)
+    try:
+        run_step(set_up(options, "fake", rank=0), options, 0, 0)
+    except EpweaveError as error:
+        raise SystemExit(f"epweave: error: {full_text(error)}") from None
 
 
 def precompile_of_ranks(options, arguments: list[str]) -> None:
@@ -422,7 +425,8 @@ def make_parser() -> argparse.ArgumentParser:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add, count = parser.add_argument, whole_number_from(1)
     add("--model", choices=sorted(CONFIGS), default="deepseek_v3", help="torchtitan's debug model (default deepseek_v3)")
-    add("--cpu", action="store_const", dest="device", const="cpu", help="the same as --device cpu")
+    # Without a default of its own, which would be taken for that of --device.
+    add("--cpu", action="store_const", dest="device", const="cpu", default=argparse.SUPPRESS, help="the same as --device cpu")
     add("--device", choices=("cpu", "cuda"), default="cpu",
         help="cpu with gloo (the default), or cuda: a GPU for each rank, with NCCL")
     add("--world", type=count, default=2, metavar="N", help="ranks (default 2)")

@@ -84,6 +84,20 @@ class LoadForRank(Folder):
         self.assertIn("uses process group 24 (fsdp; ranks [1, 3]), which is in none of the meshes", said)
         self.assertEqual(caught.exception.node, "g")
 
+    def test_meshes_of_another_rank_and_what_are_none(self):
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("fsdp", "tp"))
+        path = self.write(GENERAL)
+        for given, said in (({"rank": 1, "meshes": [mesh]}, "the meshes are rank 3's, and the graph of rank 1 is asked for"),
+                            ({"meshes": mesh}, f"meshes is a list of DeviceMeshes, and {mesh!r} was given"),
+                            ({"meshes": ["tp"]}, "meshes is a list of DeviceMeshes, and ['tp'] was given")):
+            with self.subTest(given=given), self.assertRaises(epweave.UsageError) as caught:
+                epweave.load(path, **given)
+            self.assertEqual(str(caught.exception), said)
+        with mock.patch.object(dist, "is_initialized", lambda: False), self.assertRaises(epweave.UsageError) as caught:
+            epweave.load(path, rank=3, meshes=[mesh])
+        self.assertEqual((str(caught.exception), caught.exception.remedy),
+                         ("this process has no rank", "call torch.distributed.init_process_group, or give rank= and no meshes"))
+
     def test_no_such_rank_and_one_ranks_graph(self):
         with self.assertRaises(epweave.DeclinedError) as caught:
             epweave.load(self.write(GENERAL), rank=4)
@@ -198,6 +212,21 @@ class Artifacts(Folder):
         epweave.save_artifact(traced, path, pipeline="dce,canonicalize", config={"model.layers": 2, "loss": "sum"},
                               info={"rank": 3, "world_size": 4})
         return pathlib.Path(path).read_bytes()
+
+    def test_what_no_artifact_is_made_of(self):
+        path = str(self.folder / "step.epw")
+        with self.assertRaises(epweave.UsageError) as caught:
+            epweave.save_artifact(torch.nn.Linear(2, 2), path)
+        self.assertEqual(str(caught.exception), "an artifact holds how torchtitan calls the step, which Linear does not say")
+        case = (ROOT / "testdata/artifact/baked.test").read_text(encoding="utf-8")
+        baked = self.write(re.search(r"=== \S+ ===\n(epweave text.*?)=== stdout", case, re.S)[1])
+        with self.assertRaises(epweave.DeclinedError) as caught:
+            epweave.make_artifact([baked], path)
+        self.assertEqual((caught.exception.id, caught.exception.remedy),
+                         ("artifact.baked", "repair=True (EPWEAVE_REPAIR=1, --repair) replaces such numbers; or give traces of several"
+                                            " ranks"))
+        self.assertIn(caught.exception.remedy, epweave.errors.full_text(caught.exception))
+        self.assertFalse(os.path.exists(path))
 
     def test_a_calling_in_no_known_form_is_refused(self):
         traced, *_ = self.trace()

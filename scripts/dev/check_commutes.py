@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """A pass and then specialize gives, node by node, what specialize and then the pass give, for every pass and preset.
 
-    check_commutes.py [--epweave PROGRAM] [--rank R] [--only REGEX] [--keep DIR] GRAPH..
+    check_commutes.py [--epweave PROGRAM] [--rank R | --all-ranks] [--only REGEX] [--keep DIR] GRAPH..
 
 GRAPH holds for all ranks, but for numbers of one rank that `generalize --repair` replaces. The passes and presets are those
 that `epweave passes` lists, each with its defaults and with each other choice of each option; in front of a pass stands what
-gives it something to do. Names of nodes and symbols, metadata and provenance do not count. Prints what differs, with its first
+gives it something to do. Each call is tried on one of the ranks behind the first, the next call on the next, or on
+--rank alone, or on every rank. Names of nodes and symbols, metadata and provenance do not count. Prints what differs, with its first
 node, what is refused in one of the two orders only, and passes that ran on no graph.
 
 Exit codes: 0 all are the same, 1 some are not, 2 usage.
@@ -19,6 +20,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 
 # What follows these words of a node's line is metadata and provenance.
 REST = re.compile(r" (?:example=|py_type=|custom\{|no_custom|meta\{|src=|from\(|unknown=)")
@@ -100,8 +102,8 @@ def find_difference(later: str, first: str) -> str:
 
 
 class Checker:
-    def __init__(self, epweave: str, rank: int, folder: pathlib.Path):
-        self.epweave, self.rank, self.folder = epweave, rank, folder
+    def __init__(self, epweave: str, folder: pathlib.Path):
+        self.epweave, self.folder = epweave, folder
 
     def run(self, *words) -> subprocess.CompletedProcess:
         return subprocess.run([self.epweave, *map(str, words)], capture_output=True, text=True, check=False)
@@ -118,24 +120,26 @@ class Checker:
         return ""
 
     def prepare(self, graph) -> None:
-        """The graph, and what it is on the rank."""
-        self.general, self.own = self.folder / "general.epw", self.folder / "own.epw"
+        """The graph, and what it is on each rank."""
+        self.general, ranks = self.folder / "general.epw", self.folder / f"{graph.name}.ranks"
         for words in (["generalize", graph, "--repair", "-o", self.general],
-                      ["specialize", self.general, "--rank", self.rank, "-o", self.own]):
+                      ["specialize", self.general, "--all", "-o", ranks]):
             done = self.run(*words, "-q")
             if done.returncode:
                 raise SystemExit(f"{graph}: {done.stderr}")
+        self.own = sorted(ranks.iterdir())
 
-    def compare(self, words: list[str]) -> tuple[bool, str]:
+    def compare(self, words: list[str], ranks: Sequence[int]) -> tuple[bool, list[str]]:
         """Whether it ran in both orders, and what differs."""
-        later, first = self.folder / "later.txt", self.folder / "first.txt"
-        specialize = ["-p", f"specialize{{rank={self.rank}}}"]
-        refusals = [self.rewrite(self.general, [words, specialize], later), self.rewrite(self.own, [words], first)]
-        if refusals[0] != refusals[1]:
-            return False, f"refused behind: {refusals[0] or 'no'}; before: {refusals[1] or 'no'}"
-        if refusals[0]:
-            return False, ""
-        return True, find_difference(later.read_text(), first.read_text())
+        changed, later, first = (self.folder / name for name in ("changed.epw", "later.txt", "first.txt"))
+        refused, found = self.rewrite(self.general, [words], changed), []
+        for rank in ranks:
+            behind = refused or self.rewrite(changed, [["-p", f"specialize{{rank={rank}}}"]], later)
+            before = self.rewrite(self.own[rank], [words], first)
+            what = (f"refused behind: {behind or 'no'}; before: {before or 'no'}" if behind != before else
+                    find_difference(later.read_text(), first.read_text()) if not behind else "")
+            found += [f"rank {rank}: {what}"] if what else []
+        return not refused, found
 
 
 def list_wanted(known: dict, only: str) -> list[tuple[str, str, list[str]]]:
@@ -155,7 +159,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graphs", nargs="+", type=pathlib.Path, metavar="GRAPH")
     parser.add_argument("--epweave", default="epweave")
-    parser.add_argument("--rank", type=int, default=3)
+    parser.add_argument("--rank", type=int)
+    parser.add_argument("--all-ranks", action="store_true")
     parser.add_argument("--only", default="", help="a pattern of calls")
     parser.add_argument("--keep", type=pathlib.Path)
     options = parser.parse_args()
@@ -167,16 +172,19 @@ def main() -> int:
         folder = options.keep or pathlib.Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         for graph in options.graphs:
-            checker, ran = Checker(options.epweave, options.rank, folder), 0
+            checker, ran = Checker(options.epweave, folder), 0
             checker.prepare(graph)
-            for name, call, words in wanted:
-                has_run, what = checker.compare(words)
+            world = len(checker.own)
+            turns = list(range(1, world)) if options.rank is None else [options.rank]
+            for i, (name, call, words) in enumerate(wanted):
+                has_run, found = checker.compare(words, range(world) if options.all_ranks else [turns[i % len(turns)]])
                 ran += has_run
                 idle -= {name} if has_run else set()
-                if what:
-                    failed += 1
+                failed += bool(found)
+                for what in found:
                     print(f"{graph.name}: {call}: {what}", flush=True)
-            print(f"{graph.name}: {ran} of {len(wanted)} ran, rank {options.rank}", flush=True)
+            tried = "all" if options.all_ranks else ", ".join(map(str, turns))
+            print(f"{graph.name}: {ran} of {len(wanted)} ran, ranks {tried}", flush=True)
     if idle:
         print(f"ran on no graph: {', '.join(sorted(idle))}")
     return 1 if failed or idle else 0

@@ -7,6 +7,8 @@
 # 2. Five steps are trained on the CPU with one artifact and with a trace on each rank, by 8 processes where memory
 #    suffices, else by 4 (scripts/train_artifact.py): each loss, norm and parameter must have the same bits; as traced and
 #    normalised, and with each MoE layer chunked and scheduled.
+# 3. Each pass and preset, with each choice of each option, on graphs for all ranks and then specialize, against specialize
+#    and then the pass, on every rank (check_commutes.py; of most, the tests try one rank, and fewer choices on whole traces).
 #
 # Needs a release build and build/venv (scripts/dev/torch_venv.sh). About 20 minutes of processor time. Exits non-zero if anything fails.
 set -eu
@@ -21,3 +23,5 @@ job="--model deepseek_v3 --dp-shard 4 --tp 2 --ep 4"
 $python scripts/compare_ranks.py $job --all-ranks --given 0,1,2,4 ${1:+--keep "$1"}
 $python scripts/train_artifact.py
 $python scripts/train_artifact.py --layers 2 --rewrite 'ep-overlap{symbolize=yes}'
+$python scripts/dev/check_commutes.py --epweave "$EPWEAVE" --all-ranks testdata/general/*.epw.gz \
+  testdata/graphs/dsv3_debug_ep2_coor.0_traced.epw.gz testdata/graphs/llama3_debug_fsdp2_tp2_coor.0_traced.epw.gz

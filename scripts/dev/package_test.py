@@ -324,6 +324,11 @@ class Package(unittest.TestCase):
                 train_on_cpu.main(["--model", "llama3", "--world", "2", *words])
             self.assertEqual((caught.exception.code, errors.getvalue().splitlines()[-1].partition("error: ")[2]), (2, said))
 
+    def test_the_cpu_is_where_it_runs_without_a_word(self):
+        parse = train_on_cpu.make_parser().parse_args
+        self.assertEqual([parse(words).device for words in ([], ["--cpu"], ["--device", "cuda"], ["--device", "cuda", "--cpu"])],
+                         ["cpu", "cpu", "cuda", "cpu"])
+
     def test_variables_of_the_drop_in_that_are_misspelt(self):
         stand_ins = {name: mock.MagicMock() for name in ("torchtitan", "torchtitan.experiments",
                                                          "torchtitan.experiments.graph_trainer")}

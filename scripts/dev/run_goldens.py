@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run golden tests: each file of testdata/*/*.test holds a command, its input and the whole expected result.
+"""Run golden tests: each file of testdata/*/*.test holds its commands, their input and the whole expected result.
 
     # What the test shows, in comments.
     RUN: epweave rewrite input.txt -p canonicalize -o - --to text
@@ -13,9 +13,10 @@
     === exit 4 ===      (left out where 0)
 
 The command runs without a shell in a new folder that holds the inputs, so that no path of this machine can
-show up in the result. Versions and SHA-256 hashes are compared as VERSION and SHA256.
+show up in the result. Of several lines RUN, each runs in that folder behind the one before, which exits with 0,
+or as `RUN 4: command` says; what all of them print is the result. Versions and SHA-256 hashes are compared as VERSION and SHA256.
 
-Every test runs twice and must give the same bytes. A result that is a graph in text form is also taken
+Every test runs twice and must give the same bytes. A result of the last command that is a graph in text form is also taken
 through text -> binary -> JSON -> text and must come back the same, and `epweave verify` must accept it; a
 test whose result is broken on purpose says so: `NOVERIFY: reason`.
 
@@ -35,8 +36,10 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SECTION = re.compile(r"=== (\S+?|exit \d+) ===")
+COMMAND = re.compile(r"RUN(?: (\d+))?:(.*)")
 NO_NEWLINE = "\\ no newline at the end\n"
 NORMALISED = [
     (re.compile(rb"epweave \d+\.\d+\.\d+"), b"epweave VERSION"),
@@ -51,7 +54,7 @@ class BadTest(Exception):
 @dataclass
 class Golden:
     header: str
-    command: list
+    commands: list  # exit code and words of each; what the last exits with is `exit`
     skip_verify: bool
     inputs: dict = field(default_factory=dict)
     stdout: str = ""
@@ -69,6 +72,15 @@ class Golden:
         return "".join(parts)
 
 
+class Result(NamedTuple):
+    """What all commands of a test printed, and how the last ended."""
+
+    stdout: bytes
+    stderr: bytes
+    exit: int
+    last: bytes  # what it printed
+
+
 def parse(text):
     header, sections = [], {}
     lines = header
@@ -79,12 +91,14 @@ def parse(text):
             lines = sections[match[1]] = []
         else:
             lines.append(line)
-    commands = [line[4:].strip() for line in header if line.startswith("RUN:")]
-    if len(commands) != 1:
-        raise BadTest(f"needs one line 'RUN: command', has {len(commands)}")
-    golden = Golden("".join(header), shlex.split(commands[0]), any(x.startswith("NOVERIFY:") for x in header))
-    if not golden.command or golden.command[0] not in ("epweave", "epweave-replay"):
-        raise BadTest("the command must be epweave or epweave-replay")
+    commands = [(int(match[1] or 0), shlex.split(match[2])) for match in map(COMMAND.match, header) if match]
+    if not commands:
+        raise BadTest("has no line 'RUN: command'")
+    if commands[-1][0]:
+        raise BadTest("how the last command ends stands behind what it prints: === exit N ===")
+    golden = Golden("".join(header), commands, any(x.startswith("NOVERIFY:") for x in header))
+    if any(words[:1] not in (["epweave"], ["epweave-replay"]) for _, words in commands):
+        raise BadTest("a command must be epweave or epweave-replay")
     for name, body in sections.items():
         if name in ("stdout", "stderr"):
             setattr(golden, name, "".join(body))
@@ -110,6 +124,16 @@ class Runner:
 
     def run(self, *arguments):
         return self.run_program(self.epweave, *arguments)
+
+    def run_all(self, commands):
+        done = []
+        for i, (wanted, words) in enumerate(commands):
+            done.append(self.run_command(*words))
+            if i + 1 < len(commands) and done[-1].returncode != wanted:
+                raise BadTest(f"{shlex.join(words)}: exit {done[-1].returncode}, expected {wanted}\n"
+                              + readable(done[-1].stderr))
+        return Result(b"".join(x.stdout for x in done), b"".join(x.stderr for x in done), done[-1].returncode,
+                      done[-1].stdout)
 
     def run_command(self, program, *arguments):
         """A command of either program; epweave-replay lies beside epweave."""
@@ -167,16 +191,15 @@ def run_golden(path, epweave, update=False, once=False):
         runner = Runner(epweave, folder)
         for name, content in golden.inputs.items():
             (runner.folder / name).write_text(content, encoding="utf-8")
-        result = runner.run_command(*golden.command)
-        again = result if once else runner.run_command(*golden.command)
+        result = runner.run_all(golden.commands)
+        again = result if once else runner.run_all(golden.commands)
         trouble = []
-        if (result.returncode, result.stdout, result.stderr) != (again.returncode, again.stdout, again.stderr):
+        if result != again:
             trouble.append("a second run gave another result\n"
                            + diff("first", readable(result.stdout), "second", readable(again.stdout)))
-        golden.stdout, golden.stderr = readable(result.stdout), readable(result.stderr)
-        golden.exit = result.returncode
-        if result.stdout.startswith(b"epweave text") and not once:
-            trouble += runner.check_graph(result.stdout, golden.skip_verify)
+        golden.stdout, golden.stderr, golden.exit = readable(result.stdout), readable(result.stderr), result.exit
+        if result.last.startswith(b"epweave text") and not once:
+            trouble += runner.check_graph(result.last, golden.skip_verify)
     if golden.text() != expected_text:
         if update:
             path.write_text(golden.text(), encoding="utf-8")

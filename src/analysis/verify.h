@@ -14,6 +14,7 @@
 //     nested-graphs     every nested graph named by an argument or attribute exists; names are
 //                       unique
 //     symbols           symbol names are unique
+//     world             info rank is a rank of the world, and info world_size a number of ranks
 //     kwargs            keyword names of a call are unique
 //   types (verify_types)
 //     schema            a call's arguments fit the op's schema: no unknown keyword, none missing or

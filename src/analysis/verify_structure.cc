@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "analysis/verify_report.h"
+#include "analysis/world.h"
 
 namespace epweave {
 namespace {
@@ -174,6 +176,24 @@ void check_names(const Graph& graph, std::vector<Violation>& out) {
       out.push_back({"symbols", fmt::format("{} is in the table twice", graph.text(symbol.name)), {}, {}});
 }
 
+// A number that the graph records; what is none, or too small, does not pass for one that is not
+// recorded.
+std::optional<std::int64_t> read_number(const Graph& graph, std::string_view key, std::int64_t least,
+                                        std::vector<Violation>& out) {
+  const Arg* value = find_entry(*graph.context, graph.info, key);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_int() && value->as_int() >= least) return value->as_int();
+  out.push_back({"world", fmt::format("info {} is no whole number from {}", key, least), {}, {}});
+  return std::nullopt;
+}
+
+void check_world(const Graph& graph, std::vector<Violation>& out) {
+  const auto rank = read_number(graph, "rank", 0, out), size = read_number(graph, "world_size", 1, out);
+  if (rank && size && *rank >= *size)
+    out.push_back(
+        {"world", fmt::format("the graph is of rank {}, the world has {} ranks", *rank, *size), {}, {}});
+}
+
 }  // namespace
 
 void verify_structure(const Graph& graph, std::vector<Violation>& out) {
@@ -182,6 +202,7 @@ void verify_structure(const Graph& graph, std::vector<Violation>& out) {
     return;
   }
   check_names(graph, out);
+  check_world(graph, out);
   IdSet<StringId> names;
   for (const Body& body : graph.bodies) {
     BodyCheck check(graph, body, names, out);

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/rank_view.h"
 #include "io/file.h"
 #include "ir/text/text.h"
 #include "ops/op.h"
@@ -200,6 +201,25 @@ TEST_CASE("each structural invariant has its violation") {
   SECTION("symbols") {
     graph.symbols.push_back(graph.symbols.front());
     expected = "symbols", at = "";
+  }
+  SECTION("world") {
+    const auto say = [&](Arg rank, Arg size) {
+      set_info(graph, "rank", rank);
+      set_info(graph, "world_size", size);
+    };
+    SECTION("a rank") {
+      say(Arg::integer(-1), Arg::integer(2));
+    }
+    SECTION("a number of ranks") {
+      say(Arg::integer(0), Arg::integer(0));
+    }
+    SECTION("a rank of the world") {
+      say(Arg::integer(2), Arg::integer(2));
+    }
+    SECTION("a whole number") {
+      say(Arg::boolean(true), Arg::integer(2));
+    }
+    expected = "world", at = "";
   }
   SECTION("kwargs") {
     const Arg name = Arg::text(graph.intern("out_dtype"));

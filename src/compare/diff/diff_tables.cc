@@ -1,6 +1,7 @@
 #include "compare/diff/diff_tables.h"
 
 #include <map>
+#include <sstream>
 
 #include "ir/text/text_printer.h"
 
@@ -55,8 +56,11 @@ class TablePrinter {
     return rows;
   }
   Rows info() {
-    const std::string text = line([&] { printer_.graph_info(graph_.info); });
-    return text.empty() ? Rows() : Rows{{"info", text}};
+    std::istringstream lines(line([&] { printer_.graph_info(graph_.info); }));
+    Rows rows;
+    for (std::string text; std::getline(lines, text);)
+      rows.emplace_back(text.substr(0, text.find(" = ")), text);
+    return rows;
   }
   Rows passes() {
     Rows rows;
