@@ -8,4 +8,8 @@ bool may_copy(const OpInfo& op) {
   return has_flag(op, kMayCopy);
 }
 
+bool is_reshape(const OpInfo& op) {
+  return op.family == OpFamily::kReshape && op.is_view;
+}
+
 }  // namespace epweave
