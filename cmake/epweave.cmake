@@ -54,8 +54,8 @@ endif()
 # epweave_unity(TARGET...): the sources are compiled EPWEAVE_UNITY_BATCH to a unit, which halves the
 # time of a clean build: most of it is headers, and what each unit makes of their templates. So a
 # name in an anonymous namespace stands once in a library, and once in its tests. Off where single
-# files are edited and compiled over and over (-DEPWEAVE_UNITY=OFF); the presets asan and fuzz, which
-# are built whole, have four times as many to a unit.
+# files are edited and compiled over and over (-DEPWEAVE_UNITY=OFF); the presets asan and fuzz,
+# which are built whole, have four times as many to a unit.
 option(EPWEAVE_UNITY "Compile the sources of a target several at a time" ON)
 set(EPWEAVE_UNITY_BATCH 8 CACHE STRING "How many")
 function(epweave_unity)

@@ -11,14 +11,17 @@
 #   --seconds N    what a step may take (default 90), under compute-sanitizer and for rates three times that
 #   --bare         nothing but this folder, bash and the driver: no python, no torch, no nvidia-smi
 #
-# FOLDER holds bin/ (epweave, epweave-replay, libepweave_cuda.so, replay_kernels_device_test, replay_cublas_test) and testdata/;
-# default: the release build of this checkout, or the bundle that this script is in (scripts/gpu_bundle.sh). Whole training
-# steps are those of testdata/gpu/NAME.txt, what `epweave-replay run -q` prints of testdata/graphs/NAME.epw.gz on the CPU.
+# FOLDER holds bin/ (epweave, epweave-replay, libepweave_cuda.so, replay_kernels_device_test,
+# replay_cublas_test) and testdata/; default: the release build of this checkout, or the bundle that
+# this script is in (scripts/gpu_bundle.sh). Whole training steps are those of
+# testdata/gpu/NAME.txt, what `epweave-replay run -q` prints of testdata/graphs/NAME.epw.gz on the
+# CPU.
 #
-# Where a kernel fails, each test is run alone, and of all else the whole steps; where the first run does not end, the tests of
-# kernels alone are run, with 20 seconds for each, and nothing else. A step that fails is run again with CUDA_LAUNCH_BLOCKING=1, then under compute-sanitizer where that is. Prints what docs/gpu.md
-# reports; exits 0 if all that was run passed, 1 if something failed, 2 for a wrong command line, 77 if there is no GPU. What
-# was not run is listed at the end.
+# Where a kernel fails, each test is run alone, and of all else the whole steps; where the first run
+# does not end, the tests of kernels alone are run, with 20 seconds for each, and nothing else. A
+# step that fails is run again with CUDA_LAUNCH_BLOCKING=1, then under compute-sanitizer where that
+# is. Prints what docs/gpu.md reports; exits 0 if all that was run passed, 1 if something failed, 2
+# for a wrong command line, 77 if there is no GPU. What was not run is listed at the end.
 set -u
 all_parts="kernels steps memcheck rewrite graphs nccl native measure torch rates widths racecheck initcheck ranks train"
 usage() {
@@ -78,7 +81,8 @@ failed=0 steps=0 not_run=() again=1 last_log=''
 
 # say TEXT: to the terminal and the summary.
 say() { printf '%s\n' "$*" | tee -a "$logs/summary.txt" "$logs/report.txt"; }
-# show LOG: what is at both ends of a log, and what says that something failed between them, into the report.
+# show LOG: what is at both ends of a log, and what says that something failed between them, into
+# the report.
 show() {
   local lines
   lines=$(wc -l <"$1") || return
@@ -144,7 +148,8 @@ how_it_ended() {
     *) echo "FAILED (exit $1)" ;;
   esac
 }
-# attempt NAME COMMAND...: a line for the summary, the output in a file; a failure is counted, and looked into unless `again` is 0.
+# attempt NAME COMMAND...: a line for the summary, the output in a file; a failure is counted, and
+# looked into unless `again` is 0.
 attempt() {
   local name=$1 log status start limit
   shift
@@ -168,8 +173,9 @@ attempt() {
   if [ "$again" -ne 0 ]; then look_into "$log" "$@"; fi
   return "$status"
 }
-# tests_alone LOG: each test of the kernels in a process of its own, four at a time: a kernel that crashes takes the device from all
-# tests behind it, and one that does not end the time. The first two that fail are looked into.
+# tests_alone LOG: each test of the kernels in a process of its own, four at a time: a kernel that
+# crashes takes the device from all tests behind it, and one that does not end the time. The first
+# two that fail are looked into.
 tests_alone() {
   local log=$1 names=() number=0 fail=() cut=0 status
   mapfile -t names < <("$bin/replay_kernels_device_test" --list-test-names-only 2>/dev/null | sed 's/[],[\]/\\&/g')
@@ -202,7 +208,8 @@ tests_alone() {
     look_into "$log.alone-$number" tests replay_kernels_device_test "${names[number - 1]}"
   done
 }
-# look_into LOG COMMAND...: the failed step once more, with launches that wait, then under compute-sanitizer.
+# look_into LOG COMMAND...: the failed step once more, with launches that wait, then under
+# compute-sanitizer.
 look_into() {
   local log=$1 found=0 limit
   shift
@@ -221,8 +228,8 @@ look_into() {
 }
 replay() { $under "$bin/epweave-replay" "$@"; }
 tests() { EPWEAVE_TEST_DEVICE=cuda $under "$bin/$1" "${@:2}"; }
-# same_hashes NAME [OPTION...]: the GPU's hashes of a whole step are those of the CPU, which are in a file. The last line says how
-# many ranks differ, and what the first of them found.
+# same_hashes NAME [OPTION...]: the GPU's hashes of a whole step are those of the CPU, which are in
+# a file. The last line says how many ranks differ, and what the first of them found.
 same_hashes() {
   local name=$1
   shift
@@ -237,13 +244,15 @@ check_rewrite() {
   shift
   replay check "$graphs/$name.epw.gz" "$work/$name.epw" --device cuda "$@"
 }
-# Where the library takes other algorithms for other numbers of rows nothing is verified: that is no failure, a difference is.
+# Where the library takes other algorithms for other numbers of rows nothing is verified: that is no
+# failure, a difference is.
 check_native() {
   check_rewrite "$1" --math native >"$work/native" 2>&1
   cat "$work/native"
   tail -n 1 "$work/native" | grep -qx -e same -e 'not verified'
 }
-# With pinned rows no product may take another algorithm; those that the library refused are printed.
+# With pinned rows no product may take another algorithm; those that the library refused are
+# printed.
 check_pinned() {
   check_rewrite "$1" --math native --pin-rows >"$work/pinned" 2>&1
   cat "$work/pinned"
@@ -257,7 +266,8 @@ repeat_native() {
   [ "$status" -eq 0 ] && grep -qx '\([1-9][0-9]*\) of \1 products by cuBLASLt' "$work/messages" &&
     replay run "$graphs/$1.epw.gz" --device cuda --math native -q >"$work/twice" && diff "$work/once" "$work/twice"
 }
-# Each stretch is captured in the first runs and launched again in the others; the device may refuse none.
+# Each stretch is captured in the first runs and launched again in the others; the device may refuse
+# none.
 with_graphs() {
   local g=$graphs/$1.epw.gz status
   shift
@@ -274,7 +284,8 @@ measure() {
   replay run "$graph" "$@" --device cuda --warm-up 2 --repeat 5 --nvtx --timeline "$work/timeline.json" --costs "$work/costs.json" &&
     [ -s "$work/timeline.json" ] && head -40 "$work/costs.json"
 }
-# against_cpu RANKS GRAPH: a process for each rank; loss, norms and hashes must be what the CPU's virtual ranks have.
+# against_cpu RANKS GRAPH: a process for each rank; loss, norms and hashes must be what the CPU's
+# virtual ranks have.
 against_cpu() {
   "$bin/epweave-replay" run "$2" -q >"$work/expected" || return
   RANKS=$1 GPUS=$shared DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay "$scripts/launch_examples/no_launcher.sh" "$2" \
@@ -288,8 +299,9 @@ hashes_over_nccl() {
   RANKS=$(ranks_of "$1") GPUS=$shared DEVICE=cuda EPWEAVE_REPLAY=$bin/epweave-replay "$scripts/launch_examples/no_launcher.sh" \
     "$graphs/$1.epw.gz" -q >"$work/found" && diff "$hashes/$1.txt" "$work/found"
 }
-# hang_over_nccl GRAPH: one of two ranks stands still between its steps; the other ends soon behind its deadline, with exit 1 and
-# the reason: the collective was not done, or, where the rank stood before its launch, not launched.
+# hang_over_nccl GRAPH: one of two ranks stands still between its steps; the other ends soon behind
+# its deadline, with exit 1 and the reason: the collective was not done, or, where the rank stood
+# before its launch, not launched.
 hang_over_nccl() {
   local rank status=0 processes=()
   for rank in 0 1; do
@@ -305,8 +317,8 @@ hang_over_nccl() {
   [ "$status" -eq 1 ] && grep -q -e 'all_reduce.* was not done within 5 s (--deadline)' \
     -e 'waited 5 s (--deadline) for the launch of collective [0-9]* on group 7 by the others' "$work/rank0"
 }
-# check_over_nccl ALONE RANKS A B [OPTION...]: two graphs compared by a process for each rank; the verdict, and all that is printed, must
-# be what virtual ranks give with the options ALONE.
+# check_over_nccl ALONE RANKS A B [OPTION...]: two graphs compared by a process for each rank; the
+# verdict, and all that is printed, must be what virtual ranks give with the options ALONE.
 check_over_nccl() {
   local alone=$1 ranks=$2 a=$3 b=$4 expected=0 found=0
   shift 4
@@ -374,7 +386,8 @@ if [ "$bare" -eq 0 ] && command -v nvidia-smi >/dev/null; then
 fi
 say "$("$bin/epweave-replay" --version | head -n 1)"
 
-# rewrite NAME: its rewrite in $work, made once, on the CPU; a graph without a mixture of experts has none.
+# rewrite NAME: its rewrite in $work, made once, on the CPU; a graph without a mixture of experts
+# has none.
 rewrite() {
   local status=0
   [ ! -f "$work/$1.epw" ] || return 0
@@ -392,8 +405,9 @@ rewrite() {
 
 # ---- parts --------------------------------------------------------------------------------
 
-# Of the steps that the device computes otherwise, `check` names the first node. That says more than the step once more, which takes
-# minutes under compute-sanitizer: only the first that fails is looked into, and behind `check`.
+# Of the steps that the device computes otherwise, `check` names the first node. That says more than
+# the step once more, which takes minutes under compute-sanitizer: only the first that fails is
+# looked into, and behind `check`.
 part_steps() {
   local looks_into=$again again=0 log
   for name in "${names[@]}"; do
@@ -553,7 +567,8 @@ part_nccl() {
   sed -e 's/ranks=\[0\]/ranks=[0, 1]/' -e '/%[sabh] =/d' -e '/%w[sabh] =/d' -e 's/output.*/output([%wg])/' "$work/one.txt" >"$work/two.txt"
   attempt "a rank that stands still" hang_over_nccl "$work/two.txt"
 }
-# Bounds are the CPU's work, and `rewrite` compares with them: here all ranks are on the GPU, alone and as processes.
+# Bounds are the CPU's work, and `rewrite` compares with them: here all ranks are on the GPU, alone
+# and as processes.
 part_ranks() {
   if ! has_nccl; then
     leave_out "ranks: NCCL is not installed"
@@ -568,7 +583,8 @@ part_ranks() {
     fi
   done
 }
-# One artifact for all ranks beside a trace on each, of the largest job that there are GPUs for; losses and norms by step are said.
+# One artifact for all ranks beside a trace on each, of the largest job that there are GPUs for;
+# losses and norms by step are said.
 part_train() {
   if [ "$bare" -ne 0 ]; then
     leave_out "train: --bare"

@@ -47,7 +47,7 @@ class FailingTests(unittest.TestCase):
     def test_all_run_and_the_last_lines_name_what_failed(self):
         done = self.run_script("scripts/test.sh", "--with-torch")
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stdout.count("== build/venv/bin/python"), 10)
+        self.assertEqual(done.stdout.count("== build/venv/bin/python"), 11)
         before, last = done.stdout.split("ctest ran\n")
         self.assertIn(last, (OWN_MODEL + MEMORY, MEMORY + OWN_MODEL))
         self.assertEqual((before.count(OWN_MODEL), before.count(MEMORY)), (1, 1))

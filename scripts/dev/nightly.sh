@@ -1,16 +1,20 @@
 #!/bin/sh
-# What takes too long for every change, on the job that asked for one artifact for all ranks: torchtitan's DeepSeek-V3 debug
-# model, DP 4 x TP 2 x EP 4 on 8 ranks. nightly.sh [FOLDER]
+# What takes too long for every change, on the job that asked for one artifact for all ranks:
+# torchtitan's DeepSeek-V3 debug model, DP 4 x TP 2 x EP 4 on 8 ranks. nightly.sh [FOLDER]
 #
-# 1. All 8 ranks are traced; the graph joined of ranks 0, 1, 2 and 4 becomes each rank's own trace again, and 8 virtual ranks
-#    replay it beside its rewrite (scripts/compare_ranks.py). FOLDER keeps the traces, and those that are there are taken.
-# 2. Five steps are trained on the CPU with one artifact and with a trace on each rank, by 8 processes where memory
-#    suffices, else by 4 (scripts/train_artifact.py): each loss, norm and parameter must have the same bits; as traced and
-#    normalised, and with each MoE layer chunked and scheduled.
-# 3. Each pass and preset, with each choice of each option, on graphs for all ranks and then specialize, against specialize
-#    and then the pass, on every rank (check_commutes.py; of most, the tests try one rank, and fewer choices on whole traces).
+# 1. All 8 ranks are traced; the graph joined of ranks 0, 1, 2 and 4 becomes each rank's own trace
+#    again, and 8 virtual ranks replay it beside its rewrite (scripts/compare_ranks.py). FOLDER
+#    keeps the traces, and those that are there are taken.
+# 2. Five steps are trained on the CPU with one artifact and with a trace on each rank, by 8
+#    processes where memory suffices, else by 4 (scripts/train_artifact.py): each loss, norm and
+#    parameter must have the same bits; as traced and normalised, and with each MoE layer chunked
+#    and scheduled.
+# 3. Each pass and preset, with each choice of each option, on graphs for all ranks and then
+#    specialize, against specialize and then the pass, on every rank (check_commutes.py; of most, the
+#    tests try one rank, and fewer choices on whole traces).
 #
-# Needs a release build and build/venv (scripts/dev/torch_venv.sh). About 20 minutes of processor time. Exits non-zero if anything fails.
+# Needs a release build and build/venv (scripts/dev/torch_venv.sh). About 20 minutes of processor
+# time. Exits non-zero if anything fails.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/../.."

@@ -13,6 +13,7 @@
 #include "base/word_table.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
+#include "ops/may_copy.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -72,12 +73,6 @@ bool is_call_of_origin(const Node& node, std::size_t record) {
       [](const Provenance& r) { return keeps_target(r.role) || r.role == ProvenanceRole::kMerged; });
 }
 
-// Spellings of one op: canonicalize writes the others as reshape.
-bool is_reshape(std::string_view target) {
-  return target == "aten.view.default" || target == "aten._unsafe_view.default" ||
-         target == "aten.reshape.default";
-}
-
 bool is_of_family(const OpInfo* op, OpFamily family) {
   return op != nullptr && op->family == family;
 }
@@ -125,9 +120,11 @@ void check_record(const Graph& graph, const Node& node, std::size_t index, const
   // Other origins are nodes whose place this one took too: aliases, equal computations.
   const auto has_target = [&](StringId name) {
     const std::optional<StringId> target = origins[name];
-    return !target || *target == node.target ||
-           (is_reshape(graph.text(*target)) && is_reshape(graph.text(node.target))) ||
-           takes_same_piece(graph, node, find_op(graph.text(*target)));
+    if (!target || *target == node.target) return true;
+    const OpInfo* origin = find_op(graph.text(*target));
+    const bool are_reshapes =
+        node.op != nullptr && origin != nullptr && is_reshape(*node.op) && is_reshape(*origin);
+    return are_reshapes || takes_same_piece(graph, node, origin);
   };
   if (keeps_target(record.role) && is_call_of_origin(node, index) && !record.origins.empty() &&
       std::none_of(record.origins.begin(), record.origins.end(), has_target))

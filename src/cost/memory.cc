@@ -6,6 +6,7 @@
 #include "analysis/effects.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
+#include "ops/may_copy.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -61,8 +62,9 @@ class Liveness {
     if (!is_found && root_[shared]) root_[id] = root_[shared];
   }
   bool is_copying_reshape(NodeId id) {
-    static const OpInfo* const reshape = find_op("aten.reshape.default");
-    const Arg self = node(id).op == reshape ? arg_of(context_, node(id), 0) : Arg::none();
+    const OpInfo* op = node(id).op;
+    const bool is_asked = op != nullptr && is_reshape(*op) && may_copy(*op);
+    const Arg self = is_asked ? arg_of(context_, node(id), 0) : Arg::none();
     if (!self.is_node()) return false;
     const TensorType* before = tensor_of(context_, node(self.as_node()).type);
     const TensorType* after = tensor_of(context_, node(id).type);

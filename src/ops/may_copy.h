@@ -11,4 +11,7 @@ namespace epweave {
 
 bool may_copy(const OpInfo& op);
 
+// view, _unsafe_view and reshape: one op under three names, which canonicalize writes as the last.
+bool is_reshape(const OpInfo& op);
+
 }  // namespace epweave

@@ -165,6 +165,15 @@ const OpInfo* find_op(std::string_view target) {
   return found != table.end() && found->target == target ? &*found : nullptr;
 }
 
+bool has_flag(const OpInfo& op, OpFlags flag) {
+  static const std::vector<unsigned> by_index = [] {
+    std::vector<unsigned> flags(ops().size());
+    for (const OpRow& row : op_rows()) flags[find_op(row.target)->index] = row.flags;
+    return flags;
+  }();
+  return (by_index[op.index] & flag) != 0;
+}
+
 void resolve_op(const Context& context, Node& node) {
   node.op = node.kind == NodeKind::kCall ? find_op(context.text(node.target)) : nullptr;
 }

@@ -19,7 +19,8 @@ enum OpFlags : unsigned {
   // Its results show the first operand's storage, which torch's schema does not say: the author of
   // the graph promises that nobody writes there. The tool believes storage, not promises.
   kShowsUnsaid = 64,
-  kMayCopy = 128,  // shows its operand, or is a copy, as the operand lies in memory (ops/may_copy.h)
+  kMayCopy = 128,   // shows its operand, or is a copy, as the operand lies in memory (ops/may_copy.h)
+  kUntagged = 256,  // elementwise, which torch does not tag `pointwise` (ops/memory_traits.h)
 };
 
 struct OpRow {
@@ -33,5 +34,8 @@ struct OpRow {
 };
 
 std::span<const OpRow> op_rows();
+
+// Flags that OpInfo has no member for.
+bool has_flag(const OpInfo& op, OpFlags flag);
 
 }  // namespace epweave

@@ -1,19 +1,10 @@
 #include "ops/traffic.h"
 
-#include <vector>
-
 #include "ops/family.h"
 #include "ops/op_table.h"
 
 namespace epweave {
 namespace {
-
-// By the op's index: flags of rows that no reader of OpInfo needs.
-std::vector<unsigned> read_flags() {
-  std::vector<unsigned> flags(ops().size());
-  for (const OpRow& row : op_rows()) flags[find_op(row.target)->index] = row.flags;
-  return flags;
-}
 
 Traffic traffic_of_family(OpFamily family) {
   if (traits_of(family).elements == Elements::kMade) return Traffic::kFills;
@@ -24,9 +15,8 @@ Traffic traffic_of_family(OpFamily family) {
 }  // namespace
 
 Traffic traffic_of(const OpInfo& op) {
-  static const std::vector<unsigned> flags = read_flags();
-  if ((flags[op.index] & kUnset) != 0) return Traffic::kAllocates;
-  if ((flags[op.index] & kOneSlot) != 0) return Traffic::kSlot;
+  if (has_flag(op, kUnset)) return Traffic::kAllocates;
+  if (has_flag(op, kOneSlot)) return Traffic::kSlot;
   if (op.cost == CostClass::kSort) return Traffic::kSorts;
   return traffic_of_family(op.family);
 }

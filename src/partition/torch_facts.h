@@ -4,13 +4,10 @@
 
 #include <cstdint>
 
-#include "analysis/done_again.h"
-#include "analysis/effects.h"
-#include "analysis/recompute_tags.h"
 #include "cost/cost.h"
 #include "cost/extents.h"
 #include "ops/memory_traits.h"
-#include "partition/cut.h"
+#include "partition/run_once.h"
 
 namespace epweave {
 
@@ -52,48 +49,30 @@ class TorchFacts {
   // A quarter of what it takes, or less.
   bool is_reduction(NodeId id);
 
-  bool is_tagged_saved(NodeId id) const;
-  // A collective that is not tagged, or what is taken of its tuple.
-  bool must_save(NodeId id) const { return must_save_.contains(id); }
+  // SaveMarks, RunOnce.
+  bool is_tagged_saved(NodeId id) const { return marks_.is_saved(id); }
+  bool must_save(NodeId id) const { return marks_.must_save(id); }
+  bool is_done_once(NodeId id) const { return once_.done_once.contains(id); }
+  bool runs_once(NodeId id) const { return once_.runs_once.contains(id); }
+  bool reads_overwritten(NodeId id) const { return once_.reads_overwritten.contains(id); }
+  bool reads_early(NodeId id) const { return once_.reads_early.contains(id); }
   bool must_recompute(NodeId id) const;
-  // What makes storage that forward writes, what writes it, what uses what forward frees, and what
-  // is said to be forward's.
-  bool is_done_once(NodeId id) const { return done_once_.contains(id); }
-  // What backward must not do again, whatever is allowed: it would draw other numbers, write once
-  // more, or read something else. Calls, elements of their tuples, and waits.
-  bool runs_once(NodeId id) const { return runs_once_.contains(id); }
-  bool reads_overwritten(NodeId id) const { return reads_overwritten_.contains(id); }
-  // In front of a write of forward.
-  bool reads_early(NodeId id) const { return reads_early_.contains(id); }
 
  private:
-  template <class Holds>
-  bool holds_with_call(NodeId id, const Holds& holds) const {
-    return epweave::holds_with_call(context_, body_, id, holds);
-  }
-  bool is_tagged(NodeId id) const;
   bool has_effect(NodeId id) const;
   std::int64_t bytes_of(TypeId type);
   void find_distances();
-  void save_collectives();
-  void save_leaves(NodeId id);
-  void find_writes();
-  IdSet<NodeId> find_read_by_name(const Effects& effects) const;
-  NodeId find_taken(const Effects& effects, NodeId id, NodeId newest,
-                    const SideTable<NodeId, NodeId>& taken) const;
-  void find_done_once(const Effects& effects);
-  void find_required();
-  void find_calls_done_once();
 
   const Graph& graph_;
   const Context& context_;
   const Body& body_;
   const Joint& joint_;
-  const RecomputeTags tags_;
+  const SaveMarks marks_;
+  const RunOnce once_;
   MemoryTraits traits_;
   Extents extents_;
   CostModel flops_;
-  IdSet<NodeId> state_, region_outputs_, must_save_, reads_overwritten_, reads_early_, done_once_, runs_once_;
+  IdSet<NodeId> state_;
   IdVector<NodeId, std::int64_t> sizes_;
   IdVector<NodeId, std::uint32_t> distance_, place_;
 };

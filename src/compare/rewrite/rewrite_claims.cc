@@ -3,32 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 
 #include "analysis/verify_report.h"
 #include "compare/lineage.h"
 #include "compare/rewrite/conditions.h"
 #include "ops/bind.h"
+#include "ops/may_copy.h"
 #include "ops/op.h"
 
 namespace epweave {
 
-namespace {
-
-std::span<const OpInfo* const> list_reshapes() {
-  static const OpInfo* const ops[] = {find_op("aten.view.default"), find_op("aten._unsafe_view.default"),
-                                      find_op("aten.reshape.default")};
-  return ops;
-}
-
-}  // namespace
-
 bool is_reshape(const Node& node) {
-  return node.op != nullptr && std::ranges::find(list_reshapes(), node.op) != list_reshapes().end();
+  return node.op != nullptr && is_reshape(*node.op);
 }
 
 const OpInfo& find_view() {
-  return *list_reshapes().front();
+  static const OpInfo* const view = find_op("aten.view.default");
+  return *view;
 }
 
 bool accumulates(const Context& context, const Node& node) {

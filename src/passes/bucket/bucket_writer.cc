@@ -6,10 +6,7 @@
 #include <tuple>
 
 #include "base/counted.h"
-#include "ir/types/layout.h"
 #include "ops/bucket_dtypes.h"
-#include "ops/op.h"
-#include "ops/type_rules.h"
 
 namespace epweave {
 namespace {
@@ -26,12 +23,6 @@ std::string_view noun(MergeKind kind) {
   return "";
 }
 
-// "split_with_sizes_copy" of "aten.split_with_sizes_copy.out".
-std::string_view base_name(std::string_view target) {
-  const std::size_t first = target.find('.') + 1;
-  return target.substr(first, target.find('.', first) - first);
-}
-
 }  // namespace
 
 BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, WaitPlace of_reductions,
@@ -42,11 +33,8 @@ BucketWriter::BucketWriter(MergedGraph& merged, GroupCoordinates coordinates, Wa
       packing_(packing),
       graph_(merged.graph()),
       context_(*graph_.context),
-      facts_(graph_),
-      types_(facts_),
-      pass_(graph_.intern(pass)) {
-  for (NodeId id : graph_.step().order) names_.insert(graph_.step().nodes[id].name);
-}
+      nodes_(merged),
+      pass_(graph_.intern(pass)) {}
 
 MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, const BucketScope& scope) {
   begin(members, scope);
@@ -66,15 +54,16 @@ MergedLaunch BucketWriter::write(std::span<const Mergeable* const> members, cons
       made.launch = pack_reduce();
       break;
   }
-  if (kind == MergeKind::kAllGather) made.pack = packing_ == Packing::kOneCall ? back_.front() : made.launch;
-  front_.swap(back_);
+  front_ = nodes_.take();
+  if (kind == MergeKind::kAllGather) made.pack = packing_ == Packing::kOneCall ? front_.front() : made.launch;
   if (is_listed) {
     made.waits = wait_for_each(made.launch);
     made.wait = made.waits.front();
   } else {
-    made.wait = add_wait(made.launch);
+    made.wait = nodes_.add_wait(made.launch);
     kind == MergeKind::kAllGather ? cut_gather(made.wait) : cut_pieces(made.wait);
   }
+  back_ = nodes_.take();
   of_reductions_ == WaitPlace::kWithLaunch ? place_together() : place();
   return made;
 }
@@ -84,8 +73,6 @@ void BucketWriter::begin(std::span<const Mergeable* const> members, const Bucket
   dtype_ = (*std::ranges::min_element(members, {}, [](const Mergeable* m) {
              return info(m->dtype).bytes;
            }))->dtype;
-  front_.clear();
-  back_.clear();
   results_.assign(members.size(), {});
   members_models_.clear();
   const StringId module = (scope.entry != nullptr ? scope.entry->modules : list_modules(members)).front();
@@ -94,7 +81,8 @@ void BucketWriter::begin(std::span<const Mergeable* const> members, const Bucket
   bucket_model_ = make_model(members, scope, reason);
   for (std::size_t i = 0; i < members.size() && scope.entry == nullptr; ++i)
     members_models_.push_back(make_model(members.subspan(i, 1), scope, reason));
-  model_ = &bucket_model_;
+  nodes_.write_for(members.front()->launch);
+  turn_to_all();
 }
 
 // The labels of the first, the plan's entry, and whom the nodes stand for.
@@ -145,65 +133,17 @@ std::vector<StringId> BucketWriter::list_modules(std::span<const Mergeable* cons
 // The next nodes are of one member, or of all of them again. In a bucket of any size, what each
 // member has would otherwise list all others.
 void BucketWriter::turn_to(std::size_t member) {
-  if (!members_models_.empty()) model_ = &members_models_[member];
+  if (!members_models_.empty()) nodes_.write_like(members_models_[member]);
 }
 void BucketWriter::turn_to_all() {
-  model_ = &bucket_model_;
-}
-
-NodeId BucketWriter::add(std::string_view target, std::vector<Arg> args, std::vector<Arg> kwargs) {
-  Node node = *model_;
-  node.name = fresh_name(base_name(target));
-  node.target = graph_.intern(target);
-  node.args = context_.args.add(args);
-  node.kwargs = context_.args.add(kwargs);
-  resolve_op(context_, node);
-  try {
-    node.type = types_.infer(graph_, graph_.step(), node);
-  } catch (const TypeMismatch& error) {
-    throw PassError("bucket.type", fmt::format("packing it does not type-check: {}", error.what()),
-                    site_of(graph_, graph_.step().nodes[members_.front()->launch]),
-                    "leave bucket out; what the graph records of its collectives contradicts itself");
-  }
-  const NodeId id = merged_.add(node);
-  back_.push_back(id);
-  return id;
-}
-
-StringId BucketWriter::fresh_name(std::string_view base) {
-  int& number = last_number_.try_emplace(std::string(base), -1).first->second;
-  for (;;) {
-    ++number;
-    const StringId name = graph_.intern(number == 0 ? std::string(base) : fmt::format("{}_{}", base, number));
-    if (names_.insert(name)) return name;
-  }
-}
-
-Arg BucketWriter::list(std::span<const Arg> items) {
-  return context_.args.add_tree(ArgKind::kList, items);
-}
-
-Arg BucketWriter::numbers(std::span<const std::int64_t> items) {
-  std::vector<Arg> args;
-  for (std::int64_t item : items) args.push_back(Arg::integer(item));
-  return list(args);
-}
-
-std::vector<Arg> BucketWriter::keyword(std::string_view name, Arg value) {
-  return {Arg::text(graph_.intern(name)), value};
-}
-
-std::vector<std::int64_t> BucketWriter::sizes_of(NodeId value) const {
-  std::vector<std::int64_t> sizes;
-  for (ExprId size : tensor_of(context_, graph_.step().nodes[value].type)->sizes)
-    sizes.push_back(*context_.exprs.constant(size));
-  return sizes;
+  nodes_.write_like(bucket_model_);
 }
 
 std::int64_t BucketWriter::elements_of(std::size_t member) const {
   const Mergeable& m = *members_[member];
   std::int64_t elements = 1;
-  for (std::int64_t size : sizes_of(m.kind == MergeKind::kAllGather ? m.operand : m.launch)) elements *= size;
+  for (std::int64_t size : nodes_.sizes_of(m.kind == MergeKind::kAllGather ? m.operand : m.launch))
+    elements *= size;
   return elements;
 }
 
@@ -211,57 +151,19 @@ Arg BucketWriter::operand(std::size_t member) const {
   return Arg::node(merged_.current(members_[member]->operand));
 }
 
-NodeId BucketWriter::add_view(NodeId of, const std::vector<std::int64_t>& sizes) {
-  return add("aten.view.default", {Arg::node(of), numbers(sizes)});
-}
-
-NodeId BucketWriter::add_wait(NodeId result) {
-  return add("_c10d_functional.wait_tensor.default", {Arg::node(result)});
-}
-
 // Into the members' pieces.
 NodeId BucketWriter::add_split(NodeId of, bool of_columns) {
   std::vector<std::int64_t> sizes;
   for (std::size_t i = 0; i < members_.size(); ++i)
     sizes.push_back(of_columns ? share_of(i) : elements_of(i));
-  std::vector<Arg> args = {Arg::node(of), numbers(sizes)};
+  std::vector<Arg> args = {Arg::node(of), nodes_.numbers(sizes)};
   if (of_columns) args.push_back(Arg::integer(1));
-  return add("aten.split_with_sizes.default", std::move(args));
+  return nodes_.add("aten.split_with_sizes.default", std::move(args));
 }
 
 NodeId BucketWriter::add_element(NodeId of, std::size_t index) {
   turn_to(index);
-  return add("operator.getitem", {Arg::node(of), Arg::integer(static_cast<std::int64_t>(index))});
-}
-
-NodeId BucketWriter::add_buffer(std::int64_t elements, DType dtype) {
-  const Mergeable& m = *members_.front();
-  const TensorType& type = *tensor_of(context_, graph_.step().nodes[m.launch].type);
-  std::vector<Arg> kwargs = keyword("dtype", Arg::named(ArgKind::kDType, graph_.intern(info(dtype).name)));
-  for (Arg arg : keyword("device", Arg::named(ArgKind::kDevice, type.device))) kwargs.push_back(arg);
-  for (Arg arg : keyword("pin_memory", Arg::boolean(false))) kwargs.push_back(arg);
-  return add("aten.empty.memory_format", {numbers(std::array{elements})}, std::move(kwargs));
-}
-
-NodeId BucketWriter::add_bit_view(NodeId of, DType dtype) {
-  const Arg name = Arg::named(ArgKind::kDType, graph_.intern(info(dtype).name));
-  const NodeId view = add("aten.view.dtype", {Arg::node(of), name});
-  return add("aten.alias.default", {Arg::node(view)});
-}
-
-NodeId BucketWriter::add_reshape(NodeId of, const std::vector<std::int64_t>& sizes) {
-  const TensorType& type = *tensor_of(context_, graph_.step().nodes[of].type);
-  if (is_contiguous(facts_, layout_of(type)) || (type.rank() <= 1 && sizes.size() == 1))
-    return add_view(of, sizes);
-  std::int64_t elements = 1;
-  for (std::int64_t size : sizes_of(of)) elements *= size;
-  std::vector<std::int64_t> whole = sizes;
-  for (std::int64_t size : sizes)
-    if (size > 0) elements /= size;
-  std::ranges::replace(whole, -1, elements);
-  const Arg format = Arg::named(ArgKind::kMemoryFormat, graph_.intern("torch.contiguous_format"));
-  const NodeId copy = add("aten.clone.default", {Arg::node(of)}, keyword("memory_format", format));
-  return add("aten._unsafe_view.default", {Arg::node(copy), numbers(whole)});
+  return nodes_.add("operator.getitem", {Arg::node(of), Arg::integer(static_cast<std::int64_t>(index))});
 }
 
 std::int64_t BucketWriter::share_of(std::size_t member) const {
@@ -279,28 +181,29 @@ NodeId BucketWriter::pack_gather() {
     elements += share_of(i);
   }
   const Arg ranks = Arg::integer(first.ranks);
-  std::vector<Arg> args = {list(sent), ranks, Arg::named(ArgKind::kDType, graph_.intern(info(dtype_).name)),
-                           numbers(dtypes), place_of(first)};
+  std::vector<Arg> args = {nodes_.list(sent), ranks,
+                           Arg::named(ArgKind::kDType, graph_.intern(info(dtype_).name)),
+                           nodes_.numbers(dtypes), place_of(first)};
   if (const Arg groups = foreach_groups(); !groups.is_none()) args.push_back(groups);
-  const NodeId buffer = add("bucketing._pre_bucket_all_gather.default", std::move(args));
+  const NodeId buffer = nodes_.add("bucketing._pre_bucket_all_gather.default", std::move(args));
   return launch_gather(add_own_part(buffer, first, elements), buffer);
 }
 
 NodeId BucketWriter::launch_gather(NodeId own, NodeId buffer) {
-  return add("_c10d_functional.all_gather_into_tensor_out.default",
-             {Arg::node(own), Arg::integer(members_.front()->ranks), group_of_launch()},
-             keyword("out", Arg::node(buffer)));
+  return nodes_.add("_c10d_functional.all_gather_into_tensor_out.default",
+                    {Arg::node(own), Arg::integer(members_.front()->ranks), group_of_launch()},
+                    nodes_.keyword("out", Arg::node(buffer)));
 }
 
 NodeId BucketWriter::pack_gather_plainly() {
   const Mergeable& first = *members_.front();
   std::int64_t elements = 0;
   for (std::size_t i = 0; i < members_.size(); ++i) elements += share_of(i);
-  const NodeId buffer = add_buffer(elements * first.ranks, dtype_);
+  const NodeId buffer = nodes_.add_buffer(elements * first.ranks, dtype_);
   const NodeId own = add_own_part(buffer, first, elements);
   const std::vector<Arg> flat = flatten_members();
-  const NodeId joined = add("aten.cat.default", {list(flat)});
-  return launch_gather(add("aten.copy_.default", {Arg::node(own), Arg::node(joined)}), buffer);
+  const NodeId joined = nodes_.add("aten.cat.default", {nodes_.list(flat)});
+  return launch_gather(nodes_.add("aten.copy_.default", {Arg::node(own), Arg::node(joined)}), buffer);
 }
 
 // In a graph for all ranks a coordinate, unless the rank is alone.
@@ -312,11 +215,13 @@ Arg BucketWriter::place_of(const Mergeable& gather) const {
 NodeId BucketWriter::add_own_part(NodeId buffer, const Mergeable& gather, std::int64_t elements) {
   const Arg place = place_of(gather);
   if (place.is_int())
-    return add("aten.slice.Tensor", {Arg::node(buffer), Arg::integer(0), Arg::integer(gather.rank * elements),
-                                     Arg::integer((gather.rank + 1) * elements)});
+    return nodes_.add("aten.slice.Tensor",
+                      {Arg::node(buffer), Arg::integer(0), Arg::integer(gather.rank * elements),
+                       Arg::integer((gather.rank + 1) * elements)});
   const Arg start = add_product(place, elements);
-  const NodeId end = add("operator.add", {start, Arg::integer(elements)});
-  const NodeId own = add("aten.slice.Tensor", {Arg::node(buffer), Arg::integer(0), start, Arg::node(end)});
+  const NodeId end = nodes_.add("operator.add", {start, Arg::integer(elements)});
+  const NodeId own =
+      nodes_.add("aten.slice.Tensor", {Arg::node(buffer), Arg::integer(0), start, Arg::node(end)});
   // The rule of slices does not know that the part is within the buffer.
   Node& node = graph_.step().nodes[own];
   TensorType type = *tensor_of(context_, node.type);
@@ -327,7 +232,7 @@ NodeId BucketWriter::add_own_part(NodeId buffer, const Mergeable& gather, std::i
 }
 
 Arg BucketWriter::add_product(Arg place, std::int64_t by) {
-  return Arg::node(add("operator.mul", {place, Arg::integer(by)}));
+  return Arg::node(nodes_.add("operator.mul", {place, Arg::integer(by)}));
 }
 
 // As the first of the launches names it: where it is looked up, that is in front of all of them.
@@ -345,7 +250,7 @@ Arg BucketWriter::foreach_groups() {
   std::vector<std::vector<std::int64_t>> groups;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const TensorType& type = *tensor_of(context_, graph_.step().nodes[members_[i]->operand].type);
-    const std::tuple kind{type.dtype, members_[i]->dtype, is_contiguous(facts_, layout_of(type))};
+    const std::tuple kind{type.dtype, members_[i]->dtype, nodes_.is_contiguous(type)};
     const auto known = std::ranges::find(kinds, kind);
     const std::size_t at = static_cast<std::size_t>(known - kinds.begin());
     if (known == kinds.end()) {
@@ -360,7 +265,7 @@ Arg BucketWriter::foreach_groups() {
     if (!flat.empty()) flat.push_back(-1);
     flat.insert(flat.end(), group.begin(), group.end());
   }
-  return numbers(flat);
+  return nodes_.numbers(flat);
 }
 
 NodeId BucketWriter::concatenate_scatter() {
@@ -369,11 +274,11 @@ NodeId BucketWriter::concatenate_scatter() {
   std::vector<Arg> rows;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    rows.push_back(Arg::node(add_reshape(operand(i).as_node(), {ranks, -1})));
+    rows.push_back(Arg::node(nodes_.add_reshape(operand(i).as_node(), {ranks, -1})));
     elements += elements_of(i) * ranks;
   }
   turn_to_all();
-  return add_view(add("aten.cat.default", {list(rows), Arg::integer(1)}), {elements});
+  return nodes_.add_view(nodes_.add("aten.cat.default", {nodes_.list(rows), Arg::integer(1)}), {elements});
 }
 
 NodeId BucketWriter::pack_scatter() {
@@ -381,26 +286,27 @@ NodeId BucketWriter::pack_scatter() {
   std::vector<Arg> sent;
   for (std::size_t i = 0; i < members_.size(); ++i) sent.push_back(operand(i));
   const Arg ranks = Arg::integer(first.ranks);
-  const NodeId buffer = packing_ == Packing::kPlain
-                            ? concatenate_scatter()
-                            : add("bucketing._pre_bucket_reduce_scatter.default", {list(sent), ranks});
-  return add("_c10d_functional.reduce_scatter_tensor.default",
-             {Arg::node(buffer), Arg::text(first.reduction), ranks, group_of_launch()});
+  const NodeId buffer =
+      packing_ == Packing::kPlain
+          ? concatenate_scatter()
+          : nodes_.add("bucketing._pre_bucket_reduce_scatter.default", {nodes_.list(sent), ranks});
+  return nodes_.add("_c10d_functional.reduce_scatter_tensor.default",
+                    {Arg::node(buffer), Arg::text(first.reduction), ranks, group_of_launch()});
 }
 
 // The launch itself has one result for each.
 NodeId BucketWriter::launch_scatters() {
   const Mergeable& first = *members_.front();
-  return add(
-      "_c10d_functional.reduce_scatter_tensor_coalesced.default",
-      {list(flatten_members()), Arg::text(first.reduction), Arg::integer(first.ranks), group_of_launch()});
+  return nodes_.add("_c10d_functional.reduce_scatter_tensor_coalesced.default",
+                    {nodes_.list(flatten_members()), Arg::text(first.reduction), Arg::integer(first.ranks),
+                     group_of_launch()});
 }
 
 std::vector<Arg> BucketWriter::flatten_members() {
   std::vector<Arg> flat;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    flat.push_back(Arg::node(add_reshape(operand(i).as_node(), {-1})));
+    flat.push_back(Arg::node(nodes_.add_reshape(operand(i).as_node(), {-1})));
   }
   turn_to_all();
   return flat;
@@ -409,14 +315,14 @@ std::vector<Arg> BucketWriter::flatten_members() {
 NodeId BucketWriter::pack_reduce() {
   const Mergeable& first = *members_.front();
   const std::vector<Arg> flat = flatten_members();
-  const NodeId buffer = add("aten.cat.default", {list(flat)});
-  return add("_c10d_functional.all_reduce.default",
-             {Arg::node(buffer), Arg::text(first.reduction), group_of_launch()});
+  const NodeId buffer = nodes_.add("aten.cat.default", {nodes_.list(flat)});
+  return nodes_.add("_c10d_functional.all_reduce.default",
+                    {Arg::node(buffer), Arg::text(first.reduction), group_of_launch()});
 }
 
 void BucketWriter::cut_gather(NodeId wait) {
   const std::int64_t ranks = members_.front()->ranks;
-  const NodeId rows = add_view(wait, {ranks, -1});
+  const NodeId rows = nodes_.add_view(wait, {ranks, -1});
   if (packing_ != Packing::kOneCall) return cut_columns(rows);
   if (ranks == 1 || members_.size() == 1) {
     const NodeId split = add_split(rows, true);
@@ -424,7 +330,8 @@ void BucketWriter::cut_gather(NodeId wait) {
     for (std::size_t i = 0; i < members_.size(); ++i) columns.push_back(add_element(split, i));
     for (std::size_t i = 0; i < members_.size(); ++i) {
       turn_to(i);
-      stand_for(i, add_view(add_bit_view(columns[i], members_[i]->dtype), sizes_of(members_[i]->launch)));
+      stand_for(i, nodes_.add_view(nodes_.add_bit_view(columns[i], members_[i]->dtype),
+                                   nodes_.sizes_of(members_[i]->launch)));
     }
     return;
   }
@@ -434,18 +341,19 @@ void BucketWriter::cut_gather(NodeId wait) {
   for (std::size_t i = 0; i < members_.size(); ++i) {
     sizes.push_back(share_of(i));
     turn_to(i);
-    buffers.push_back(add_buffer(elements_of(i) * ranks, members_[i]->dtype));
+    buffers.push_back(nodes_.add_buffer(elements_of(i) * ranks, members_[i]->dtype));
   }
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    targets.push_back(Arg::node(add_bit_view(add_view(buffers[i], {ranks, -1}), dtype_)));
+    targets.push_back(Arg::node(nodes_.add_bit_view(nodes_.add_view(buffers[i], {ranks, -1}), dtype_)));
   }
   turn_to_all();
-  const NodeId copy = add("aten.split_with_sizes_copy.out",
-                          {Arg::node(rows), numbers(sizes), Arg::integer(1)}, keyword("out", list(targets)));
+  const NodeId copy =
+      nodes_.add("aten.split_with_sizes_copy.out", {Arg::node(rows), nodes_.numbers(sizes), Arg::integer(1)},
+                 nodes_.keyword("out", nodes_.list(targets)));
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    stand_for(i, add_view(buffers[i], sizes_of(members_[i]->launch)));
+    stand_for(i, nodes_.add_view(buffers[i], nodes_.sizes_of(members_[i]->launch)));
     edges_.push_back({copy, results_[i], OrderReason::kReadAfterWrite, buffers[i]});
   }
 }
@@ -456,7 +364,7 @@ void BucketWriter::cut_columns(NodeId rows) {
   for (std::size_t i = 0; i < members_.size(); ++i) columns.push_back(add_element(split, i));
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    stand_for(i, add_reshape(columns[i], sizes_of(members_[i]->launch)));
+    stand_for(i, nodes_.add_reshape(columns[i], nodes_.sizes_of(members_[i]->launch)));
   }
 }
 
@@ -466,7 +374,7 @@ void BucketWriter::cut_pieces(NodeId wait) {
   for (std::size_t i = 0; i < members_.size(); ++i) pieces.push_back(add_element(split, i));
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    stand_for(i, add_view(pieces[i], sizes_of(members_[i]->launch)));
+    stand_for(i, nodes_.add_view(pieces[i], nodes_.sizes_of(members_[i]->launch)));
   }
 }
 
@@ -475,11 +383,11 @@ std::vector<NodeId> BucketWriter::wait_for_each(NodeId launch) {
   for (std::size_t i = 0; i < members_.size(); ++i) results.push_back(add_element(launch, i));
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    waits.push_back(add_wait(results[i]));
+    waits.push_back(nodes_.add_wait(results[i]));
   }
   for (std::size_t i = 0; i < members_.size(); ++i) {
     turn_to(i);
-    stand_for(i, add_view(waits[i], sizes_of(members_[i]->launch)));
+    stand_for(i, nodes_.add_view(waits[i], nodes_.sizes_of(members_[i]->launch)));
   }
   turn_to_all();
   return waits;

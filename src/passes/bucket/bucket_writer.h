@@ -14,19 +14,16 @@
 // took a result too early for that moves behind it.
 #pragma once
 
-#include <map>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/effects.h"
-#include "ir/facts.h"
-#include "ops/type_memo.h"
 #include "passes/bucket/bucket_plan.h"
 #include "passes/bucket/group_coordinates.h"
 #include "passes/bucket/mergeable.h"
 #include "passes/bucket/merged_graph.h"
+#include "passes/bucket/new_nodes.h"
 
 namespace epweave {
 
@@ -71,7 +68,7 @@ class BucketWriter {
   const std::vector<OrderEdge>& order_edges() const { return edges_; }
 
   // The step, once all buckets are written.
-  void finish() { merged_.finish(facts_, types_); }
+  void finish() { nodes_.finish(); }
 
  private:
   void begin(std::span<const Mergeable* const> members, const BucketScope& scope);
@@ -79,17 +76,8 @@ class BucketWriter {
   std::vector<StringId> list_modules(std::span<const Mergeable* const> members);
   void turn_to(std::size_t member);
   void turn_to_all();
-  NodeId add(std::string_view target, std::vector<Arg> args, std::vector<Arg> kwargs = {});
-  NodeId add_wait(NodeId result);
-  NodeId add_view(NodeId of, const std::vector<std::int64_t>& sizes);
   NodeId add_split(NodeId of, bool of_columns);
   NodeId add_element(NodeId of, std::size_t index);
-  NodeId add_buffer(std::int64_t elements, DType dtype);
-  // As the dtype, mostly the one that it has, and by another name: what torch's trace of the cut
-  // leaves.
-  NodeId add_bit_view(NodeId of, DType dtype);
-  // A copy where no view has the sizes. One of `sizes` may be -1: so many as there are.
-  NodeId add_reshape(NodeId of, const std::vector<std::int64_t>& sizes);
   // Of its part of the buffer that all ranks' parts are gathered in, in elements of its dtype.
   std::int64_t share_of(std::size_t member) const;
   NodeId pack_gather();
@@ -114,13 +102,8 @@ class BucketWriter {
   void place_together();
   void drop_members();
 
-  Arg list(std::span<const Arg> items);
-  Arg numbers(std::span<const std::int64_t> items);
-  std::vector<Arg> keyword(std::string_view name, Arg value);
-  std::vector<std::int64_t> sizes_of(NodeId value) const;
   std::int64_t elements_of(std::size_t member) const;  // of a member's result, or its share of each rank's
   Arg operand(std::size_t member) const;
-  StringId fresh_name(std::string_view target);
   Arg foreach_groups();
 
   MergedGraph& merged_;
@@ -129,11 +112,8 @@ class BucketWriter {
   Packing packing_;
   Graph& graph_;
   Context& context_;
-  Facts facts_;
-  TypeMemo types_;
+  NewNodes nodes_;
   StringId pass_;
-  IdSet<StringId> names_;
-  std::map<std::string, int> last_number_;  // by the base of a name
   std::vector<OrderEdge> edges_;
 
   // Of the bucket that is being written:
@@ -143,7 +123,6 @@ class BucketWriter {
   // of each member.
   Node bucket_model_;
   std::vector<Node> members_models_;
-  const Node* model_ = nullptr;  // one of these
   std::vector<NodeId> front_, back_;
   std::vector<NodeId> results_;  // by member
 };

@@ -111,19 +111,32 @@ void repeat_interleave(ScalingCall& call) {
   if (call.out().size() == 1) call.literal(1, std::nullopt, call.out()[0]);
 }
 
+// (self, num_classes): a dimension behind those of self.
+void one_hot(ScalingCall& call) {
+  const Span in = call.in(std::size_t{0}), out = call.out();
+  if (out.size() != in.size() + 1) return;
+  call.align(without(out, in.size()), in);
+  call.literal(1, std::nullopt, out.back());
+}
+
 void like_second(ScalingCall& call) {
   call.align(call.out(), call.in(1));
 }
 
 namespace {
 
+// A shard of each of `ranks` ranks, along `dim`.
+void relate_shards(ScalingCall& call, Span shard, Span whole, std::size_t dim, std::int64_t ranks) {
+  call.unite_except(shard, whole, dim);
+  if (ranks == 1) return call.unite(shard[dim], whole[dim]);
+  call.solver.relate_dimensions({call.solver.add_fixed(ranks), shard[dim]}, {whole[dim]}, call.id);
+}
+
 void relate_ranks(ScalingCall& call, Span shard, Span whole, std::size_t group_size) {
   if (shard.empty() || shard.size() != whole.size()) return;
-  call.unite_except(shard, whole, 0);
   const auto ranks = call.integer(group_size);
-  if (!ranks || *ranks < 1) return;
-  if (*ranks == 1) return call.unite(shard[0], whole[0]);
-  call.solver.relate_dimensions({call.solver.add_fixed(*ranks), shard[0]}, {whole[0]}, call.id);
+  if (ranks && *ranks >= 1) return relate_shards(call, shard, whole, 0, *ranks);
+  call.unite_except(shard, whole, 0);
 }
 
 }  // namespace
@@ -144,6 +157,31 @@ void all_gather_each(ScalingCall& call) {
 void reduce_scatter_each(ScalingCall& call) {
   const auto items = call.items(call.arg(0));
   for (std::size_t e = 0; e < items.size(); ++e) relate_ranks(call, call.out(e), call.in(items[e]), 2);
+}
+
+namespace {
+
+// Each of two tensors is the ranks' shares of the other, along one dimension.
+void relate_pair(ScalingCall& call, bool gathers) {
+  for (const std::size_t e : {std::size_t{0}, std::size_t{1}}) {
+    const Span in = call.in(e), out = call.out(e);
+    const Span shard = gathers ? in : out, whole = gathers ? out : in;
+    if (shard.empty() || shard.size() != whole.size()) return;
+    const std::size_t dim = call.dim(2, shard.size());
+    if (!shard[dim] || !whole[dim]) continue;
+    const std::int64_t part = call.solver.number(shard[dim]), all = call.solver.number(whole[dim]);
+    if (part > 0 && all % part == 0) relate_shards(call, shard, whole, dim, all / part);
+  }
+}
+
+}  // namespace
+
+void gather_pair(ScalingCall& call) {
+  relate_pair(call, true);
+}
+
+void scatter_pair(ScalingCall& call) {
+  relate_pair(call, false);
 }
 
 namespace {

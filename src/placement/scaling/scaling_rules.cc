@@ -1,5 +1,8 @@
 #include "placement/scaling/scaling_rules.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "ops/op.h"
 #include "ops/rules.h"
 
@@ -7,179 +10,230 @@ namespace epweave {
 namespace scaling {
 namespace {
 
-struct FamilyRow {
-  OpFamily family;
-  ScalingRule rule;
-};
-
+// Of families whose ops differ: what those whose results are typed alike have.
 struct TypeRow {
   TypeRule type_rule;
   ScalingRule rule;
 };
 
-std::vector<ScalingRule> rules_by_op() {
-  // Families of one rule.
-  constexpr FamilyRow kFamilies[] = {
-      {OpFamily::kIdentity, like_self},
-      {OpFamily::kCast, like_self},
-      {OpFamily::kSum, reduce},
-      {OpFamily::kReduce, reduce},
-      {OpFamily::kTruth, reduce},
-      {OpFamily::kScan, like_self},
-      {OpFamily::kHalve, glu},
-      {OpFamily::kHalveBackward, glu_backward},
-      {OpFamily::kNormaliseLast, norm},
-      {OpFamily::kNormaliseLastBackward, norm_backward},
-      {OpFamily::kReshape, reshape},
-      {OpFamily::kUnsqueeze, drop_ones},
-      {OpFamily::kSqueeze, drop_ones},
-      {OpFamily::kExpand, expand},
-      {OpFamily::kRepeat, repeat},
-      {OpFamily::kSelect, select},
-      {OpFamily::kUnbind, unbind},
-      {OpFamily::kPad, pad},
-      {OpFamily::kUnslice, pad_to_input},
-      {OpFamily::kSliceWrite, like_self},
-      {OpFamily::kJoin, cat},
-      {OpFamily::kStack, stack},
-      {OpFamily::kReorder, like_self},
-      {OpFamily::kTriangle, like_self},
-      {OpFamily::kIndex, index},
-      {OpFamily::kGather, gather},
-      {OpFamily::kIndexSelect, index_select},
-      {OpFamily::kEmbedding, embedding},
-      {OpFamily::kEmbeddingBackward, embedding_backward},
-      {OpFamily::kIndexPut, index_put},
-      {OpFamily::kScatter, scatter},
-      {OpFamily::kScatterAdd, scatter},
-      {OpFamily::kRowScatter, deterministic_scatter_add},
-      {OpFamily::kIndexAdd, index_add},
-      {OpFamily::kIndexCopy, like_self},
-      {OpFamily::kRepeatRows, repeat_interleave},
-      {OpFamily::kTopK, topk},
-      {OpFamily::kSort, like_self},
-      {OpFamily::kAddMatmul, addmm},
-      {OpFamily::kGroupedMatmul, grouped_mm},
-      {OpFamily::kConvolution, convolution},
-      {OpFamily::kConvolutionBackward, convolution_backward},
-      {OpFamily::kSolve, solve},
-      {OpFamily::kLoss, loss},
-      {OpFamily::kClassLoss, nll_loss},
-      {OpFamily::kClassLossBackward, nll_loss_backward},
-      {OpFamily::kLike, like_self},
-      {OpFamily::kElement, getitem},
-      {OpFamily::kAllToAll, all_to_all},
-      {OpFamily::kBroadcast, like_self},
-      {OpFamily::kWait, like_self},
-  };
-  // The others differ by how results are typed; so do some ops of the families above.
-  constexpr TypeRow kTypes[] = {
-      {rules::unary, pointwise},
-      {rules::unary_float, pointwise},
-      {rules::unary_bool, pointwise},
-      {rules::absolute, pointwise},
-      {rules::binary, pointwise},
-      {rules::binary_second_first, pointwise},
-      {rules::backward_formula, pointwise},
-      {rules::binary_float, divide},
-      {rules::binary_bool, pointwise},
-      {rules::ternary, pointwise},
-      {rules::divide_rounded, pointwise},
-      {rules::clamp, pointwise},
-      {rules::where, pointwise},
-      {rules::masked_fill, pointwise},
-      {rules::unary_in_place, pointwise},
-      {rules::binary_in_place, pointwise},
-      {rules::ternary_in_place, pointwise},
-      {rules::copy_in_place, pointwise},
-      {rules::complex, pointwise},
-      {rules::log_softmax_backward, pointwise},
-      {rules::softmax_backward, pointwise},
-      {rules::log_sigmoid, like_self},
-      {rules::dropout, like_self},
-      {rules::alias, like_self},
-      {rules::copy_of_self, like_self},
-      {rules::contiguous_of_self, like_self},
-      {rules::factory_like, like_self},
-      {rules::softmax, like_self},
-      {rules::safe_softmax, like_self},
-      {rules::bucketize, like_self},
-      {rules::all_reduce, like_self},
-      {rules::real_part, like_self},
-      {rules::imaginary_part, like_self},
-      {rules::offload, like_self},
-      {rules::searchsorted, like_second},
-      {rules::all_reduce_each, like_each},
-      {rules::same_each, like_each},
-      {rules::view_dtype, convert_bits},
-      {rules::permute, permute},
-      {rules::transpose, transpose},
-      {rules::t, t},
-      {rules::slice, slice},
-      {rules::slice_copy, slice},
-      {rules::narrow, narrow},
-      {rules::split, split},
-      {rules::split_with_sizes, split_with_sizes},
-      {rules::split_with_sizes_copy, split_with_sizes},
-      {rules::chunk, chunk},
-      {rules::view_as_real,
-       [](ScalingCall& call) {
-         call.align(without(call.out(), call.in(std::size_t{0}).size()), call.in(std::size_t{0}));
-       }},
-      {rules::view_as_complex,
-       [](ScalingCall& call) {
-         call.align(call.out(), without(call.in(std::size_t{0}), call.out().size()));
-       }},
-      {rules::factory, factory},
-      {rules::full, factory},
-      {rules::empty_permuted, factory},
-      {rules::randint, sized_by_name},
-      {rules::masked_scatter_backward, sized_by_third},
-      {rules::sized_floats, sized_by_name},
-      {rules::multinomial, drawn_of_rows},
-      {rules::new_factory, new_factory},
-      {rules::arange, counted_by_first},
-      {rules::randperm, counted_by_first},
-      {rules::arange_start, arange_start},
-      {rules::arange_step, arange_start},
-      {rules::loss_backward, loss_backward},
-      {rules::mm, mm},
-      {rules::bmm, mm},
-      {rules::scaled_mm, mm},
-      {rules::mv, mv},
-      {rules::dot, dot},
-      {rules::index_add_in_place, index_add},
-      {rules::flex_attention, flex_attention},
-      {rules::flex_attention_backward, flex_attention_backward},
-      {rules::cudnn_attention, attention},
-      {rules::flash_attention, attention},
-      {rules::efficient_attention, attention},
-      {rules::cpu_attention, attention},
-      {rules::overrideable_attention, attention},
-      {rules::attention_backward, attention_backward},
-      {rules::efficient_attention_backward, attention_backward},
-      {rules::cpu_attention_backward, attention_backward},
-      {rules::overrideable_attention_backward, attention_backward},
-      {rules::all_gather, all_gather},
-      {rules::reduce_scatter, reduce_scatter},
-      {rules::all_gather_each, all_gather_each},
-      {rules::reduce_scatter_each, reduce_scatter_each},
-  };
-  std::vector<ScalingRule> result(ops().size(), nullptr);
-  for (const OpInfo& op : ops()) {
-    for (const FamilyRow& row : kFamilies)
-      if (row.family == op.family) result[op.index] = row.rule;
-    for (const TypeRow& row : kTypes)
-      if (row.type_rule == op.type_rule) result[op.index] = row.rule;
+constexpr TypeRow kTypes[] = {
+    {rules::offload, like_self},
+    {rules::view_dtype, convert_bits},
+    {rules::view_as_real, drop_pair},
+    {rules::view_as_complex, drop_pair},
+    {rules::permute, permute},
+    {rules::transpose, transpose},
+    {rules::t, t},
+    {rules::slice, slice},
+    {rules::slice_copy, slice},
+    {rules::narrow, narrow},
+    {rules::split, split},
+    {rules::split_with_sizes, split_with_sizes},
+    {rules::split_with_sizes_copy, split_with_sizes},
+    {rules::chunk, chunk},
+    {rules::bucketize, like_self},
+    {rules::searchsorted, like_second},
+    {rules::mm, mm},
+    {rules::bmm, mm},
+    {rules::scaled_mm, mm},
+    {rules::mv, mv},
+    {rules::dot, dot},
+    {rules::cudnn_attention, attention},
+    {rules::flash_attention, attention},
+    {rules::efficient_attention, attention},
+    {rules::cpu_attention, attention},
+    {rules::overrideable_attention, attention},
+    {rules::attention_backward, attention_backward},
+    {rules::efficient_attention_backward, attention_backward},
+    {rules::cpu_attention_backward, attention_backward},
+    {rules::overrideable_attention_backward, attention_backward},
+    {rules::flex_attention, flex_attention},
+    {rules::flex_attention_backward, flex_attention_backward},
+    {rules::loss_backward, loss_backward},
+    {rules::ternary, pointwise},
+    // What makes tensors.
+    {rules::factory, factory},
+    {rules::full, factory},
+    {rules::empty_permuted, factory},
+    {rules::new_factory, new_factory},
+    {rules::arange, counted_by_first},
+    {rules::arange_start, arange_start},
+    {rules::arange_step, arange_start},
+    {rules::eye, eye},
+    {rules::randperm, counted_by_first},
+    {rules::randint, sized_by_name},
+    {rules::sized_floats, sized_by_name},
+    {rules::multinomial, drawn_of_rows},
+    {rules::factory_like, like_self},
+    {rules::dropout, like_self},
+    {rules::unary, like_self},
+    {rules::unary_in_place, like_self},
+    {rules::contiguous_of_self, like_self},
+    // Collectives.
+    {rules::all_gather, all_gather},
+    {rules::all_gather_each, all_gather_each},
+    {rules::reduce_scatter, reduce_scatter},
+    {rules::reduce_scatter_each, reduce_scatter_each},
+    {rules::all_reduce, like_self},
+    {rules::alias, like_self},
+    {rules::all_reduce_each, like_each},
+    {rules::same_each, like_each},
+    // Of the family of which nothing is known.
+    {rules::masked_fill, pointwise},
+    {rules::masked_scatter_backward, sized_by_third},
+};
+
+ScalingRule rule_of_type(TypeRule type_rule) {
+  const auto* row = std::ranges::find(kTypes, type_rule, &TypeRow::type_rule);
+  return row == std::end(kTypes) ? nullptr : row->rule;
+}
+
+ScalingRule rule_of(const OpInfo& op) {
+  switch (op.family) {
+    case OpFamily::kIdentity:
+    case OpFamily::kCast:
+    case OpFamily::kScan:
+    case OpFamily::kSliceWrite:
+    case OpFamily::kReorder:
+    case OpFamily::kTriangle:
+    case OpFamily::kSort:
+    case OpFamily::kLike:
+    case OpFamily::kBroadcast:
+    case OpFamily::kWait:
+      return like_self;
+    case OpFamily::kElementwise:
+      return op.type_rule == rules::binary_float ? divide : pointwise;
+    case OpFamily::kNormalise:
+      return pointwise;
+    case OpFamily::kSum:
+    case OpFamily::kReduce:
+    case OpFamily::kTruth:
+      return reduce;
+    case OpFamily::kHalve:
+      return glu;
+    case OpFamily::kHalveBackward:
+      return glu_backward;
+    case OpFamily::kNormaliseLast:
+      return norm;
+    case OpFamily::kNormaliseLastBackward:
+      return norm_backward;
+    case OpFamily::kReshape:
+      return reshape;
+    case OpFamily::kUnsqueeze:
+    case OpFamily::kSqueeze:
+      return drop_ones;
+    case OpFamily::kExpand:
+      return expand;
+    case OpFamily::kRepeat:
+      return repeat;
+    case OpFamily::kSelect:
+      return select;
+    case OpFamily::kUnbind:
+      return unbind;
+    case OpFamily::kPad:
+      return pad;
+    case OpFamily::kUnslice:
+      return pad_to_input;
+    case OpFamily::kJoin:
+      return cat;
+    case OpFamily::kStack:
+      return stack;
+    case OpFamily::kIndex:
+      return index;
+    case OpFamily::kGather:
+      return gather;
+    case OpFamily::kIndexSelect:
+      return index_select;
+    case OpFamily::kEmbedding:
+      return embedding;
+    case OpFamily::kEmbeddingBackward:
+      return embedding_backward;
+    case OpFamily::kIndexPut:
+      return index_put;
+    case OpFamily::kScatter:
+    case OpFamily::kScatterAdd:
+      return scatter;
+    case OpFamily::kRowScatter:
+      return deterministic_scatter_add;
+    case OpFamily::kIndexAdd:
+    case OpFamily::kIndexCopy:
+      return index_add;
+    case OpFamily::kRepeatRows:
+      return repeat_interleave;
+    case OpFamily::kOneHot:
+      return one_hot;
+    case OpFamily::kTopK:
+      return topk;
+    case OpFamily::kAddMatmul:
+      return addmm;
+    case OpFamily::kGroupedMatmul:
+      return grouped_mm;
+    case OpFamily::kConvolution:
+      return convolution;
+    case OpFamily::kConvolutionBackward:
+      return convolution_backward;
+    case OpFamily::kSolve:
+      return solve;
+    case OpFamily::kLoss:
+      return loss;
+    case OpFamily::kClassLoss:
+      return nll_loss;
+    case OpFamily::kClassLossBackward:
+      return nll_loss_backward;
+    case OpFamily::kElement:
+      return getitem;
+    case OpFamily::kAllToAll:
+      return all_to_all;
+    case OpFamily::kGatherPair:
+      return gather_pair;
+    case OpFamily::kScatterPair:
+      return scatter_pair;
+    case OpFamily::kTransfer:
+    case OpFamily::kBitView:
+    case OpFamily::kPermute:
+    case OpFamily::kSlice:
+    case OpFamily::kSplit:
+    case OpFamily::kSearch:
+    case OpFamily::kMatmul:
+    case OpFamily::kAttention:
+    case OpFamily::kFlexAttention:
+    case OpFamily::kLossBackward:
+    case OpFamily::kFactory:
+    case OpFamily::kIota:
+    case OpFamily::kNew:
+    case OpFamily::kRandom:
+    case OpFamily::kAllGather:
+    case OpFamily::kReduceScatter:
+    case OpFamily::kAllReduce:
+    case OpFamily::kOpaque:
+      return rule_of_type(op.type_rule);
+    // Numbers, groups, and as many elements as data say.
+    case OpFamily::kMaskedRows:
+    case OpFamily::kCount:
+    case OpFamily::kSize:
+    case OpFamily::kNumber:
+    case OpFamily::kComparison:
+    case OpFamily::kHostRead:
+    case OpFamily::kCheck:
+    case OpFamily::kMesh:
+      return nullptr;
+    // Calls that async-tp makes: a step is scaled before.
+    case OpFamily::kGatherMatmul:
+    case OpFamily::kMatmulScatter:
+      return nullptr;
   }
-  return result;
+  return nullptr;
 }
 
 }  // namespace
 }  // namespace scaling
 
 ScalingRule find_scaling_rule(const OpInfo& op) {
-  static const std::vector<ScalingRule> kByOp = scaling::rules_by_op();
+  static const std::vector<ScalingRule> kByOp = [] {
+    std::vector<ScalingRule> by_op;
+    for (const OpInfo& each : ops()) by_op.push_back(scaling::rule_of(each));
+    return by_op;
+  }();
   return kByOp[op.index];
 }
 

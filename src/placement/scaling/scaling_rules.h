@@ -1,6 +1,6 @@
-// What a shape rule says about extents that scale. Rules are functions, named in two tables: by
-// the op's family where all ops of one have extents that scale alike, else by the op's type rule,
-// as ops whose results are typed alike do.
+// What a shape rule says about extents that scale. Rules are functions: a `switch` names that of
+// each family whose ops have extents that scale alike, a table those of type rules, as ops whose
+// results are typed alike do.
 #pragma once
 
 #include "placement/scaling/scaling_call.h"
@@ -25,6 +25,7 @@ void divide(ScalingCall& call);
 void like_self(ScalingCall& call);
 void like_each(ScalingCall& call);
 void convert_bits(ScalingCall& call);
+void drop_pair(ScalingCall& call);
 void reshape(ScalingCall& call);
 void expand(ScalingCall& call);
 void permute(ScalingCall& call);
@@ -50,6 +51,7 @@ void drawn_of_rows(ScalingCall& call);
 void new_factory(ScalingCall& call);
 void counted_by_first(ScalingCall& call);
 void arange_start(ScalingCall& call);
+void eye(ScalingCall& call);
 
 // scaling_reductions.cc
 void reduce(ScalingCall& call);
@@ -88,11 +90,14 @@ void index_select(ScalingCall& call);
 void embedding(ScalingCall& call);
 void embedding_backward(ScalingCall& call);
 void repeat_interleave(ScalingCall& call);
+void one_hot(ScalingCall& call);
 void like_second(ScalingCall& call);
 void all_gather(ScalingCall& call);
 void reduce_scatter(ScalingCall& call);
 void all_gather_each(ScalingCall& call);
 void reduce_scatter_each(ScalingCall& call);
+void gather_pair(ScalingCall& call);
+void scatter_pair(ScalingCall& call);
 void all_to_all(ScalingCall& call);
 void getitem(ScalingCall& call);
 

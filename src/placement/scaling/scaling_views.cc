@@ -74,6 +74,12 @@ void convert_bits(ScalingCall& call) {
     call.solver.relate_dimensions({in.back()}, {out.back(), call.solver.add_fixed(a / b)}, call.id);
 }
 
+// A complex number is a pair of real ones, along the last dimension.
+void drop_pair(ScalingCall& call) {
+  const Span in = call.in(std::size_t{0}), out = call.out();
+  call.align(without(in, out.size()), without(out, in.size()));
+}
+
 // Consecutive dimensions with equal products, left to right. What cannot be matched is left open.
 void reshape(ScalingCall& call) {
   const Span in = call.in(std::size_t{0}), out = call.out();
@@ -354,6 +360,14 @@ void arange_start(ScalingCall& call) {
   const bool each = call.param_count() < 3 || call.node.op->params[2].name != "step" ||
                     call.arg(2).is_none() || call.integer(2) == 1;
   if (call.integer(0) == 0 && each && call.out().size() == 1) call.literal(1, std::nullopt, call.out()[0]);
+}
+
+void eye(ScalingCall& call) {
+  const Span out = call.out();
+  if (out.size() != 2) return;
+  call.literal(0, std::nullopt, out[0]);
+  if (call.find_param("m")) return call.literal(1, std::nullopt, out[1]);
+  call.unite(out[0], out[1]);
 }
 
 }  // namespace epweave::scaling

@@ -432,28 +432,18 @@ struct RuleRow {
 constexpr RuleRow kRules[] = {
     {"aten._conj.default", bound_conj},
     {"aten._fused_rms_norm_backward.default", bound_rms_norm_backward},
-    {"aten._grouped_mm.default", bound_product},
     {"aten._log_softmax.default", bound_log_softmax},
     {"aten._log_softmax_backward_data.default", bound_log_softmax_backward},
-    {"aten._scaled_dot_product_cudnn_attention_backward.default", bound_dot_product_backward},
-    {"aten._scaled_dot_product_efficient_attention_backward.default", bound_dot_product_backward},
-    {"aten._scaled_dot_product_flash_attention_backward.default", bound_dot_product_backward},
-    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", bound_dot_product_backward},
-    {"aten._scaled_dot_product_fused_attention_overrideable_backward.default", bound_dot_product_backward},
     {"aten._softmax.default", bound_softmax},
     {"aten._softmax_backward_data.default", bound_softmax_backward},
-    {named::kCast, bound_cast},
     {named::kAbs, bound_abs},
     {"aten.addcdiv.default", bound_addcdiv},
     {"aten.addcmul.default", bound_addcmul},
-    {"aten.addmm.default", bound_added_product},
     {"aten.add.Scalar", bound_add},
     {named::kAdd, bound_add},
     {named::kAmax, bound_extreme},
     {"aten.amin.default", bound_extreme},
     {"aten.atan.default", bound_flat},
-    {"aten.baddbmm.default", bound_added_product},
-    {"aten.bmm.default", bound_product},
     {"aten.clamp.Tensor", bound_clamp},
     {"aten.clamp.default", bound_clamp},
     {"aten.clamp_max.default", bound_clamp},
@@ -462,11 +452,8 @@ constexpr RuleRow kRules[] = {
     {"aten.copy.default", bound_copy_in_place},
     {named::kCos, bound_flat},
     {"aten.cosh.default", bound_hyperbolic},
-    {"aten.cumsum.default", bound_scan},
     {"aten.div.Scalar", bound_div},
     {named::kDiv, bound_div},
-    {"aten.dot.default", bound_product},
-    {"aten.embedding_dense_backward.default", bound_embedding_backward},
     {named::kEqNumber, bound_comparison},
     {"aten.eq.Tensor", bound_comparison},
     {"aten.erf.default", bound_nearly_flat},
@@ -484,7 +471,6 @@ constexpr RuleRow kRules[] = {
     {named::kGt, bound_comparison},
     {"aten.hardtanh.default", bound_clamp},
     {"aten.histc.default", bound_histogram},
-    {"aten.index_add.default", bound_index_add},
     {"aten.isinf.default", bound_is_finite},
     {named::kIsnan, bound_is_finite},
     {"aten.le.Scalar", bound_comparison},
@@ -503,15 +489,11 @@ constexpr RuleRow kRules[] = {
     {"aten.masked_select.default", bound_movement},
     {"aten.max.default", bound_extreme},
     {named::kMaximum, bound_clamp},
-    {"aten.mean.default", bound_reduction},
-    {"aten.mean.dim", bound_reduction},
     {"aten.min.default", bound_extreme},
     {named::kMinimum, bound_clamp},
     {"aten.mish.default", bound_nearly_flat},
-    {"aten.mm.default", bound_product},
     {named::kMulNumber, bound_mul},
     {named::kMul, bound_mul},
-    {"aten.mv.default", bound_product},
     {"aten.nansum.default", bound_nansum},
     {"aten.native_layer_norm_backward.default", bound_layer_norm_backward},
     {"aten.ne.Scalar", bound_comparison},
@@ -524,7 +506,6 @@ constexpr RuleRow kRules[] = {
     {"aten.rsqrt.default", bound_rsqrt},
     {"aten.rsub.Scalar", bound_subtracted},
     {"aten.rsub.Tensor", bound_subtracted},
-    {"aten.scatter_add.default", bound_scatter_add},
     {"aten.scatter_reduce.two", bound_scatter_reduce},
     {"aten.sigmoid.default", bound_flat},
     {"aten.silu.default", bound_nearly_flat},
@@ -534,8 +515,6 @@ constexpr RuleRow kRules[] = {
     {"aten.square.default", bound_square},
     {"aten.sub.Scalar", bound_add},
     {named::kSub, bound_add},
-    {"aten.sum.default", bound_reduction},
-    {named::kSum, bound_reduction},
     {"aten.tanh.default", bound_flat},
     {"aten.where.Scalar", bound_where},
     {"aten.where.ScalarOther", bound_where},
@@ -545,8 +524,6 @@ constexpr RuleRow kRules[] = {
     {"aten.zero_.default", bound_overwrite},
     {"bucketing._pre_bucket_reduce_scatter.default", bound_movement},
     {"higher_order.flex_attention_backward", bound_flex_attention_backward},
-    {"prims.convert_element_type.default", bound_cast},
-    {"torchtitan.deterministic_scatter_add.default", bound_row_scatter_add},
 };
 
 BoundRule find_rule(std::string_view target) {
@@ -562,17 +539,47 @@ std::string without_write(std::string_view target) {
   return at == std::string_view::npos ? found : found.erase(at, 1);
 }
 
+struct FamilyRow {
+  OpFamily family;
+  BoundRule rule;
+};
+
+constexpr FamilyRow kFamilyRules[] = {
+    {OpFamily::kCast, bound_cast},
+    {OpFamily::kLike, bound_new},
+    {OpFamily::kNew, bound_new},
+    {OpFamily::kIndexPut, bound_index_put},
+    {OpFamily::kScatterAdd, bound_scatter_add},
+    {OpFamily::kRowScatter, bound_row_scatter_add},
+    {OpFamily::kIndexAdd, bound_index_add},
+    {OpFamily::kEmbeddingBackward, bound_embedding_backward},
+    {OpFamily::kAddMatmul, bound_added_product},
+    {OpFamily::kConvolutionBackward, bound_convolution_backward},
+    {OpFamily::kHalveBackward, bound_activation_backward},
+    {OpFamily::kLoss, bound_loss},
+    {OpFamily::kClassLoss, bound_loss},
+    {OpFamily::kLossBackward, bound_activation_backward},
+};
+
+// Of ops that add up elements or products of them.
+BoundRule find_sum_rule(const OpInfo& op) {
+  const OpFamily family = op.family;
+  const bool is_sum = op.linearity == Linearity::kFirst;
+  if (is_sum && (family == OpFamily::kSum || family == OpFamily::kReduce)) return bound_reduction;
+  if (is_sum && family == OpFamily::kScan) return bound_scan;
+  const bool is_product = family == OpFamily::kMatmul || family == OpFamily::kGroupedMatmul;
+  return is_product && !op.find_param("scale_a") ? bound_product : nullptr;
+}
+
 // Of what a family of ops does alike.
 BoundRule find_family_rule(const OpInfo& op) {
   const OpFamily family = op.family;
   const bool moves = copies_elements(family) || (family == OpFamily::kScatter && !op.find_param("reduce"));
   if (moves) return bound_movement;
-  if (family == OpFamily::kIndexPut) return bound_index_put;
-  if (family == OpFamily::kLike || family == OpFamily::kNew) return bound_new;
-  if (family == OpFamily::kConvolutionBackward) return bound_convolution_backward;
-  if (family == OpFamily::kHalveBackward || family == OpFamily::kLossBackward)
-    return bound_activation_backward;
-  return family == OpFamily::kLoss || family == OpFamily::kClassLoss ? bound_loss : nullptr;
+  if (family == OpFamily::kAttention && op.params[0].name.starts_with("grad"))
+    return bound_dot_product_backward;
+  const auto* row = std::ranges::find(kFamilyRules, family, &FamilyRow::family);
+  return row != std::end(kFamilyRules) ? row->rule : find_sum_rule(op);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "analysis/collectives.h"
 #include "analysis/host_copy.h"
 #include "analysis/users.h"
+#include "ops/may_copy.h"
 #include "ops/op.h"
 
 namespace epweave::replay {
@@ -95,8 +96,8 @@ class StepPlanner {
     const CostClass cost = node.op == nullptr ? CostClass::kMemory : node.op->cost;
     if (cost == CostClass::kHostSync) add(StepKind::kSync);
     // `reshape` copies where it must: a launch.
-    const bool may_copy = node.op != nullptr && node.op->target == "aten.reshape.default";
-    if (cost == CostClass::kHostSync || (cost == CostClass::kFree && !may_copy))
+    const bool is_launch = node.op != nullptr && may_copy(*node.op);
+    if (cost == CostClass::kHostSync || (cost == CostClass::kFree && !is_launch))
       return add(StepKind::kHost, id);
     add(StepKind::kLaunch, id);
     if (const auto copy = find_host_copy(*graph_.context, body_, node); copy && copy->is_blocking)

@@ -37,20 +37,60 @@ graph
                      fmt::arg("ranks", ranks), fmt::arg("dtype", dtype), fmt::arg("columns", columns));
 }
 
+// Floats with NaNs among them, and integers whose sums and products wrap where they have few bits.
+std::string make_reductions(Rank ranks, const std::string& dtype, const std::string& reduction) {
+  std::vector<Rank> members(ranks);
+  std::iota(members.begin(), members.end(), 0);
+  const char* made = dtype.find("f") != std::string::npos ? R"(
+  %l = aten.log.default(%r) : f32[{ranks}, 17]
+  %x = aten._to_copy.default(%l, dtype={dtype}) : {dtype}[{ranks}, 17])"
+                                                          : R"(
+  %b = aten.gt.Scalar(%r, 0.0) : b8[{ranks}, 17]
+  %i = aten._to_copy.default(%b, dtype={dtype}) : {dtype}[{ranks}, 17]
+  %n = aten.arange.start(100, 117, dtype={dtype}) : {dtype}[17]
+  %x = aten.mul.Tensor(%i, %n) : {dtype}[{ranks}, 17])";
+  const std::string graph = std::string(R"(epweave text 1
+group 7 ranks=[{members}]
+graph
+  %r = placeholder : f32[{ranks}, 17] role=user which=x)") +
+                            made + R"(
+  %a = _c10d_functional.all_reduce.default(%x, "{reduction}", "7") : {dtype}[{ranks}, 17]
+  %wa = _c10d_functional.wait_tensor.default(%a) : {dtype}[{ranks}, 17]
+  %s = _c10d_functional.reduce_scatter_tensor.default(%x, "{reduction}", {ranks}, "7") : {dtype}[1, 17]
+  %ws = _c10d_functional.wait_tensor.default(%s) : {dtype}[1, 17]
+  output([%wa, %ws])
+)";
+  return fmt::format(fmt::runtime(graph), fmt::arg("members", fmt::join(members, ", ")),
+                     fmt::arg("ranks", ranks), fmt::arg("dtype", dtype), fmt::arg("reduction", reduction));
+}
+
+// The hashes of the outputs are the CPU's.
+void check_on_device(const std::string& graph, Rank ranks, std::size_t outputs) {
+  const std::unique_ptr<Device> device = open_tested_device();
+  const RunCase step(graph, ranks);
+  RunOptions options;
+  const auto expected = hashes_of(step.run(options));
+  CHECK(expected.size() == outputs * ranks);
+  options.device = device.get();
+  CHECK(hashes_of(step.run(options)) == expected);
+}
+
 }  // namespace
 
 TEST_CASE("what collectives move has the bits of the CPU, by units of 1 to 16 bytes, of up to 70 members") {
-  const std::unique_ptr<Device> device = open_tested_device();
   const Rank ranks = GENERATE(2U, 3U, 70U);
   const std::string dtype = GENERATE("b8", "bf16", "f32", "f64");
   const std::string columns = GENERATE("2", "4", "9", "17");
   INFO(ranks << " " << dtype << " " << columns);
-  const RunCase step(make_graph(ranks, dtype, columns), ranks);
-  RunOptions options;
-  const auto expected = hashes_of(step.run(options));
-  CHECK(expected.size() == 3 * ranks);
-  options.device = device.get();
-  CHECK(hashes_of(step.run(options)) == expected);
+  check_on_device(make_graph(ranks, dtype, columns), ranks, 3);
+}
+
+TEST_CASE("what collectives reduce has the bits of the CPU") {
+  const Rank ranks = GENERATE(2U, 3U);
+  const std::string dtype = GENERATE("bf16", "f16", "f32", "f64", "i8", "u8", "i16", "i32", "i64");
+  const std::string reduction = GENERATE("sum", "avg", "max", "min", "product");
+  INFO(ranks << " " << dtype << " " << reduction);
+  check_on_device(make_reductions(ranks, dtype, reduction), ranks, 2);
 }
 
 }  // namespace epweave::replay
