@@ -11,6 +11,7 @@ whole command, and exits 1 where a row is above its limits or `verify A B` finds
 """
 import argparse
 import importlib.util
+import json
 import pathlib
 import subprocess
 import sys
@@ -41,6 +42,7 @@ class Row(typing.NamedTuple):
     most_gib: typing.Optional[float]  # by the judge; none: 2 % above what it says of the given graph
     gpus_per_node: int = 8
     nic: float = 50e9
+    judged: bool = True  # not: the judge takes each symbol of a concretised graph to be 8192, so `simulate` prices it
 
     def cluster(self):
         return f"h100+gpus_per_node={self.gpus_per_node}+nic={self.nic}"
@@ -63,7 +65,7 @@ ROWS = [
     Row("16B one node", "dsv3_16b_ep8.1b_remat", WHOLE, "memory=47.6GiB", "fast", 879, 47.6),
     Row("671B, independent", "dsv3_671b_ep64.1b_remat", chunked(f"{BLOCKS},attention=independent"), "memory=410GiB", "fast", 12000,
         410),
-    Row("671B, torchtitan's, order only", "dsv3_671b_ep64.6_concrete", "", "memory=410GiB", "best", 13290, 410),
+    Row("671B, torchtitan's, order only", "dsv3_671b_ep64.6_concrete", "", "memory=410GiB", "best", 13290, 410, judged=False),
     Row("llama3 8B, 32.1", "llama3_8b_fsdp8.1b_remat", NORM, "memory=32.1GiB", "fast", 809, 32.1),
     Row("llama3 8B, 33.8", "llama3_8b_fsdp8.1b_remat", NORM, "memory=33.8GiB", "best", 802, 33.8),
     Row("llama3 405B, nic=400e9", "llama3_405b_fsdp64_tp8.1b_remat", NORM, "memory=50.5GiB", "fast", 4550, 50.5, nic=400e9),
@@ -102,6 +104,12 @@ def judge_dump(judge, path, settings):
     return judge.simulate(graph).makespan * 1e3, judge.peak_memory(graph)[0] / GIB
 
 
+def simulate(epweave, graph, cluster):
+    done = subprocess.run([epweave, "simulate", graph, "--cluster", cluster, "--json"], capture_output=True, text=True, check=True)
+    report = json.loads(done.stdout)
+    return report["makespan_ms"], report["peak_bytes"] / GIB
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", type=pathlib.Path, required=True, action="append")
@@ -129,15 +137,19 @@ def main():
             report, seconds = run([options.epweave, "rewrite", before, "-p", schedule, "-o", after, "--time-passes",
                                    "--verify", "off"])
             run([options.epweave, "verify", before, after])
-            run([*fx, "to-dump", before, out])
-            given_ms, given_gib = judge_dump(judge, out, settings)
-            run([*fx, "to-dump", after, out])
-            ms, gib = judge_dump(judge, out, settings)
+            values = []
+            for graph in (before, after):
+                if row.judged:
+                    run([*fx, "to-dump", graph, out])
+                    values.append(judge_dump(judge, out, settings))
+                else:
+                    values.append(simulate(options.epweave, graph, row.cluster()))
+            (given_ms, given_gib), (ms, gib) = values
             limit = row.most_gib or given_gib * 1.02
             wrong = ms > row.most_ms or gib > limit
             failed |= wrong
             print(f"{row.name:32} {effort:6} {given_ms:9.2f} {ms:9.2f} {row.most_ms:8.2f} {gib:7.3f} {limit:7.3f} "
-                  f"{pass_seconds(report, 'schedule'):7.2f} {seconds:6.2f}{'  ABOVE' if wrong else ''}", flush=True)
+                  f"{pass_seconds(report, 'schedule'):7.2f} {seconds:6.2f}{'' if row.judged else '  by simulate'}{'  ABOVE' if wrong else ''}", flush=True)
     return 1 if failed else 0
 
 
