@@ -5,7 +5,9 @@
 
 A test NAME_best.test holds the order of `schedule`, NAME_like.test that of schedule{like=inductor}. Their steps have at most 12
 nodes that move, no writes, and times in a file of costs beside them; the clock is that of docs/overlap.md without host costs.
-`schedule` must be as short as the best order of all, and like=inductor not shorter. Exits 1 where that is not so.
+`schedule` must be as short as the best order of all, and like=inductor not shorter. NAME_ours.test holds what
+bucket{plan=overlap},schedule makes of a step that PyTorch's bucketer merges in NAME_like.test: it must be predicted to be as
+short, but where its second line says why not. Exits 1 where that is not so.
 """
 import json
 import pathlib
@@ -110,10 +112,28 @@ def check(path):
     return problems
 
 
+def predicted(report):
+    """Milliseconds of the result, by the last note that says them."""
+    notes = [line for line in report.splitlines() if re.search(r"predicted( with its buckets)?: [\d.]+ ms", line)]
+    return float(re.findall(r"([\d.]+) ms", notes[-1])[-1])
+
+
+def check_merged(path):
+    name = path.name.removesuffix("_ours.test")
+    ours, like = (predicted(read(path.with_name(f"{name}_{kind}.test"))["stderr"]) for kind in ("ours", "like"))
+    print(f"{name}: merged by the clock {ours:g} ms, like=inductor {like:g}")
+    is_longer, says_so = ours > like, "longer than PyTorch's" in path.read_text().splitlines()[1]
+    if is_longer != says_so:
+        return [f"{path.name}: takes {ours:g} ms, like=inductor {like:g}; its second line says {'so' if says_so else 'nothing'}"]
+    return []
+
+
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "testdata/inductor")
-    tests = sorted(folder.glob("*_best.test"))
-    problems = [problem for path in tests for problem in check(path)] + ([] if tests else [f"{folder}: no tests"])
+    problems = []
+    for suffix, find_problems in (("best", check), ("ours", check_merged)):
+        tests = sorted(folder.glob(f"*_{suffix}.test"))
+        problems += [problem for path in tests for problem in find_problems(path)] or ([] if tests else [f"{folder}: no tests"])
     print("\n".join(problems), file=sys.stderr, end="\n" if problems else "")
     return 1 if problems else 0
 

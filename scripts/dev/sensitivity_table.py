@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from overlap_table import ROOT, ROWS, run
+from overlap_table import ROOT, list_rows, run
 
 CONDITIONS = [
     ("as made for", []),
@@ -22,7 +22,7 @@ CONDITIONS = [
     ("compute +30 %", ["compute_scale=1.3"]),
     ("comm. -30 %", ["comm_scale=0.7"]),
     ("comm. +30 %", ["comm_scale=1.3"]),
-    ("`nic` halved", ["nic=25e9"]),
+    ("`nic` halved", ["nic={half_nic}"]),
     ("`host_us=10`", ["host_us=10"]),
     ("`host_us=34`", ["host_us=34"]),
     ("contention", ["compute_rate=0.8", "comm_rate=0.9"]),
@@ -30,10 +30,10 @@ CONDITIONS = [
 ]
 
 
-def simulate(epweave, graph, cluster, changes):
-    command = [epweave, "simulate", graph, "--cluster", cluster, "--json"]
+def simulate(epweave, graph, row, changes):
+    command = [epweave, "simulate", graph, "--cluster", row.cluster(), "--json"]
     for change in changes:
-        command += ["--set", change]
+        command += ["--set", change.format(half_nic=row.nic / 2)]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, command))}: {done.returncode}\n{done.stderr}")
@@ -42,7 +42,7 @@ def simulate(epweave, graph, cluster, changes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graphs", type=pathlib.Path, required=True)
+    parser.add_argument("--graphs", type=pathlib.Path, required=True, action="append")
     parser.add_argument("--epweave", default=ROOT / "build/release/bin/epweave")
     parser.add_argument("--effort", default="fast", choices=("fast", "best"))
     parser.add_argument("--only", default="", help="rows whose name has this")
@@ -52,18 +52,16 @@ def main():
     print("|---" * (len(CONDITIONS) + 1) + "|")
     with tempfile.TemporaryDirectory() as folder:
         source, before, after = (pathlib.Path(folder) / f for f in ("source.epw", "before.epw", "after.epw"))
-        for name, dump, passes, memory, cluster, *_ in ROWS:
-            if options.only not in name:
-                continue
-            run([*fx, "from-dump", options.graphs / f"{dump}.json.gz", source])
-            run([options.epweave, "rewrite", source, "-p", passes or "dce", "-o", before, "--verify", "off"])
-            schedule = f"schedule{{cluster={cluster},memory={memory},effort={options.effort}}}"
+        for row, dump in list_rows(options.graphs, options.only):
+            run([*fx, "from-dump", dump, source])
+            run([options.epweave, "rewrite", source, "-p", row.passes or "dce", "-o", before, "--verify", "off"])
+            schedule = f"schedule{{cluster={row.cluster()},{row.searched},effort={options.effort}}}"
             run([options.epweave, "rewrite", before, "-p", schedule, "-o", after, "--verify", "off"])
             cells = []
             for _, changes in CONDITIONS:
-                given, found = (simulate(options.epweave, graph, cluster, changes) for graph in (before, after))
+                given, found = (simulate(options.epweave, graph, row, changes) for graph in (before, after))
                 cells.append(f"{round(100 * (1 - found / given), 1) + 0.0:.1f}")  # no -0.0
-            print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+            print(f"| {row.name} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/facts.h"
+#include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/op.h"
@@ -15,7 +17,8 @@ namespace {
 
 class PadReader {
  public:
-  explicit PadReader(const Graph& graph) : graph_(graph), context_(*graph.context), finder_(context_) {}
+  explicit PadReader(const Graph& graph)
+      : graph_(graph), context_(*graph.context), facts_(graph), finder_(context_) {}
 
   PaddedShards run() {
     found_.shards = find_uneven_shards(graph_);
@@ -50,20 +53,43 @@ class PadReader {
       takes_shard = true;
       if (is_pad)
         take_pad(shard, call);
-      else if (call.op != nullptr && keeps_numbers(call.op->family) && !call.op->writes)
+      else if (is_shown(call))
         shard_of_.at(id) = shard;
       else
         fail(shard, fmt::format("%{} takes it as it is", graph_.text(call.name)));
     });
     if (!found_.pads_all)
-      found_.pads_all = is_pad ? !takes_shard && pads_piece_by_nothing(call) : pads_itself(call);
+      found_.pads_all = is_pad ? !takes_shard && pads_piece_by_nothing(call) : scatters_padded_bucket(call);
   }
 
-  // A bucket that names tensors whose padding it adds.
-  bool pads_itself(const Node& call) const {
-    const auto param = call.op != nullptr ? call.op->find_param("unpadded_input_indices") : std::nullopt;
-    const Arg indices = param ? arg_of(context_, call, *param) : Arg::none();
-    return indices.is_list() && !context_.args.children(indices).empty();
+  // A reduce-scatter of what was packed from several tensors, of more elements than those have.
+  bool scatters_padded_bucket(const Node& scatter) {
+    if (!has_family(scatter, OpFamily::kReduceScatter)) return false;
+    Arg packed = arg_of(context_, scatter, 0);
+    while (packed.is_node() && is_shown(graph_.step().nodes[packed.as_node()]))
+      packed = arg_of(context_, graph_.step().nodes[packed.as_node()], 0);
+    return packed.is_node() && packs_more(graph_.step().nodes[packed.as_node()]);
+  }
+
+  static bool is_shown(const Node& node) {
+    return node.op != nullptr && keeps_numbers(node.op->family) && !node.op->writes;
+  }
+
+  bool packs_more(const Node& bucket) {
+    const TensorType* result = tensor_of(context_, bucket.type);
+    if (bucket.op == nullptr || result == nullptr) return false;
+    const Arg pieces = arg_of(context_, bucket, 0);
+    if (!pieces.is_list()) return false;
+    std::vector<ExprId> lengths;
+    for (Arg piece : context_.args.children(pieces)) {
+      const TensorType* type =
+          piece.is_node() ? tensor_of(context_, graph_.step().nodes[piece.as_node()].type) : nullptr;
+      if (type == nullptr) return false;
+      lengths.push_back(product(facts_, type->sizes));
+    }
+    const ExprId more = context_.exprs.sub(product(facts_, result->sizes), sum(facts_, lengths));
+    const auto number = context_.exprs.constant(facts_.normalize(more));
+    return number && *number > 0;
   }
 
   bool pads_piece_by_nothing(const Node& pad) {
@@ -84,7 +110,8 @@ class PadReader {
   }
 
   const Graph& graph_;
-  const Context& context_;
+  Context& context_;
+  Facts facts_;
   PieceFinder finder_;
   PaddedShards found_;
   SideTable<NodeId, std::size_t> shard_of_{kNone};  // of inputs, and casts and views of them

@@ -36,6 +36,8 @@ struct Clock {
   Predicted given;
   std::int64_t budget = 0;
   std::int64_t aim = 0;  // what is chosen within: chosen merges are known to need it only roughly
+
+  const MeasuredCosts* measured() const { return prices.measured ? &prices.measured->costs : nullptr; }
 };
 
 Clock read_clock(const Graph& graph, const PriceOptions& prices) {
@@ -102,7 +104,7 @@ class Bucketer {
     const DecisionModel& decision = clock_->decision;
     std::vector<std::vector<std::size_t>> sets;
     if (!decision.other_prices)
-      sets = choose_buckets(given_, decision.step, found_.list, scopes, clock_->aim);
+      sets = choose_buckets(given_, decision.step, found_.list, scopes, clock_->aim, clock_->measured());
     for (const std::vector<std::size_t>& set : sets) write_chosen(set);
     writer_.finish();
     keep_given_order();
@@ -140,7 +142,7 @@ class Bucketer {
 
   // By the simulator itself: shorter, within the budget, and what was hidden still is.
   bool is_better(const std::vector<std::vector<std::size_t>>& sets) {
-    const DecisionModel after = model_decision(graph_, clock_->prices);
+    const DecisionModel after = model_rewritten(graph_, clock_->prices);
     const Predicted result = predict(after.step, given_order(after.step));
     excess_ = std::max<std::int64_t>(result.peak - clock_->budget, 0);
     if (result.seconds >= clock_->given.seconds || excess_ > 0) return false;

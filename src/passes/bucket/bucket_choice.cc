@@ -5,7 +5,9 @@
 #include <map>
 #include <optional>
 
+#include "cost/measured_costs.h"
 #include "cost/prices.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "passes/bucket/trial_merges.h"
 
@@ -15,9 +17,10 @@ namespace {
 class Chooser {
  public:
   Chooser(const Graph& graph, const StepModel& model, std::span<const Mergeable> collectives,
-          std::span<const BucketScope> scopes, std::int64_t budget)
+          std::span<const BucketScope> scopes, std::int64_t budget, const MeasuredCosts* measured)
       : graph_(graph),
         model_(model),
+        measured_(measured),
         collectives_(collectives),
         places_(graph.step().nodes.size(), kNoPlace),
         scale_(model.cluster.compute_scale),
@@ -57,6 +60,24 @@ class Chooser {
     return bytes;
   }
 
+  // What two like it save as one: by the model, or by what was measured of it and of twice the
+  // bytes.
+  double find_latency(Place launch) const {
+    const Node& node = graph_.step().nodes[model_.nodes[launch]];
+    const StepGroup& group = model_.step_groups[model_.groups[launch]];
+    double latency = collective_seconds(model_.cluster, node.op->family, 0, group);
+    const Arg sent = arg_of(*graph_.context, node, 0);
+    if (measured_ != nullptr && sent.is_node()) {
+      const std::int64_t bytes = bytes_of(sent.as_node());
+      const std::string_view op = graph_.context->text(node.target);
+      const auto one = measured_->find_collective(op, group.ranks, bytes);
+      const auto two = measured_->find_collective(op, group.ranks, 2 * bytes);
+      if (one && two)
+        latency = std::max(latency, (2 * one->seconds - two->seconds) * model_.cluster.comm_scale);
+    }
+    return std::min(latency, model_.seconds[launch]);
+  }
+
   // Those that can pay in any company: what is saved at best is more than the copies.
   void add_candidate(std::size_t index) {
     const Mergeable& m = collectives_[index];
@@ -67,9 +88,7 @@ class Chooser {
                      .cast = m.cast ? places_[m.cast] : kNoPlace};
     if (!model_.is_costed_launch(terms.launch)) return;
     const std::int64_t sent = bytes_of(m.operand), received = bytes_of(m.launch);
-    terms.latency = std::min(collective_seconds(model_.cluster, graph_.step().nodes[m.launch].op->family, 0,
-                                                model_.step_groups[model_.groups[terms.launch]]),
-                             model_.seconds[terms.launch]);
+    terms.latency = find_latency(terms.launch);
     for (std::uint32_t storage : model_.storages[terms.operand])
       if (model_.storage_lives[storage] != StorageLife::kInput) terms.held += model_.storage_bytes[storage];
     double saved = terms.latency;
@@ -158,6 +177,7 @@ class Chooser {
 
   const Graph& graph_;
   const StepModel& model_;
+  const MeasuredCosts* measured_;
   std::span<const Mergeable> collectives_;
   IdVector<NodeId, Place> places_;
   double scale_, bandwidth_, kernel_;
@@ -173,9 +193,9 @@ class Chooser {
 
 std::vector<std::vector<std::size_t>> choose_buckets(const Graph& graph, const StepModel& model,
                                                      std::span<const Mergeable> collectives,
-                                                     std::span<const BucketScope> scopes,
-                                                     std::int64_t budget) {
-  return Chooser(graph, model, collectives, scopes, budget).run();
+                                                     std::span<const BucketScope> scopes, std::int64_t budget,
+                                                     const MeasuredCosts* measured) {
+  return Chooser(graph, model, collectives, scopes, budget, measured).run();
 }
 
 }  // namespace epweave

@@ -19,10 +19,10 @@
 namespace epweave {
 
 // Indices of collectives that share a launch, two or more, in the order in which they are merged.
-// `budget`: bytes that may live at any node.
+// `budget`: bytes that may live at any node. `measured`: what the model's prices are of, or null.
 std::vector<std::vector<std::size_t>> choose_buckets(const Graph& graph, const StepModel& model,
                                                      std::span<const Mergeable> collectives,
-                                                     std::span<const BucketScope> scopes,
-                                                     std::int64_t budget);
+                                                     std::span<const BucketScope> scopes, std::int64_t budget,
+                                                     const MeasuredCosts* measured);
 
 }  // namespace epweave

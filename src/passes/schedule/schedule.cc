@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "base/error.h"
 #include "base/memory_text.h"
@@ -33,45 +35,48 @@ SearchOptions plan_search(Effort effort, std::size_t nodes) {
   return {.settings = within(6e6 / size, 16, 240), .steps = within(40e6 / size, 16, 1500)};
 }
 
-// What is shorter, of two that fit.
-void keep_better(FoundOrder& best, FoundOrder other) {
+// What is shorter, of two that fit. Whether it is the other.
+bool keep_better(FoundOrder& best, FoundOrder other) {
   const std::size_t schedules = best.schedules + other.schedules;
   const std::int64_t least_peak = std::min(best.least_peak, other.least_peak);
-  if (other.fits && (!best.fits || other.value.seconds < best.value.seconds)) best = std::move(other);
+  const bool is_better = other.fits && (!best.fits || other.value.seconds < best.value.seconds);
+  if (is_better) best = std::move(other);
   best.schedules = schedules;
   best.least_peak = least_peak;
+  return is_better;
 }
 
-// Idle time may be filled with work of the backward: by a problem in which recomputation is free.
-struct IdleFill {
+// What a search is of. Idle time may be filled with work of the backward, by a problem in which
+// recomputation is free.
+struct Search {
   const ScheduleProblem& problem;
   std::int64_t budget;
+  const ScheduleProblem* fill = nullptr;
+  std::int64_t fill_budget = 0;
 };
 
-FoundOrder search_and_fill(const ScheduleProblem& problem, const SearchOptions& search,
-                           const IdleFill* fill) {
-  FoundOrder found = search_order(problem, search);
-  if (fill == nullptr || !found.fits) return found;
-  FoundOrder filled{.order = fill_idle(fill->problem, found.order, fill->budget),
+FoundOrder search_and_fill(const Search& search, Effort effort) {
+  SearchOptions options = plan_search(effort, search.problem.scheduled());
+  options.budget = search.budget;
+  FoundOrder found = search_order(search.problem, options);
+  if (search.fill == nullptr || !found.fits) return found;
+  FoundOrder filled{.order = fill_idle(*search.fill, found.order, search.fill_budget),
                     .least_peak = found.least_peak,
                     .schedules = 1};
-  filled.value = evaluate_order(fill->problem, filled.order);
-  filled.fits = filled.value.peak <= fill->budget;
+  filled.value = evaluate_order(*search.fill, filled.order);
+  filled.fits = filled.value.peak <= search.fill_budget;
   keep_better(found, std::move(filled));
   return found;
 }
 
-// More effort never gives a longer order.
-FoundOrder find_order(const ScheduleProblem& problem, Effort effort, std::int64_t budget,
-                      const IdleFill* fill = nullptr) {
-  SearchOptions search = plan_search(Effort::kFast, problem.scheduled());
-  search.budget = budget;
-  FoundOrder found = search_and_fill(problem, search, fill);
-  if (effort == Effort::kFast) return found;
-  search = plan_search(effort, problem.scheduled());
-  search.budget = budget;
-  keep_better(found, search_and_fill(problem, search, fill));
-  return found;
+// More effort never gives a longer order: it is spent on the search that did best with less.
+FoundOrder find_best(std::span<const Search> searches, Effort effort) {
+  FoundOrder best = search_and_fill(searches[0], Effort::kFast);
+  std::size_t chosen = 0;
+  for (std::size_t i = 1; i < searches.size(); ++i)
+    if (keep_better(best, search_and_fill(searches[i], Effort::kFast))) chosen = i;
+  if (effort != Effort::kFast) keep_better(best, search_and_fill(searches[chosen], effort));
+  return best;
 }
 
 // Prices of ranks whose shards differ in size differ, too: only the order that the step has is the
@@ -99,14 +104,17 @@ FoundOrder find_order(const Step& step, std::int64_t given_peak) {
     return make_schedule_problem(step.graph, step.decision, rules);
   };
   const ScheduleProblem problem = make_problem(step.rules);
-  if (step.rules.recompute != RecomputeOrder::kFree) return find_order(problem, step.effort, step.budget);
-  const IdleFill fill{problem, step.budget};
-  FoundOrder best = find_order(problem, step.effort, step.budget, &fill);
+  const Search search{problem, step.budget};
+  if (step.rules.recompute != RecomputeOrder::kFree) return find_best({&search, 1}, step.effort);
   const ScheduleProblem behind = make_problem({.launches = step.rules.launches});
-  keep_better(best, find_order(behind, step.effort, step.budget, &fill));
-  if (const std::int64_t room = step.budget - given_peak; room > 0)
-    keep_better(best, find_order(behind, step.effort, given_peak + room / 4, &fill));
-  return best;
+  std::vector<Search> searches;
+  const auto add = [&](const ScheduleProblem& searched, std::int64_t budget) {
+    searches.push_back({searched, budget, &problem, step.budget});
+  };
+  add(problem, step.budget);
+  add(behind, step.budget);
+  if (const std::int64_t room = step.budget - given_peak; room > 0) add(behind, given_peak + room / 4);
+  return find_best(searches, step.effort);
 }
 
 struct LeastMemory {
