@@ -98,10 +98,13 @@ void bound_order(ErrorBounds& bounds, const BoundedCall& call, bool largest_firs
     const Tensor off = furthest(true);
     require_decided(bounds, bounds.apply(named::kGt, {least, bounds.scale(off, 2 * (1 + kBoundSlack))}), off);
   }
-  for_each_tensor(call.result, [&](const Tensor& result) {
-    if (!is_floating(result.dtype)) return;
-    bounds.set(result, bounds.add(bounds.zeros(result.sizes), furthest(result.rank() == x.rank())));
-  });
+  const auto set_furthest = [&](const Value& result) {
+    const Tensor& made = result.tensor();
+    if (!is_floating(made.dtype)) return;
+    bounds.set(made, bounds.add(bounds.zeros(made.sizes), furthest(made.rank() == x.rank())));
+  };
+  if (call.result.is_tensor()) return set_furthest(call.result);
+  for (const Value& element : call.result.items()) set_furthest(element);
 }
 
 }  // namespace
