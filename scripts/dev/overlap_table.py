@@ -48,7 +48,8 @@ class Row(typing.NamedTuple):
         return f"h100+gpus_per_node={self.gpus_per_node}+nic={self.nic}"
 
 
-# torchtitan's blocks: the judge counts 1.6 GiB less than epweave, views whose sizes nodes compute (docs/overlap.md).
+# torchtitan's blocks: the judge counts 1.6 GiB less than epweave, views whose sizes nodes compute
+# (docs/overlap.md).
 ROWS = [
     Row("16B 2x4, independent", "dsv3_16b_ep8.1b_remat", chunked(f"{BLOCKS},attention=independent"), "memory=47.6GiB", "fast", 900,
         47.6, gpus_per_node=4),

@@ -712,12 +712,52 @@ class DeltaRule(TracedTest):
             self.assert_divided(traced, "symbolize,dce,canonicalize,chunk{roots=layers.*,dense}", folder)
 
 
+class BalancedRouter(TracedTest):
+    """Experts that Sinkhorn's iteration over all tokens chooses, and a loss that grows as their loads differ."""
+
+    def test_is_divided_proved_and_replayed(self):
+        import torch
+        torch.manual_seed(7)
+
+        class Mixture(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.router = torch.nn.Linear(8, 4)
+                self.experts = torch.nn.Parameter(torch.randn(4, 8, 8))
+
+            def forward(self, x):
+                tokens = x.reshape(-1, 8)
+                scores = self.router(tokens)
+                with torch.no_grad():
+                    cost = scores.exp()
+                    of_experts = torch.ones(4)
+                    for _ in range(3):
+                        of_tokens = 1 / ((of_experts * cost).sum(1) + 1e-8)
+                        of_experts = len(tokens) / 4 / ((of_tokens[:, None] * cost).sum(0) + 1e-8)
+                    chosen = (of_experts * cost * of_tokens[:, None]).argmax(1)
+                weights = scores.sigmoid() * torch.nn.functional.one_hot(chosen, 4)
+                load = weights.sum(0)
+                self.loss = load.var() / (load.mean().square() + 1e-10)
+                return torch.einsum("te,td,edh->th", weights, tokens, self.experts).view_as(x)
+
+        model, inputs = residual_model(8, Mixture), {"tokens": torch.randint(32, (4, 8))}
+
+        def step(model, tokens):
+            return model(tokens).square().mean() + sum(layer.loss for layer in model.layers)
+
+        traced = epweave.trace(step, model, inputs)
+        self.assert_computes(traced, model, step, inputs)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assert_divided(traced, "symbolize,chunk{roots=layers.*,dense}", folder)
+
+
 class MicroBatches(TracedTest):
     """Gradients accumulated over pieces of one batch."""
 
     def test_are_found_divided_proved_and_replayed(self):
         import torch
         cases = (("pieces", (8, 6), lambda x: x.chunk(2), "tokens:0/2", ""),
+                 ("slices", (8, 6), lambda x: (x[:4], x[4:]), "tokens:0/2", ""),
                  ("a dimension in front", (2, 4, 6), lambda x: list(x), "tokens:1", "dim=seq,"))
         for name, sizes, cut, tokens, along in cases:
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "analysis/missing_types.h"
 #include "analysis/token_inputs.h"
 #include "analysis/user_inputs.h"
 #include "ir/types/layout.h"
@@ -349,6 +350,7 @@ class Symbolizer {
       try {
         inferred = infer_type(facts_, out_, step(), node);
       } catch (const TypeMismatch& error) {
+        refuse_untyped_input(id);
         fail_type(id, error.what());
       }
     }
@@ -361,6 +363,20 @@ class Symbolizer {
       if (result.elements[e])
         result.elements[e] = merge(id, e, result.elements[e], e < found.size() ? found[e] : TypeId());
     return result == recorded ? node.type : context().types.intern(std::move(result));
+  }
+
+  // Of a call that the op table does not have, and whose type the graph does not record.
+  void refuse_untyped_input(NodeId id) {
+    for_each_input(context(), step().nodes[id], [&](NodeId input) {
+      const Node& call = step().nodes[input];
+      if (call.kind != NodeKind::kCall || call.type) return;
+      throw PassError("symbolize.no-type",
+                      fmt::format("it has no recorded type, which the type of '{}' follows from",
+                                  out_.text(step().nodes[id].name)),
+                      site_of(out_, call),
+                      "export the graph with types: a custom op has them where torch.library.register_fake "
+                      "says its results");
+    });
   }
 
   bool has_new_input(NodeId id) {
@@ -603,13 +619,16 @@ std::string describe_symbols(const Graph& graph, const std::vector<std::string>&
 
 }  // namespace
 
-PassResult symbolize(const Graph& graph, const SymbolizeOptions& options) {
+PassResult symbolize(const Graph& untyped, const SymbolizeOptions& options) {
+  // Extents scale through a call of known type, recorded or not.
+  const std::optional<Graph> typed = write_missing_types(untyped);
+  const Graph& graph = typed ? *typed : untyped;
   const auto [inputs, micro_batches] = InputFinder(graph).find(options.inputs);
   if (const auto symbols = find_token_symbols(graph, inputs); !symbols.empty())
-    return {graph, {describe_symbols(graph, options.inputs, inputs, symbols)}};
+    return {untyped, {describe_symbols(graph, options.inputs, inputs, symbols)}};
   Facts facts(graph);
   const ScalingFactors factors = infer_scaling(graph, facts, inputs, {.micro_batches = micro_batches});
-  if (factors.tokens == 1) return {graph, {describe_one_row(graph, inputs)}};
+  if (factors.tokens == 1) return {untyped, {describe_one_row(graph, inputs)}};
   return Symbolizer(graph, inputs, micro_batches, factors).run();
 }
 

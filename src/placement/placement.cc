@@ -312,7 +312,8 @@ class Inference {
                     graph_.text(region.root), region.backward ? "backward" : "forward"),
         site_of_region(id),
         "leave the module out of the roots, or check that the token dimension is symbolic where the module "
-        "reads it");
+        "reads it; where the step cuts its tokens into micro-batches, say into how many: "
+        "symbolize{inputs=[tokens:0/2]}");
   }
 
   // Where its first node is.

@@ -242,9 +242,10 @@ DimensionUse look_at_use(const Graph& graph, std::span<const NodeId> users, cons
     const bool is_along = has_dim && at + (at < 0 ? static_cast<std::int64_t>(type.rank()) : 0) ==
                                          static_cast<std::int64_t>(dim);
     is_taken_apart &= is_along && (family == OpFamily::kUnbind || family == OpFamily::kSelect);
-    is_cut &= is_along && family == OpFamily::kSplit && node.type;  // slices take by number, which stays one
+    is_cut &= is_along && (family == OpFamily::kSplit || family == OpFamily::kSlice) && node.type;
     if (!is_cut) continue;
-    for (TypeId element : context.types[node.type].elements) {
+    const std::vector<TypeId> one = {node.type}, &several = context.types[node.type].elements;
+    for (TypeId element : family == OpFamily::kSlice ? one : several) {
       const TensorType* piece = tensor_of(context, element);
       const bool has_dimension = piece != nullptr && piece->rank() > dim;
       const auto rows = has_dimension ? context.exprs.constant(piece->sizes[dim]) : std::nullopt;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "placement/scaling/scaling_rules.h"
 #include "placement/scaling/scaling_solver.h"
@@ -45,6 +46,81 @@ void mark_inputs(const Graph& graph, const std::vector<TokenInput>& inputs, cons
   }
 }
 
+// Slices of a value along a dimension, between numbers.
+class SliceTable {
+ public:
+  SliceTable(ScalingSolver& solver, std::vector<SizeLiteral>& literals)
+      : solver_(solver), literals_(literals) {}
+
+  void add(const ScalingCall& call) {
+    const std::span<const ExtentId> in = call.in(std::size_t{0}), out = call.out();
+    const std::size_t dim = call.dim(1, in.size());
+    if (!call.arg(0).is_node() || dim >= in.size() || out.size() != in.size() || !in[dim] || !out[dim])
+      return;
+    const std::int64_t whole = solver_.number(in[dim]), length = solver_.number(out[dim]);
+    const auto number = [&](std::size_t param, std::int64_t otherwise) {
+      return call.arg(param).is_none() ? otherwise : call.integer(param).value_or(-1);
+    };
+    const std::int64_t start = number(2, 0);
+    if (start < 0 || number(3, whole) < 0 || number(4, 1) != 1 || length == 0) return;
+    Slice slice{call.id, in[dim], out[dim], start, {}};
+    for (const std::size_t param : {std::size_t{2}, std::size_t{3}})
+      if (const auto place = call.integer(param)) slice.places.emplace_back(param, *place);
+    slices_[{call.arg(0).as_node(), dim}].push_back(std::move(slice));
+  }
+
+  // Where they lie one behind the other, from the first element to the last, their lengths add up
+  // to the extent, as those of a split's results do: backward of a join.
+  void relate_tiles() {
+    for (auto& [of, slices] : slices_) {
+      std::ranges::stable_sort(slices, {}, &Slice::start);
+      Extents lengths;
+      std::int64_t end = 0;
+      for (const Slice& slice : slices) {
+        if (slice.start != end) break;
+        lengths.push_back(slice.length);
+        end += solver_.number(slice.length);
+      }
+      if (lengths.size() == slices.size() && end == solver_.number(slices[0].whole))
+        solver_.relate_sum(slices[0].whole, lengths, slices[0].node);
+    }
+  }
+
+  // Of an input that holds micro-batches one behind the other: so many as a slice takes.
+  void relate_micro_batches(const TokenInput& input, std::int64_t micro_batches) {
+    const auto found = slices_.find({input.node, input.dim});
+    if (found == slices_.end() || micro_batches == 1) return;
+    for (const Slice& slice : found->second) {
+      const std::int64_t one = solver_.number(slice.whole) / micro_batches;
+      const std::int64_t length = solver_.number(slice.length);
+      if (one == 0 || slice.start % one != 0 || length % one != 0) continue;
+      const auto relate = [&](ExtentId to, std::int64_t count) {
+        solver_.relate_products({slice.whole, solver_.add_fixed(count)},
+                                {to, solver_.add_fixed(micro_batches)}, slice.node);
+      };
+      relate(slice.length, length / one);
+      for (const auto& [param, place] : slice.places) {
+        if (place == 0 || place > solver_.number(slice.whole)) continue;
+        const ExtentId extent = solver_.add(place);
+        relate(extent, place / one);
+        literals_.push_back({slice.node, param, std::nullopt, extent});
+      }
+    }
+  }
+
+ private:
+  struct Slice {
+    NodeId node;
+    ExtentId whole, length;
+    std::int64_t start = 0;
+    std::vector<std::pair<std::size_t, std::int64_t>> places;  // parameters that say where it begins and ends
+  };
+
+  ScalingSolver& solver_;
+  std::vector<SizeLiteral>& literals_;
+  std::map<std::pair<NodeId, std::size_t>, std::vector<Slice>> slices_;
+};
+
 }  // namespace
 
 ScalingFactors infer_scaling(const Graph& graph, Facts& facts, const std::vector<TokenInput>& inputs,
@@ -52,13 +128,18 @@ ScalingFactors infer_scaling(const Graph& graph, Facts& facts, const std::vector
   ScalingSolver solver(graph, options.micro_batches);
   ExtentTable extents(graph, facts, solver);
   std::vector<SizeLiteral> literals;
+  SliceTable slices(solver, literals);
   const Body& step = graph.step();
   for (NodeId id : step.order) {
     const Node& node = step.nodes[id];
     if (node.op == nullptr) continue;
     ScalingCall call(graph, id, extents, solver, literals, options.equal_pieces);
-    if (const ScalingRule rule = find_scaling_rule(*node.op)) rule(call);
+    const ScalingRule rule = find_scaling_rule(*node.op);
+    if (rule != nullptr) rule(call);
+    if (rule == scaling::slice) slices.add(call);
   }
+  slices.relate_tiles();
+  for (const TokenInput& input : inputs) slices.relate_micro_batches(input, options.micro_batches);
   mark_inputs(graph, inputs, extents, options, solver);
   solver.solve();
 

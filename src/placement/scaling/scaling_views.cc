@@ -1,4 +1,5 @@
 // Maps, views, pieces and joins, factories.
+#include <algorithm>
 #include <limits>
 
 #include "placement/scaling/scaling_rules.h"
@@ -319,7 +320,8 @@ void pad(ScalingCall& call) {
 void repeat(ScalingCall& call) {
   const Span in = call.in(std::size_t{0}), out = call.out();
   const auto repeats = call.items(call.arg(1));
-  for (std::size_t k = 0; k < in.size() && k < repeats.size(); ++k) {
+  const std::size_t rank = std::min(in.size(), out.size());  // a call may have no type
+  for (std::size_t k = 0; k < rank && k < repeats.size(); ++k) {
     const Arg times = repeats[repeats.size() - 1 - k];
     const ExtentId a = in[in.size() - 1 - k], b = out[out.size() - 1 - k];
     if (!times.is_int() || times.as_int() < 1) continue;

@@ -24,7 +24,8 @@ const Tensor& tensor_at(const BoundedCall& call, std::size_t param) {
 }
 
 void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound) {
-  bounds.set(result, bounds.add(bound, bounds.round_off(result)));
+  const bool rounds = is_inexact(result.dtype);
+  bounds.set(result, rounds ? bounds.add(bound, bounds.round_off(result)) : bound);
 }
 
 Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args) {
@@ -264,6 +265,11 @@ void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms)
       if (writes_argument(call, i)) throw NoBound();
   }
   const Tensor& result = only_result(call);
+  if (!is_inexact(result.dtype)) {  // of integers: exact where they are
+    for (const Value& arg : call.args)
+      if (bounds.is_off(arg)) throw NoBound();
+    return;
+  }
   const double g = sum_error(terms, result.dtype);
   const auto reach = [&](const Tensor& tensor) { return widen(bounds, tensor, g); };
   std::vector<Value> args = replace_all(bounds, call, reach);
@@ -443,6 +449,8 @@ constexpr RuleRow kRules[] = {
     {named::kAdd, bound_add},
     {named::kAmax, bound_extreme},
     {"aten.amin.default", bound_extreme},
+    {named::kArgmax, bound_choice},
+    {"aten.argmin.default", bound_least_choice},
     {"aten.atan.default", bound_flat},
     {"aten.clamp.Tensor", bound_clamp},
     {"aten.clamp.default", bound_clamp},
@@ -488,8 +496,10 @@ constexpr RuleRow kRules[] = {
     {"aten.masked_scatter_backward.default", bound_movement},
     {"aten.masked_select.default", bound_movement},
     {"aten.max.default", bound_extreme},
+    {"aten.max.dim", bound_choice},
     {named::kMaximum, bound_clamp},
     {"aten.min.default", bound_extreme},
+    {"aten.min.dim", bound_least_choice},
     {named::kMinimum, bound_clamp},
     {"aten.mish.default", bound_nearly_flat},
     {named::kMulNumber, bound_mul},
@@ -513,9 +523,11 @@ constexpr RuleRow kRules[] = {
     {named::kSin, bound_flat},
     {named::kSqrt, bound_sqrt},
     {"aten.square.default", bound_square},
+    {"aten.std.correction", bound_deviation},
     {"aten.sub.Scalar", bound_add},
     {named::kSub, bound_add},
     {"aten.tanh.default", bound_flat},
+    {"aten.var.correction", bound_variance},
     {"aten.where.Scalar", bound_where},
     {"aten.where.ScalarOther", bound_where},
     {"aten.where.ScalarSelf", bound_where},
@@ -574,6 +586,7 @@ BoundRule find_sum_rule(const OpInfo& op) {
 // Of what a family of ops does alike.
 BoundRule find_family_rule(const OpInfo& op) {
   const OpFamily family = op.family;
+  if (family == OpFamily::kTopK || family == OpFamily::kSort) return bound_choice;
   const bool moves = copies_elements(family) || (family == OpFamily::kScatter && !op.find_param("reduce"));
   if (moves) return bound_movement;
   if (family == OpFamily::kAttention && op.params[0].name.starts_with("grad"))

@@ -1,5 +1,5 @@
-// What the rules of error_rules.cc and of error_rules_backward.cc, error_rules_step.cc and
-// error_rules_functions.cc share, and the rules of the latter three.
+// What the rules of error_rules.cc and of error_rules_backward.cc, error_rules_choices.cc,
+// error_rules_functions.cc and error_rules_step.cc share, and the rules of the latter four.
 #pragma once
 
 #include <optional>
@@ -49,6 +49,9 @@ Tensor magnitude_at(const ErrorBounds& bounds, const BoundedCall& call, std::siz
 // Whether the op gives the conjugates of its operand's elements.
 bool is_conjugation(const OpInfo& op);
 
+// Throws NoBound where an element that may be off, by `bound`, is not decided.
+void require_decided(const ErrorBounds& bounds, const Tensor& is_decided, const Tensor& bound);
+
 // Gradients with respect to inputs. They are linear in the incoming gradient, which alone may have
 // a bound: the saved activations must be the same bits in both graphs, else there is no bound.
 void bound_rms_norm_backward(ErrorBounds& bounds, const BoundedCall& call);
@@ -89,6 +92,13 @@ void bound_expm1(ErrorBounds& bounds, const BoundedCall& call);
 void bound_log(ErrorBounds& bounds, const BoundedCall& call);
 void bound_log1p(ErrorBounds& bounds, const BoundedCall& call);
 void bound_log2(ErrorBounds& bounds, const BoundedCall& call);
+
+// Of what chooses by order, from the largest on or as an argument says, and from the least on; of
+// spreads.
+void bound_choice(ErrorBounds& bounds, const BoundedCall& call);
+void bound_least_choice(ErrorBounds& bounds, const BoundedCall& call);
+void bound_deviation(ErrorBounds& bounds, const BoundedCall& call);
+void bound_variance(ErrorBounds& bounds, const BoundedCall& call);
 
 // What no element of the result of a call with this rule is below without rounding; none: not
 // known.

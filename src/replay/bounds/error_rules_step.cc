@@ -86,12 +86,15 @@ void set_power(ErrorBounds& bounds, const BoundedCall& call, double p, const Pow
   set_rounded(bounds, result, bounds.add(bound_of_power(bounds, x, p, power), rounded));
 }
 
-// Throws NoBound where an element that may be off, by `bound`, is not decided.
+}  // namespace
+
 void require_decided(const ErrorBounds& bounds, const Tensor& is_decided, const Tensor& bound) {
   const Tensor is_exact = bounds.apply(named::kEqNumber, {bound, 0.0});
   const Tensor is_known = bounds.apply(named::kLogicalOr, {is_decided, is_exact});
   if (bounds.ops().any(bounds.apply(named::kLogicalNot, {is_known}))) throw NoBound();
 }
+
+namespace {
 
 bool is_one(const Tensor& a, const Tensor& b) {
   return a.storage == b.storage && a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides;

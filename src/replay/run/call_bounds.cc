@@ -54,10 +54,14 @@ void CallBounds::end(NodeId id, How how, const BoundedCall& call) {
   }
 }
 
-// Whether the call adds up what another graph regroups, or what it takes has bounds.
+// Whether the call adds up what another graph regroups, or takes what may be off. Of exact operands
+// it makes what is exact, whatever its rule; what it writes over may have bounds.
 bool CallBounds::needs_bounds(NodeId id, const KernelCall& call) const {
+  if (options_.bounded->sums.contains(id)) return true;
   const auto has_bound = [&](const Value& arg) { return bounds_->has_any(arg); };
-  return options_.bounded->sums.contains(id) || std::ranges::any_of(call.args(), has_bound);
+  if (std::ranges::none_of(call.args(), has_bound)) return false;
+  if (call.op().writes) return true;
+  return std::ranges::any_of(call.args(), [&](const Value& arg) { return bounds_->is_off(arg); });
 }
 
 // Numbers have no bounds: what is computed from one that the other graph may not have is not

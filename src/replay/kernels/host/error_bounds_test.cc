@@ -40,6 +40,9 @@ class Calls {
     std::vector<Value> list(sizes.begin(), sizes.end());
     return bounds_.apply("aten.view.default", {value, Value::list(std::move(list))});
   }
+  Value run(std::string_view target, const std::vector<Value>& args) {
+    return bounds_.ops().run(*find_op(target), args);
+  }
   void make_unknown(const Tensor& value) { bounds_.set_unknown(value); }
   // The bound of the result.
   std::vector<float> bound_of_call(std::string_view target, const std::vector<Value>& args) {
@@ -660,6 +663,99 @@ TEST_CASE("a product that is stored in float64 is added up as its operands are")
   for (const float bound :
        calls.bound_of_call("aten._grouped_mm.default", {rows, weights, ends, Value(), DType::kFloat64}))
     CHECK(bound >= 2 * 2 * 0x1p-24F);
+}
+
+TEST_CASE("which elements of a row come first is exact where the next one is further than both are off") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  // The bounds of values and of indices; none: unknown.
+  const auto bounds_of = [](std::string_view target, std::vector<Value> args, const std::vector<float>& row,
+                            const std::vector<float>& bound) {
+    Calls calls;
+    args.insert(args.begin(), calls.with_bound(row, bound));
+    const OpInfo& op = *find_op(target);
+    const Value result = calls.run(target, args);
+    calls.bounds().follow({op, args, result});
+    std::vector<std::vector<float>> made;
+    const auto add = [&](const Value& value) {
+      const Tensor of = calls.bounds().find_or_zero(value.tensor());
+      made.emplace_back(of.data<float>(), of.data<float>() + of.numel());
+    };
+    if (result.is_tensor()) {
+      add(result);
+    } else {
+      for (const Value& element : result.items()) add(element);
+    }
+    return made;
+  };
+  using Rows = std::vector<std::vector<float>>;
+  const std::vector<Value> two = {std::int64_t{2}, std::int64_t{-1}, true, true};
+  const std::vector<Value> two_least = {std::int64_t{2}, std::int64_t{-1}, false, true};
+  const std::vector<float> row = {1, 8, 4, 1.25F}, bound = {0.25F, 0.5F, 0, 0.25F};
+  CHECK(bounds_of("aten.topk.default", two, row, bound) == Rows{{0.5F, 0.5F}, {0, 0}});
+  // 1 and 1.25 are not told apart, nor is what follows 4 where all may be off by 1.5.
+  CHECK(bounds_of("aten.topk.default", two_least, row, bound) ==
+        Rows{{kUnknown, kUnknown}, {kUnknown, kUnknown}});
+  CHECK(bounds_of("aten.topk.default", two, row, {1.5F, 0, 0, 0}) ==
+        Rows{{kUnknown, kUnknown}, {kUnknown, kUnknown}});
+  CHECK(bounds_of("aten.topk.default", two, row, {0, 0, 0, 0}) == Rows{{0, 0}, {0, 0}});
+  const std::vector<Value> last = {std::int64_t{-1}, false};
+  const Rows four_unknown = {{kUnknown, kUnknown, kUnknown, kUnknown},
+                             {kUnknown, kUnknown, kUnknown, kUnknown}};
+  CHECK(bounds_of("aten.sort.default", last, row, bound) == four_unknown);
+  CHECK(bounds_of("aten.sort.default", last, {1, 8, 4, 2.5F}, bound) ==
+        Rows{{0.5F, 0.5F, 0.5F, 0.5F}, {0, 0, 0, 0}});
+  CHECK(bounds_of("aten.argsort.default", last, {1, 8, 4, 2.5F}, bound) == Rows{{0, 0, 0, 0}});
+  CHECK(bounds_of("aten.argmax.default", last, row, bound) == Rows{{0}});
+  CHECK(bounds_of("aten.argmin.default", last, row, bound) == Rows{{kUnknown}});
+  CHECK(bounds_of("aten.max.dim", last, row, bound) == Rows{{0.5F}, {0}});
+  CHECK(bounds_of("aten.min.dim", last, {8, 1, 4, 2.5F}, bound) == Rows{{0.5F}, {0}});
+  // Equal elements that are exact are equal in both graphs.
+  CHECK(bounds_of("aten.argmax.default", last, {4, 4, 1, 1}, {0, 0, 0, 0}) == Rows{{0}});
+  CHECK(bounds_of("aten.argmax.default", last, {4, 4, 1, 1}, {0.25F, 0, 0, 0}) == Rows{{kUnknown}});
+}
+
+TEST_CASE("a sum of integers is exact where they are") {
+  Calls calls;
+  const Tensor counts = calls.cast(calls.tensor({1, 0, 1}), DType::kInt64);
+  const std::vector<Value> all = {Value::list({std::int64_t{0}}), false};
+  CHECK(calls.bound_of_call("aten.sum.dim_IntList", {counts, all[0], all[1], Value()}) ==
+        std::vector<float>{0});
+  CHECK(calls.bound_of_call("aten.cumsum.default", {counts, std::int64_t{0}, Value()}) ==
+        std::vector<float>{0, 0, 0});
+  calls.make_unknown(counts);
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  CHECK(calls.bound_of_call("aten.sum.dim_IntList", {counts, all[0], all[1], Value()}) ==
+        std::vector<float>{kUnknown});
+}
+
+TEST_CASE("variance and deviation move no further than their bound") {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> draw(-1, 1);
+  for (const float size : {0.0F, 1.0F, 100.0F}) {
+    for (const float off : {1e-6F, 0.01F, 3.0F}) {
+      std::vector<float> row(9), moved(9);
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        row[i] = size + draw(random);
+        moved[i] = row[i] + off * draw(random);
+      }
+      for (const std::string_view target : {"aten.var.correction", "aten.std.correction"}) {
+        for (const std::int64_t correction : {0, 1}) {
+          CAPTURE(target, size, off, correction);
+          Calls calls;
+          const auto value_of = [&](const std::vector<float>& x) {
+            return *calls.run(target, {calls.tensor(x), Value::list({std::int64_t{0}}), correction, false})
+                        .tensor()
+                        .data<float>();
+          };
+          const std::vector<float> bound =
+              calls.bound_of_call(target, {calls.with_bound(row, std::vector<float>(9, off)),
+                                           Value::list({std::int64_t{0}}), correction, false});
+          CHECK(std::abs(value_of(moved) - value_of(row)) <= bound.at(0));
+          CHECK(bound.at(0) < 20 * off * (1 + off) + 1e-3F * (1 + size));
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("what is no number is left out of a sum where it is exact") {
