@@ -79,16 +79,36 @@ TypeId elementwise(TypeRuleCall& call, std::span<const TensorType* const> tensor
   return call.result(dtype, std::move(sizes), std::move(strides), device);
 }
 
+// Whether torch writes results of a dtype into a tensor of another (torch.can_cast): no complex
+// number into a real one, no fraction into an integer, nothing but a bool into a bool.
+bool can_write(DType result, DType to) {
+  if (is_complex(result)) return is_complex(to);
+  if (is_floating(result)) return is_inexact(to);
+  return result == DType::kBool || to != DType::kBool;
+}
+
+void check_written(TypeRuleCall& call, DType result) {
+  const DType to = call.tensor(std::size_t{0}).dtype;
+  if (!can_write(result, to))
+    call.mismatch("the result is {}, which cannot be written into {}", info(result).short_name,
+                  info(to).short_name);
+}
+
 // The last operands must broadcast to the first, which is written.
-TypeId in_place(TypeRuleCall& call, std::size_t count) {
+TypeId in_place(TypeRuleCall& call, std::size_t count, DType (*dtype_of)(DType)) {
   const Operands operands = operands_of(call, 0, count);
   const TensorType& self = call.tensor(std::size_t{0});
+  check_written(call, dtype_of(operands.promotion.result()));
   common_device(call, operands.tensors);
   const Dims sizes = common_sizes(call, operands.tensors);
   if (sizes.size() != self.rank())
     call.mismatch("the result has {} dimensions, the tensor written {}", sizes.size(), self.rank());
   for (std::size_t i = 0; i < sizes.size(); ++i) call.check_equal(self.sizes[i], sizes[i], "sizes");
   return call.same(self);
+}
+
+DType as_it_is(DType dtype) {
+  return dtype;
 }
 
 std::size_t clamp_operands(TypeRuleCall& call) {
@@ -203,11 +223,21 @@ TypeId masked_fill(TypeRuleCall& call) {
 TypeId unary_in_place(TypeRuleCall& call) {
   return call.same(call.tensor(std::size_t{0}));
 }
+TypeId unary_float_in_place(TypeRuleCall& call) {
+  check_written(call, to_float(call.tensor(std::size_t{0}).dtype));
+  return unary_in_place(call);
+}
 TypeId binary_in_place(TypeRuleCall& call) {
-  return in_place(call, 2);
+  return in_place(call, 2, as_it_is);
+}
+TypeId binary_float_in_place(TypeRuleCall& call) {
+  return in_place(call, 2, to_float);
+}
+TypeId binary_bool_in_place(TypeRuleCall& call) {
+  return in_place(call, 2, [](DType) { return DType::kBool; });
 }
 TypeId ternary_in_place(TypeRuleCall& call) {
-  return in_place(call, 3);
+  return in_place(call, 3, as_it_is);
 }
 
 // copy_ converts, so dtypes and devices are free.

@@ -369,6 +369,27 @@ TEST_CASE("elementwise ops follow the memory order of their operands") {
   CHECK(c.type("aten.add_.Tensor", {line, row}) == "add_: the result has 2 dimensions, the tensor written 1");
 }
 
+TEST_CASE("what is computed in place must fit the dtype of the tensor written") {
+  Calls c;
+  const Arg floats = n(c.tensor("f32", {"4"}, {"1"})), halves = n(c.tensor("bf16", {"4"}, {"1"})),
+            ints = n(c.tensor("i64", {"4"}, {"1"})), bools = n(c.tensor("b8", {"4"}, {"1"})),
+            pairs = n(c.tensor("c64", {"4"}, {"1"}));
+  CHECK(c.type("aten.add_.Tensor", {halves, floats}) == "bf16[4]{1}@cuda:0");
+  CHECK(c.type("aten.mul_.Tensor", {ints, bools}) == "i64[4]{1}@cuda:0");
+  CHECK(c.type("aten.mul_.Tensor", {pairs, floats}) == "c64[4]{1}@cuda:0");
+  CHECK(c.type("aten.logical_and_.default", {bools, ints}) == "b8[4]{1}@cuda:0");
+  CHECK(c.type("aten.div_.Scalar", {floats, i(2)}) == "f32[4]{1}@cuda:0");
+  CHECK(c.type("aten.div_.Scalar", {ints, i(2)}) ==
+        "div_: the result is f32, which cannot be written into i64");
+  CHECK(c.type("aten.exp_.default", {ints}) == "exp_: the result is f32, which cannot be written into i64");
+  CHECK(c.type("aten.add_.Tensor", {ints, Arg::real(0.5)}) ==
+        "add_: the result is f32, which cannot be written into i64");
+  CHECK(c.type("aten.add_.Tensor", {bools, ints}) ==
+        "add_: the result is i64, which cannot be written into b8");
+  CHECK(c.type("aten.mul_.Tensor", {floats, pairs}) ==
+        "mul_: the result is c64, which cannot be written into f32");
+}
+
 TEST_CASE("views move sizes, strides and offsets") {
   Calls c;
   c.assume("u0", {"8 <= u0", "Eq(Mod(u0, 8), 0)"});
