@@ -15,9 +15,8 @@ namespace epweave {
 namespace {
 
 constexpr std::string_view kDenseModel =
-    "a dense model, or one traced without expert parallelism, has no token exchange to hide; dense=true "
-    "divides "
-    "modules that exchange none";
+    "a dense model, or one traced without expert parallelism, has no token exchange to hide; preset overlap "
+    "hides other communication, and chunk{dense=true} divides modules that exchange none";
 
 bool is_exchange(const Node& node) {
   return has_family(node, OpFamily::kAllToAll);

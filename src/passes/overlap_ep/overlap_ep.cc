@@ -327,6 +327,11 @@ bool has_eager_notes(const Graph& graph) {
   });
 }
 
+bool has_exchange(const Graph& graph) {
+  return std::ranges::any_of(
+      graph.step().order, [&](NodeId id) { return has_family(graph.step().nodes[id], OpFamily::kAllToAll); });
+}
+
 [[noreturn]] void decline_without_exchange(const Input& input, const OverlapEpOptions& options) {
   std::string problem = "no chunked region has a labelled token exchange";
   if (input.regions.empty())
@@ -334,10 +339,11 @@ bool has_eager_notes(const Graph& graph) {
                   ? "the graph has no chunked region"
                   : fmt::format("no module selected by '{}' is chunked", fmt::join(options.roots, ", "));
   const char* const remedy =
-      has_eager_notes(input.graph)
-          ? "the graph was chunked in eager mode: run mark-eager-chunks first"
-          : "chunk an MoE region first (-p chunk,overlap-ep); its token exchanges need "
-            "the label EP_token_exchange";
+      has_eager_notes(input.graph) ? "the graph was chunked in eager mode: run mark-eager-chunks first"
+      : has_exchange(input.graph)
+          ? "chunk an MoE region first (-p chunk,overlap-ep); its token exchanges need "
+            "the label EP_token_exchange"
+          : "the graph exchanges no tokens: leave overlap-ep out; schedule hides other communication";
   decline(input.graph, {}, {"nothing-to-schedule", remedy}, problem);
 }
 
