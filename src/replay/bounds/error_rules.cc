@@ -273,6 +273,7 @@ void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms)
   const double g = sum_error(terms, result.dtype);
   const auto reach = [&](const Tensor& tensor) { return widen(bounds, tensor, g); };
   std::vector<Value> args = replace_all(bounds, call, reach);
+  if (!is_inexact(tensor_at(call, 0).dtype)) args[0] = reach(tensor_at(call, 0));  // of exact integers
   if (call.op.writes)
     args[0] = bounds.add(bounds.scale(magnitude_at(bounds, call, 0), g), bounds.find_or_zero(result));
   set_rounded(bounds, result, run_op(bounds, call.op, std::move(args)).tensor());
@@ -324,11 +325,12 @@ void bound_scatter_reduce(ErrorBounds& bounds, const BoundedCall& call) {
   args[4] = Text{ArgKind::kText, "amax"};
   bounds.set(only_result(call), run_op(bounds, call.op, std::move(args)).tensor());
 }
-// self + alpha * source, whose sign says nothing of its error.
+// self + alpha * source, whose sign says nothing of its error. The index is a row, whatever the
+// dimension.
 void bound_index_add(ErrorBounds& bounds, const BoundedCall& call) {
   std::vector<Value> args(call.args.begin(), call.args.end());
   args.at(4) = factor_at(call, 4);
-  bound_scatter_add(bounds, {call.op, args, call.result});
+  bound_sum(bounds, {call.op, args, call.result}, tensor_at(call, 2).numel() + 1);
 }
 void bound_row_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
   bound_sum(bounds, call, tensor_at(call, 1).size(0) + 1);

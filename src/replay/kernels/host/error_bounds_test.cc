@@ -714,6 +714,54 @@ TEST_CASE("which elements of a row come first is exact where the next one is fur
   CHECK(bounds_of("aten.argmax.default", last, {4, 4, 1, 1}, {0.25F, 0, 0, 0}) == Rows{{kUnknown}});
 }
 
+// Half of what float32 takes for the difference of 1 and a float64 near it.
+TEST_CASE("elements of a row are told apart in their own type") {
+  Calls calls;
+  const Tensor row = make_tensor(calls.memory(), DType::kFloat64, {2});
+  row.data<double>()[0] = 1;
+  row.data<double>()[1] = 1 + 0x1.1p-24;
+  calls.set_bound(row, {0x1.4p-25F, 0x1.4p-25F});
+  CHECK(calls.bound_of_call("aten.argmax.default", {row, std::int64_t{0}, false}) ==
+        std::vector<float>{std::numeric_limits<float>::infinity()});
+  calls.set_bound(row, {0x1p-26F, 0x1p-26F});
+  CHECK(calls.bound_of_call("aten.argmax.default", {row, std::int64_t{0}, false}) == std::vector<float>{0});
+}
+
+TEST_CASE("rows of any dimension are added where an index says") {
+  for (const std::string_view target : {"aten.index_add.default", "aten.index_add_.default"}) {
+    CAPTURE(target);
+    Calls calls;
+    const Tensor self = calls.view(calls.with_bound({0, 0, 0, 0}, {0, 0, 0, 0}), {2, 2}),
+                 source = calls.view(calls.with_bound({1, 2, 3, 4}, {0.25F, 0.5F, 1, 2}), {2, 2});
+    Tensor index = make_tensor(calls.memory(), DType::kInt64, {2});
+    index.data<std::int64_t>()[0] = 1;
+    index.data<std::int64_t>()[1] = 1;
+    const OpInfo& op = *find_op(target);
+    const std::vector<Value> args = {self, std::int64_t{1}, index, source, 1.0};
+    calls.bounds().keep_written(op, args);
+    const std::vector<float> bound = calls.bound_of_call(target, args);
+    REQUIRE(bound.size() == 4);
+    CHECK(bound[0] < 1e-30F);
+    CHECK(bound[2] < 1e-30F);
+    CHECK(bound[1] == Approx(0.75).epsilon(1e-5));
+    CHECK(bound[3] == Approx(3).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("a sum of integers that is stored as a fraction is off by its rounding alone") {
+  for (const std::string_view target : {"aten.sum.default", "aten.cumsum.default"}) {
+    CAPTURE(target);
+    Calls calls;
+    const Tensor counts = calls.cast(calls.tensor({-3, 5, -4}), DType::kInt64);
+    const bool is_scan = target == "aten.cumsum.default";
+    const std::vector<Value> args = is_scan ? std::vector<Value>{counts, std::int64_t{0}, DType::kFloat32}
+                                            : std::vector<Value>{counts, DType::kFloat32};
+    const std::vector<float> bound = calls.bound_of_call(target, args);
+    CHECK(bound.back() >= 12 * 0x1p-24F);
+    CHECK(bound.back() <= 100 * 0x1p-24F);
+  }
+}
+
 TEST_CASE("a sum of integers is exact where they are") {
   Calls calls;
   const Tensor counts = calls.cast(calls.tensor({1, 0, 1}), DType::kInt64);
