@@ -762,6 +762,50 @@ TEST_CASE("a sum of integers that is stored as a fraction is off by its rounding
   }
 }
 
+TEST_CASE("integers that are written over are exact where all that is written is") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  using Args = std::vector<Value>;
+  const auto bound_of = [](std::string_view target, auto make_args, bool is_known) {
+    Calls calls;
+    const Tensor self = calls.cast(calls.tensor({1, 2, 3}), DType::kInt64),
+                 source = calls.cast(calls.tensor({7}), DType::kInt64),
+                 index = calls.cast(calls.tensor({1}), DType::kInt64);
+    calls.make_unknown(self);
+    calls.bound_of_call("aten.zero_.default", {self});
+    if (!is_known) calls.make_unknown(source);
+    return calls.bound_of_call(target, make_args(self, index, source));
+  };
+  const auto put = [](const Tensor& self, const Tensor& index, const Tensor& source) {
+    return Args{self, Value::list({index}), source, false};
+  };
+  const auto scatter = [](const Tensor& self, const Tensor& index, const Tensor& source) {
+    return Args{self, std::int64_t{0}, index, source};
+  };
+  const auto reduce = [](const Tensor& self, const Tensor& index, const Tensor& source) {
+    return Args{self, std::int64_t{0}, index, source, Text{ArgKind::kText, "amax"}, true};
+  };
+  const std::vector<float> exact = {0, 0, 0}, unknown = {kUnknown, kUnknown, kUnknown};
+  for (const bool is_known : {true, false}) {
+    CAPTURE(is_known);
+    const std::vector<float>& expected = is_known ? exact : unknown;
+    CHECK(bound_of("aten.index_put_.default", put, is_known) == expected);
+    CHECK(bound_of("aten.scatter_.src", scatter, is_known) == expected);
+    CHECK(bound_of("aten.scatter_add_.default", scatter, is_known) == expected);
+    CHECK(bound_of("aten.scatter_reduce.two", reduce, is_known) == expected);
+  }
+}
+
+TEST_CASE("a softmax of no elements is exact") {
+  for (const std::string_view target : {"aten._softmax.default", "aten._log_softmax.default"}) {
+    CAPTURE(target);
+    Calls calls;
+    const Tensor x = make_tensor(calls.memory(), DType::kFloat32, {2, 0});
+    calls.bounds().set(x, x);
+    CHECK(calls.bound_of_call(target, {x, std::int64_t{-1}, false}).empty());
+    CHECK(calls.bounds().without_bound().empty());
+  }
+}
+
 TEST_CASE("a sum of integers is exact where they are") {
   Calls calls;
   const Tensor counts = calls.cast(calls.tensor({1, 0, 1}), DType::kInt64);
