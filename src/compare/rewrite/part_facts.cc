@@ -265,9 +265,12 @@ bool PartFacts::is_extent_of_rows(const Operand& operand) const {
   const Arg value = operand.taken->value;
   if (!value.is_node()) return false;
   if (operand.fact == PartFact::kShare) return true;
-  const Node& size = a_.nodes[claims_[value.as_node()].origin];
+  // Of what the part's call takes: the whole's may take a view of it that the parts do not have.
+  const Node& size = b_.nodes[value.as_node()];
   const Arg of = arg_of(context_, size, 0);
-  return has_family(size, OpFamily::kSize) && of.is_node() && counts_rows(facts_[of.as_node()].rows);
+  if (!has_family(size, OpFamily::kSize) || !of.is_node()) return false;
+  const Claim& counted = claims_[of.as_node()];
+  return counted.kind == ClaimKind::kPart && counts_rows(facts_[counted.origin].rows);
 }
 
 PartFact PartFacts::find_number(NodeId origin, NodeId part) {

@@ -203,10 +203,19 @@ void require_one_dtype(const BoundedCall& call) {
     throw NoBound();
 }
 
+// Whether the result is of integers: exact where all operands are. Of others nothing is known.
+bool are_exact_integers(const ErrorBounds& bounds, const BoundedCall& call) {
+  if (!call.result.is_tensor() || is_inexact(call.result.tensor().dtype)) return false;
+  for (const Value& arg : call.args)
+    if (bounds.is_off(arg)) throw NoBound();
+  return true;
+}
+
 // Elements are copied: so are their bounds. What is overwritten has its old bounds until here; a
 // number that is filled in is exact, whichever it is.
 void bound_movement(ErrorBounds& bounds, const BoundedCall& call) {
   if (call.op.writes && !writes_argument(call, 0)) throw NoBound();
+  if (are_exact_integers(bounds, call)) return;
   require_one_dtype(call);
   const auto bound = [&](const Tensor& tensor) { return bounds.find_or_zero(tensor); };
   std::vector<Value> args = replace_all(bounds, call, bound);
@@ -264,15 +273,12 @@ void bound_sum(ErrorBounds& bounds, const BoundedCall& call, std::int64_t terms)
     for (std::size_t i = 1; i < call.args.size(); ++i)
       if (writes_argument(call, i)) throw NoBound();
   }
+  if (are_exact_integers(bounds, call)) return;
   const Tensor& result = only_result(call);
-  if (!is_inexact(result.dtype)) {  // of integers: exact where they are
-    for (const Value& arg : call.args)
-      if (bounds.is_off(arg)) throw NoBound();
-    return;
-  }
   const double g = sum_error(terms, result.dtype);
   const auto reach = [&](const Tensor& tensor) { return widen(bounds, tensor, g); };
   std::vector<Value> args = replace_all(bounds, call, reach);
+  if (!is_inexact(tensor_at(call, 0).dtype)) args[0] = reach(tensor_at(call, 0));  // of exact integers
   if (call.op.writes)
     args[0] = bounds.add(bounds.scale(magnitude_at(bounds, call, 0), g), bounds.find_or_zero(result));
   set_rounded(bounds, result, run_op(bounds, call.op, std::move(args)).tensor());
@@ -319,16 +325,18 @@ void bound_scatter_reduce(ErrorBounds& bounds, const BoundedCall& call) {
   const std::string& how = call.args[4].as<Text>().text;
   if (how == "sum") return bound_sum(bounds, call, extent_along(tensor_at(call, 3), call.args[1]) + 1);
   if (call.op.writes || (how != "amax" && how != "amin")) throw NoBound();
+  if (are_exact_integers(bounds, call)) return;
   std::vector<Value> args =
       replace_all(bounds, call, [&](const Tensor& x) { return bounds.find_or_zero(x); });
   args[4] = Text{ArgKind::kText, "amax"};
   bounds.set(only_result(call), run_op(bounds, call.op, std::move(args)).tensor());
 }
-// self + alpha * source, whose sign says nothing of its error.
+// self + alpha * source, whose sign says nothing of its error. The index is a row, whatever the
+// dimension.
 void bound_index_add(ErrorBounds& bounds, const BoundedCall& call) {
   std::vector<Value> args(call.args.begin(), call.args.end());
   args.at(4) = factor_at(call, 4);
-  bound_scatter_add(bounds, {call.op, args, call.result});
+  bound_sum(bounds, {call.op, args, call.result}, tensor_at(call, 2).numel() + 1);
 }
 void bound_row_scatter_add(ErrorBounds& bounds, const BoundedCall& call) {
   bound_sum(bounds, call, tensor_at(call, 1).size(0) + 1);

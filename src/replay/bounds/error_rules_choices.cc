@@ -36,11 +36,11 @@ Choice choice_of(const BoundedCall& call, const Tensor& x, bool largest_first) {
   return choice;
 }
 
-// The difference of each of the first `count` elements of a row and the next one in order. A row
-// of as many has one less.
+// The difference of each of the first `count` elements of a row and the next one in order, taken in
+// their own type: float32 may show those of float64 further apart. A row of as many has one less.
 Tensor steps_between(ErrorBounds& bounds, const Tensor& x, const Choice& choice, std::int64_t ordered) {
   const Value sorted =
-      run_op(bounds, *find_op("aten.topk.default"), {x, ordered, choice.dim, choice.largest, true});
+      bounds.ops().run(*find_op("aten.topk.default"), {x, ordered, choice.dim, choice.largest, true});
   const Tensor& values = sorted.items().at(0).tensor();
   const auto part = [&](std::int64_t begin, std::int64_t end) {
     return bounds.apply("aten.slice.Tensor", {values, choice.dim, begin, end});

@@ -60,7 +60,7 @@ void bound_exponential(ErrorBounds& bounds, const BoundedCall& call, double fact
 
 // The largest along the dimension of a softmax, which the result of a reduction keeps.
 Tensor largest(const ErrorBounds& bounds, const BoundedCall& call, const Tensor& x) {
-  if (x.rank() == 0) return x;
+  if (x.rank() == 0 || x.numel() == 0) return x;
   return bounds.apply(named::kAmax, {x, Value::list({call.args[1]}), true});
 }
 

@@ -714,6 +714,98 @@ TEST_CASE("which elements of a row come first is exact where the next one is fur
   CHECK(bounds_of("aten.argmax.default", last, {4, 4, 1, 1}, {0.25F, 0, 0, 0}) == Rows{{kUnknown}});
 }
 
+// Half of what float32 takes for the difference of 1 and a float64 near it.
+TEST_CASE("elements of a row are told apart in their own type") {
+  Calls calls;
+  const Tensor row = make_tensor(calls.memory(), DType::kFloat64, {2});
+  row.data<double>()[0] = 1;
+  row.data<double>()[1] = 1 + 0x1.1p-24;
+  calls.set_bound(row, {0x1.4p-25F, 0x1.4p-25F});
+  CHECK(calls.bound_of_call("aten.argmax.default", {row, std::int64_t{0}, false}) ==
+        std::vector<float>{std::numeric_limits<float>::infinity()});
+  calls.set_bound(row, {0x1p-26F, 0x1p-26F});
+  CHECK(calls.bound_of_call("aten.argmax.default", {row, std::int64_t{0}, false}) == std::vector<float>{0});
+}
+
+TEST_CASE("rows of any dimension are added where an index says") {
+  for (const std::string_view target : {"aten.index_add.default", "aten.index_add_.default"}) {
+    CAPTURE(target);
+    Calls calls;
+    const Tensor self = calls.view(calls.with_bound({0, 0, 0, 0}, {0, 0, 0, 0}), {2, 2}),
+                 source = calls.view(calls.with_bound({1, 2, 3, 4}, {0.25F, 0.5F, 1, 2}), {2, 2});
+    Tensor index = make_tensor(calls.memory(), DType::kInt64, {2});
+    index.data<std::int64_t>()[0] = 1;
+    index.data<std::int64_t>()[1] = 1;
+    const OpInfo& op = *find_op(target);
+    const std::vector<Value> args = {self, std::int64_t{1}, index, source, 1.0};
+    calls.bounds().keep_written(op, args);
+    const std::vector<float> bound = calls.bound_of_call(target, args);
+    REQUIRE(bound.size() == 4);
+    CHECK(bound[0] < 1e-30F);
+    CHECK(bound[2] < 1e-30F);
+    CHECK(bound[1] == Approx(0.75).epsilon(1e-5));
+    CHECK(bound[3] == Approx(3).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("a sum of integers that is stored as a fraction is off by its rounding alone") {
+  for (const std::string_view target : {"aten.sum.default", "aten.cumsum.default"}) {
+    CAPTURE(target);
+    Calls calls;
+    const Tensor counts = calls.cast(calls.tensor({-3, 5, -4}), DType::kInt64);
+    const bool is_scan = target == "aten.cumsum.default";
+    const std::vector<Value> args = is_scan ? std::vector<Value>{counts, std::int64_t{0}, DType::kFloat32}
+                                            : std::vector<Value>{counts, DType::kFloat32};
+    const std::vector<float> bound = calls.bound_of_call(target, args);
+    CHECK(bound.back() >= 12 * 0x1p-24F);
+    CHECK(bound.back() <= 100 * 0x1p-24F);
+  }
+}
+
+TEST_CASE("integers that are written over are exact where all that is written is") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  using Args = std::vector<Value>;
+  const auto bound_of = [](std::string_view target, auto make_args, bool is_known) {
+    Calls calls;
+    const Tensor self = calls.cast(calls.tensor({1, 2, 3}), DType::kInt64),
+                 source = calls.cast(calls.tensor({7}), DType::kInt64),
+                 index = calls.cast(calls.tensor({1}), DType::kInt64);
+    calls.make_unknown(self);
+    calls.bound_of_call("aten.zero_.default", {self});
+    if (!is_known) calls.make_unknown(source);
+    return calls.bound_of_call(target, make_args(self, index, source));
+  };
+  const auto put = [](const Tensor& self, const Tensor& index, const Tensor& source) {
+    return Args{self, Value::list({index}), source, false};
+  };
+  const auto scatter = [](const Tensor& self, const Tensor& index, const Tensor& source) {
+    return Args{self, std::int64_t{0}, index, source};
+  };
+  const auto reduce = [](const Tensor& self, const Tensor& index, const Tensor& source) {
+    return Args{self, std::int64_t{0}, index, source, Text{ArgKind::kText, "amax"}, true};
+  };
+  const std::vector<float> exact = {0, 0, 0}, unknown = {kUnknown, kUnknown, kUnknown};
+  for (const bool is_known : {true, false}) {
+    CAPTURE(is_known);
+    const std::vector<float>& expected = is_known ? exact : unknown;
+    CHECK(bound_of("aten.index_put_.default", put, is_known) == expected);
+    CHECK(bound_of("aten.scatter_.src", scatter, is_known) == expected);
+    CHECK(bound_of("aten.scatter_add_.default", scatter, is_known) == expected);
+    CHECK(bound_of("aten.scatter_reduce.two", reduce, is_known) == expected);
+  }
+}
+
+TEST_CASE("a softmax of no elements is exact") {
+  for (const std::string_view target : {"aten._softmax.default", "aten._log_softmax.default"}) {
+    CAPTURE(target);
+    Calls calls;
+    const Tensor x = make_tensor(calls.memory(), DType::kFloat32, {2, 0});
+    calls.bounds().set(x, x);
+    CHECK(calls.bound_of_call(target, {x, std::int64_t{-1}, false}).empty());
+    CHECK(calls.bounds().without_bound().empty());
+  }
+}
+
 TEST_CASE("a sum of integers is exact where they are") {
   Calls calls;
   const Tensor counts = calls.cast(calls.tensor({1, 0, 1}), DType::kInt64);
