@@ -12,6 +12,7 @@ folder=$1
 share=${2:-1}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
+rm -f "$folder/failed"
 cd "$(dirname "$0")/../.."
 # The program as it is now, whatever is built meanwhile.
 cp build/release/bin/check_wrong_rewrites "$folder/"

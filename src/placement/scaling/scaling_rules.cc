@@ -66,8 +66,8 @@ constexpr TypeRow kTypes[] = {
     {rules::multinomial, drawn_of_rows},
     {rules::factory_like, like_self},
     {rules::dropout, like_self},
-    {rules::unary, like_self},
-    {rules::unary_in_place, like_self},
+    {rules::unary, pointwise},
+    {rules::unary_in_place, pointwise},
     {rules::contiguous_of_self, like_self},
     // Collectives.
     {rules::all_gather, all_gather},
