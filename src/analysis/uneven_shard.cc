@@ -179,6 +179,31 @@ std::int64_t place_along(const MeshValue& mesh, std::size_t axis, std::uint32_t 
   return place % mesh.shape[axis];
 }
 
+// What other axes leave of a dimension, cut along one: pieces of the extent `whole`, and the rest.
+struct Cut {
+  std::size_t axis = 0;
+  std::int64_t left = 0, whole = 0;
+};
+// All that fit the dimension and the ranks that gather it.
+std::vector<Cut> list_cuts(const UnevenShard& shard, const MeshValue& mesh) {
+  std::vector<Cut> cuts;
+  for (std::size_t axis = 0; axis < mesh.shape.size(); ++axis) {
+    const std::int64_t pieces = mesh.shape[axis];
+    if (pieces == 1 || (shard.gathered_by != 1 && shard.gathered_by != pieces)) continue;
+    std::vector<std::uint32_t> others = mesh.shape;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(axis));
+    for (std::int64_t count : list_shard_counts(others))
+      if (shard.global % count == 0) {
+        const std::int64_t left = shard.global / count;
+        cuts.push_back({axis, left, (left + pieces - 1) / pieces});
+      }
+  }
+  return cuts;
+}
+std::int64_t held(const Cut& cut, const MeshValue& mesh, std::uint32_t rank) {
+  return std::clamp<std::int64_t>(cut.left - place_along(mesh, cut.axis, rank) * cut.whole, 0, cut.whole);
+}
+
 }  // namespace
 
 ShardExtents::ShardExtents(const Graph& graph) : meshes_(list_parameter_meshes(graph)) {}
@@ -187,26 +212,23 @@ std::optional<std::int64_t> ShardExtents::find(const UnevenShard& shard, std::in
                                                RankChange change) const {
   const auto mesh = meshes_.find(shard.fqn);
   if (mesh == meshes_.end() || whole <= 0) return std::nullopt;
-  const MeshValue& here = mesh->second;
-  const auto there = mesh_through(here, change);
+  const auto there = mesh_through(mesh->second, change);
   if (!there) return std::nullopt;
   std::set<std::int64_t> found;
-  for (std::size_t axis = 0; axis < here.shape.size(); ++axis) {
-    const std::int64_t pieces = here.shape[axis];
-    if (pieces == 1 || (shard.gathered_by != 1 && shard.gathered_by != pieces)) continue;
-    std::vector<std::uint32_t> others = here.shape;
-    others.erase(others.begin() + static_cast<std::ptrdiff_t>(axis));
-    for (std::int64_t count : list_shard_counts(others)) {
-      if (shard.global % count != 0) continue;
-      const std::int64_t left = shard.global / count;
-      if ((left + pieces - 1) / pieces != whole) continue;
-      const auto held = [&](const MeshValue& through, std::uint32_t rank) {
-        return std::clamp<std::int64_t>(left - place_along(through, axis, rank) * whole, 0, whole);
-      };
-      if (held(here, change.from) == shard.local) found.insert(held(*there, change.to));
-    }
-  }
+  for (const Cut& cut : list_cuts(shard, mesh->second))
+    if (cut.whole == whole && held(cut, mesh->second, change.from) == shard.local)
+      found.insert(held(cut, *there, change.to));
   return found.size() == 1 ? std::optional(*found.begin()) : std::nullopt;
+}
+
+std::set<std::int64_t> ShardExtents::list_wholes(const UnevenShard& shard, std::uint32_t rank) const {
+  std::set<std::int64_t> wholes;
+  const auto mesh = meshes_.find(shard.fqn);
+  if (mesh == meshes_.end() || std::ranges::find(mesh->second.ranks, rank) == mesh->second.ranks.end())
+    return wholes;
+  for (const Cut& cut : list_cuts(shard, mesh->second))
+    if (held(cut, mesh->second, rank) == shard.local) wholes.insert(cut.whole);
+  return wholes;
 }
 
 std::vector<UnevenShard> find_uneven_shards(const Graph& graph) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ class ShardExtents {
   // gathered, and the last ranks have what is left, or nothing. None where the mesh is not
   // recorded, or no axis fits, or axes that fit would give the rank several extents.
   std::optional<std::int64_t> find(const UnevenShard& shard, std::int64_t whole, RankChange change) const;
+
+  // The extents that a whole shard can have where this rank holds what it does. None where the mesh
+  // is not recorded or the rank is not in it, or no axis fits.
+  std::set<std::int64_t> list_wholes(const UnevenShard& shard, std::uint32_t rank) const;
 
  private:
   std::map<StringId, MeshValue> meshes_;  // by parameter

@@ -48,11 +48,14 @@ class PadReader {
     const bool is_pad = has_family(call, OpFamily::kPad);
     bool takes_shard = false;
     for_each_input(context_, call, [&](NodeId input) {
+      if (const std::size_t padded = padded_of_[input]; padded != kNone) use_padded(padded, id);
       const std::size_t shard = shard_of_[input];
       if (shard == kNone) return;
       takes_shard = true;
       if (is_pad)
-        take_pad(shard, call);
+        take_pad(shard, id);
+      else if (has_family(call, OpFamily::kAllGather))
+        take_whole(shard);
       else if (is_shown(call))
         shard_of_.at(id) = shard;
       else
@@ -100,13 +103,34 @@ class PadReader {
            piece.is_node() && finder_.find(graph_.step(), graph_.step().nodes[piece.as_node()]);
   }
 
-  void take_pad(std::size_t shard, const Node& pad) {
+  void use_padded(std::size_t shard, NodeId id) {
+    const Node& call = graph_.step().nodes[id];
+    if (is_shown(call))
+      padded_of_.at(id) = shard;
+    else if (!has_family(call, OpFamily::kAllGather) && !found_.other_use)
+      found_.other_use = fmt::format("{} is cut unevenly (%{} takes it, padded)",
+                                     describe(graph_, found_.shards[shard]), graph_.text(call.name));
+  }
+
+  // All ranks give a gather as much: what is gathered as it is, is a whole shard.
+  void take_whole(std::size_t shard) {
+    take(shard, tensor_of(context_, graph_.step().nodes[found_.shards[shard].value].type)->sizes);
+  }
+
+  void take_pad(std::size_t shard, NodeId id) {
+    const Node& pad = graph_.step().nodes[id];
     const TensorType* padded = tensor_of(context_, pad.type);
     if (padded == nullptr || !arg_of(context_, pad, 1).is_list())
       return fail(shard, fmt::format("%{} has no type, or no list of amounts", graph_.text(pad.name)));
+    found_.pads.insert(id);
+    padded_of_.at(id) = shard;
+    take(shard, padded->sizes);
+  }
+
+  void take(std::size_t shard, const std::vector<ExprId>& whole) {
     std::vector<ExprId>& sizes = found_.sizes[shard];
-    if (sizes.empty()) sizes = padded->sizes;
-    if (sizes != padded->sizes) fail(shard, "it is padded to several sizes");
+    if (sizes.empty()) sizes = whole;
+    if (sizes != whole) fail(shard, "it is gathered in several sizes");
   }
 
   const Graph& graph_;
@@ -114,7 +138,8 @@ class PadReader {
   Facts facts_;
   PieceFinder finder_;
   PaddedShards found_;
-  SideTable<NodeId, std::size_t> shard_of_{kNone};  // of inputs, and casts and views of them
+  SideTable<NodeId, std::size_t> shard_of_{kNone};   // of inputs, and casts and views of them
+  SideTable<NodeId, std::size_t> padded_of_{kNone};  // of pads of those, and casts and views of these
 };
 
 }  // namespace

@@ -103,7 +103,7 @@ class Bucketer {
   std::int64_t run_by_clock(std::span<const BucketScope> scopes) {
     const DecisionModel& decision = clock_->decision;
     std::vector<std::vector<std::size_t>> sets;
-    if (!decision.other_prices)
+    if (!decision.other_nodes)
       sets = choose_buckets(given_, decision.step, found_.list, scopes, clock_->aim, clock_->measured());
     for (const std::vector<std::size_t>& set : sets) write_chosen(set);
     writer_.finish();
@@ -112,10 +112,10 @@ class Bucketer {
     if (sets.empty() || !is_better(sets)) {
       result_.graph = given_;
       result_.notes.push_back(
-          decision.other_prices
+          decision.other_nodes
               ? fmt::format("predicted: {}: nothing is merged by predicted time; plan=blocks merges the same "
                             "on all ranks",
-                            *decision.other_prices)
+                            *decision.other_nodes)
               : fmt::format("predicted: {}; to merge any of {} collectives makes it no shorter "
                             "within {}, so nothing is merged",
                             describe(clock_->given), found_.list.size(), memory_text(clock_->budget)));

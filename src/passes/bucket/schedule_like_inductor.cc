@@ -89,10 +89,9 @@ PassResult schedule_like_inductor(const Graph& given_graph, const ScheduleOption
       found.exposed, found.collectives, found.exposed_ms, found.collective_ms, memory_text(found.given_peak),
       memory_text(found.peak)));
   if (knobs.buckets) merge_like_inductor(pass, model, problem, facts, found, coordinates, options);
-  if (decision.other_prices)
-    pass.notes.push_back(
-        fmt::format("predicted: {}, and may get another order (epweave verify --ranks shows it)",
-                    *decision.other_prices));
+  if (decision.other_nodes)
+    pass.notes.push_back(fmt::format(
+        "predicted: {}, and may get another order (epweave verify --ranks shows it)", *decision.other_nodes));
   pass.notes.push_back(describe_assumptions(decision, options.prices()));
   return pass;
 }

@@ -154,7 +154,7 @@ void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
 }  // namespace
 
 PassResult choose_chunks(const Graph& graph, const ChooseChunksOptions& options) {
-  if (const auto problem = find_whole_shards(graph).problem)
+  if (const auto problem = find_whole_shards(graph).merge_problem)
     return {
         graph,
         {fmt::format("choice: {}, so other ranks have other prices: nothing is divided or merged by "

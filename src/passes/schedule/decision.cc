@@ -79,8 +79,10 @@ DecisionModel model_rewritten(const Graph& graph, const PriceOptions& options) {
   if (options.unpriced == Unpriced::kDecline) require_prices(graph, model.step);
   model.uneven_groups = price_for_all_members(graph, model.step);
   model.uneven_inputs = shards.problem ? 0 : shards.uneven_inputs;
-  model.padding_cuts = std::move(shards.padding_cuts);
-  if (shards.problem) model.other_prices = *shards.problem + ", so other ranks have other prices";
+  model.padding = std::move(shards.padding);
+  constexpr std::string_view kSo = ", so other ranks have other prices";
+  if (shards.problem) model.other_prices = fmt::format("{}{}", *shards.problem, kSo);
+  if (shards.merge_problem) model.other_nodes = fmt::format("{}{}", *shards.merge_problem, kSo);
   return model;
 }
 

@@ -52,10 +52,12 @@ struct DecisionModel {
   StepModel step;
   std::size_t uneven_groups = 0;
   std::size_t uneven_inputs = 0;  // priced as where shards are whole (whole_shards.h)
-  IdSet<NodeId> padding_cuts;     // which ranks with whole shards have not got
+  IdSet<NodeId> padding;          // which ranks with whole shards have not got
   // "%p (w, 3 of 8) is cut unevenly (..), so other ranks have other prices". Passes then keep the
   // launches that all ranks have: in their order, and unmerged.
   std::optional<std::string> other_prices;
+  // That, or why ranks may write other nodes in front of launches. Passes then merge none.
+  std::optional<std::string> other_nodes;
 };
 // Throws PassError simulate.unpriced, and InputError where the measured costs are of another graph.
 DecisionModel model_decision(const Graph& graph, const PriceOptions& options);

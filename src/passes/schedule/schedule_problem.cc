@@ -26,7 +26,7 @@ class ProblemBuilder {
         rules_(rules),
         rank_nodes_(find_rank_nodes(graph)),
         element_nodes_(count_element_nodes(*graph.context, graph.step())),
-        padding_cuts_(decision.padding_cuts) {}
+        padding_(decision.padding) {}
 
   ScheduleProblem run() {
     find_works();
@@ -46,7 +46,7 @@ class ProblemBuilder {
   bool is_of_rank(Place place) const { return rank_nodes_.contains(m_.nodes[place]); }
   // How many nodes it is in the graph of a rank with whole shards.
   Place count_on_rank(Place place) const {
-    if (padding_cuts_.contains(m_.nodes[place])) return 0;
+    if (padding_.contains(m_.nodes[place])) return 0;
     return is_of_rank(place) ? 0 : element_nodes_[m_.nodes[place]].value_or(1);
   }
 
@@ -291,7 +291,7 @@ class ProblemBuilder {
   const ScheduleRules& rules_;
   IdSet<NodeId> rank_nodes_;                                       // stand behind the inputs
   SideTable<NodeId, std::optional<std::uint32_t>> element_nodes_;  // how many such slices are on a rank
-  const IdSet<NodeId>& padding_cuts_;
+  const IdSet<NodeId>& padding_;
   std::vector<std::pair<Place, Place>> pairs_;  // before, after
   ScheduleProblem p_;
 };

@@ -35,8 +35,8 @@ struct ScheduleProblem {
   // By node.
   std::vector<PlaceWork> work;
   std::vector<double> seconds;
-  // The place in the graph of a rank with whole shards: lookups in meshes and cuts of padding are
-  // none there.
+  // The place in the graph of a rank with whole shards: lookups in meshes and what pads or cuts
+  // short shards alone are none there.
   std::vector<Place> number;
   std::vector<std::uint32_t> group;  // of launches
   std::vector<Place> launch;         // of waits

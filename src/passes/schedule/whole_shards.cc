@@ -1,13 +1,18 @@
 #include "passes/schedule/whole_shards.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "analysis/collectives.h"
+#include "analysis/uneven_shard.h"
 #include "analysis/users.h"
+#include "analysis/world.h"
 #include "base/error.h"
 #include "ir/facts.h"
 #include "ir/types/layout.h"
@@ -82,6 +87,12 @@ class CutFinder {
   IdSet<NodeId> received_;  // of reduce-scatters
 };
 
+[[noreturn]] void refuse_shard(std::string problem, Site site = {}) {
+  throw PassError("schedule.uneven-shard", std::move(problem), std::move(site),
+                  "on all ranks, leave out what decides by predicted time: chunk{parts=N}, "
+                  "bucket{plan=blocks} and overlap-ep do the same on each");
+}
+
 // Gives a step whole shards.
 class Completer {
  public:
@@ -129,6 +140,7 @@ class Completer {
       const NodeId whole = PieceFinder(context_).find(given_.step(), node(id))->of;
       return set_type(id, graph_.step().nodes[whole].type);
     }
+    if (!padded_.pads_all && padded_.pads.contains(id)) return show_as_it_is(id);
     bool is_concerned = false;
     for_each_input(context_, node(id), [&](NodeId input) { is_concerned |= grown_.contains(input); });
     if (!is_concerned || node(id).kind == NodeKind::kOutput) return;
@@ -142,6 +154,16 @@ class Completer {
       set_type(id, type);
     else if (names_short_extents(id))
       refuse(id);
+  }
+  // Ranks with whole shards need not have the pad.
+  void show_as_it_is(NodeId id) {
+    Node& pad = graph_.step().nodes[id];
+    const Arg args[] = {arg_of(context_, pad, 0)};
+    pad.target = graph_.intern("aten.alias.default");
+    pad.args = context_.args.add(args);
+    pad.kwargs = {};
+    resolve_op(context_, pad);
+    if (!same_type(facts_, context_, infer_type(facts_, graph_, graph_.step(), pad), pad.type)) refuse(id);
   }
   // It gives what it gave.
   void pad_by_nothing(NodeId id) {
@@ -164,14 +186,11 @@ class Completer {
     return found;
   }
   [[noreturn]] void refuse(NodeId id) const {
-    throw PassError(
-        "schedule.uneven-shard",
+    refuse_shard(
         fmt::format("{} is cut unevenly, and %{} takes no whole shard: this rank's prices are not those of "
                     "ranks with whole shards",
                     describe(given_, padded_.shards.front()), given_.text(node(id).name)),
-        site_of(given_, node(id)),
-        "on all ranks, leave out what decides by predicted time: chunk{parts=N}, bucket{plan=blocks} and "
-        "overlap-ep do the same on each");
+        site_of(given_, node(id)));
   }
 
   const Graph& given_;
@@ -183,18 +202,59 @@ class Completer {
   IdSet<NodeId> grown_;
 };
 
+// Whether this rank holds of each shard what the mesh gives it where a whole one is as large as the
+// padded, or the gathered as it is. So do the others then: no rank has to see what they write.
+std::optional<std::string> check_extents(const Graph& graph, const PaddedShards& padded) {
+  if (!padded.problem && padded.other_use) return padded.other_use;
+  const ShardExtents extents(graph);
+  const Rank own = own_rank(graph);
+  std::optional<std::string> problem = padded.problem;
+  const UnevenShard* short_shard = nullptr;
+  for (std::size_t s = 0; s < padded.shards.size(); ++s) {
+    const UnevenShard& shard = padded.shards[s];
+    const std::set<std::int64_t> wholes = extents.list_wholes(shard, own);
+    if (!wholes.empty() && !wholes.contains(shard.local) && short_shard == nullptr) short_shard = &shard;
+    if (problem) continue;
+    const auto whole = graph.context->exprs.constant(padded.sizes[s][shard.dim]);
+    if (!shard.is_only_one || !whole || wholes.empty())
+      problem = fmt::format("{} is cut unevenly (no piece of a gradient is padded by nothing)",
+                            describe(graph, shard));
+    else if (!wholes.contains(*whole))
+      problem = fmt::format("{} is cut unevenly (by its mesh whole shards have {}, and {} are gathered)",
+                            describe(graph, shard), fmt::join(wholes, " or "), *whole);
+  }
+  if (problem && short_shard != nullptr)
+    refuse_shard(
+        fmt::format("{} is less than a whole shard, and nothing shows what ranks with whole shards "
+                    "run: {}",
+                    describe(graph, *short_shard), *problem));
+  return problem;
+}
+
 }  // namespace
 
 WholeShards find_whole_shards(const Graph& graph) {
   PaddedShards padded = read_padded_shards(graph);
-  if (!padded.shards.empty() && !padded.problem && !padded.pads_all)
-    padded.problem = fmt::format("{} is cut unevenly (no piece of a gradient is padded by nothing)",
-                                 describe(graph, padded.shards[0]));
-  WholeShards result{
-      .graph = {}, .padding_cuts = {}, .uneven_inputs = padded.shards.size(), .problem = padded.problem};
-  if (padded.are_whole || padded.problem) return result;
-  result.padding_cuts = CutFinder(graph, padded).run();
-  result.graph = Completer(graph, padded, result.padding_cuts).run();
+  WholeShards result{.graph = {},
+                     .padding = {},
+                     .uneven_inputs = padded.shards.size(),
+                     .problem = padded.problem,
+                     .merge_problem = padded.problem};
+  if (padded.shards.empty()) return result;
+  if (!padded.pads_all) {
+    if (!padded.problem)
+      result.merge_problem = fmt::format("{} is cut unevenly (no piece of a gradient is padded by nothing)",
+                                         describe(graph, padded.shards[0]));
+    result.problem = check_extents(graph, padded);
+  }
+  std::vector<NodeId> dropped;  // pads
+  if (!padded.pads_all)
+    for (NodeId id : graph.step().order)
+      if (padded.pads.contains(id)) dropped.push_back(id);
+  if (result.problem || (padded.are_whole && dropped.empty())) return result;
+  result.padding = CutFinder(graph, padded).run();
+  result.graph = Completer(graph, padded, result.padding).run();
+  for (NodeId pad : dropped) result.padding.insert(pad);
   return result;
 }
 

@@ -7,9 +7,10 @@
 //   whole   %p: f32[86]   %g = pad(%p, [0, 0]): f32[86]   %s = slice(%r: f32[86], 0, 0)
 //
 // torch pads a shard to a whole one in front of its gather, and pieces of its gradient to whole
-// ones in front of its reduce-scatter: those that are whole by nothing. Behind the reduce-scatter,
-// %r, a rank with a short shard cuts the padding off: a view that ranks with whole shards have not
-// got.
+// ones in front of its reduce-scatter: those that are whole by nothing, which the gradient shows,
+// or not at all. Where it is not shown, a pad of a shard is a view of it here. Behind the
+// reduce-scatter, %r, a rank with a short shard cuts the padding off: a view that ranks with whole
+// shards have not got.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,19 @@ namespace epweave {
 
 struct WholeShards {
   std::optional<Graph> graph;  // the same nodes in the same order; none where the given step is that
-  IdSet<NodeId> padding_cuts;  // views that cut off what was padding of a gradient's shard
+  // Views that cut off what was padding of a gradient's shard, and pads that other ranks have not
+  // got.
+  IdSet<NodeId> padding;
   std::size_t uneven_inputs = 0;
   // Why that step is not known, on any rank; it names an input.
   std::optional<std::string> problem;
+  // That, or why ranks may have other nodes in front of gathers: then what is written for them is
+  // not the same everywhere, only their order.
+  std::optional<std::string> merge_problem;
 };
-// Throws PassError schedule.uneven-shard where a call behind a short shard has no whole form: ranks
-// with whole shards cannot see that, and decide by the clock.
+// Throws PassError schedule.uneven-shard where a call behind a short shard has no whole form, or
+// nothing pads it though other ranks need not pad: ranks with whole shards cannot see that, and
+// decide by the clock.
 WholeShards find_whole_shards(const Graph& graph);
 
 }  // namespace epweave
