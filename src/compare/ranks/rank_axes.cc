@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,6 +18,7 @@
 #include "analysis/unshard.h"
 #include "analysis/users.h"
 #include "analysis/world.h"
+#include "compare/ranks/modules_alike.h"
 #include "compare/ranks/rank_groups.h"
 #include "ops/bind.h"
 #include "ops/family.h"
@@ -321,9 +321,9 @@ class AxisCheck {
       const ProcessGroup* group = graph_.find_group(recorded_group(context_, body_, launch.group));
       if (!has_family(node, OpFamily::kAllReduce) || group == nullptr || !node.source || !node.seq_nr)
         continue;
-      std::string module(graph_.text(node.module));
-      std::erase_if(module, [](unsigned char c) { return std::isdigit(c) != 0; });
-      const std::string line = fmt::format("{} {} {}", node.is_backward(), module, graph_.text(node.source));
+      const std::string line =
+          fmt::format("{} {} {}", node.is_backward(), name_of_modules_alike(graph_.text(node.module)),
+                      graph_.text(node.source));
       lines[line][{node.module, *node.seq_nr}].push_back({launch.node, group});
     }
     for (const auto& [line, calls] : lines) check_calls_alike(calls);
