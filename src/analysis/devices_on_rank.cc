@@ -1,20 +1,45 @@
 #include "analysis/devices_on_rank.h"
 
+#include <charconv>
 #include <string>
 
 namespace epweave {
+namespace {
 
-std::optional<std::map<StringId, StringId>> devices_on_rank(const Graph& graph, Rank rank) {
-  const Context& context = *graph.context;
-  const Arg* all = find_entry(context, graph.info, kRankDevicesKey);
-  const Arg* own = all != nullptr ? find_entry(context, *all, std::to_string(rank)) : nullptr;
-  if (own == nullptr || !own->is(ArgKind::kDict)) return std::nullopt;
-  std::map<StringId, StringId> names;
-  const auto entries = context.args.children(*own);
+DeviceNames read_names(const Context& context, Arg dict) {
+  DeviceNames names;
+  const auto entries = context.args.children(dict);
   for (std::size_t i = 0; i + 1 < entries.size(); i += 2)
     if (entries[i].is(ArgKind::kText) && entries[i + 1].is(ArgKind::kText))
       names.emplace(entries[i].as_name(), entries[i + 1].as_name());
   return names;
+}
+
+}  // namespace
+
+std::optional<DeviceNames> devices_on_rank(const Graph& graph, Rank rank) {
+  const Context& context = *graph.context;
+  const Arg* all = find_entry(context, graph.info, kRankDevicesKey);
+  const Arg* own = all != nullptr ? find_entry(context, *all, std::to_string(rank)) : nullptr;
+  if (own == nullptr || !own->is(ArgKind::kDict)) return std::nullopt;
+  return read_names(context, *own);
+}
+
+std::map<Rank, DeviceNames> read_rank_devices(const Graph& graph) {
+  const Context& context = *graph.context;
+  std::map<Rank, DeviceNames> ranks;
+  const Arg* all = find_entry(context, graph.info, kRankDevicesKey);
+  if (all == nullptr || !all->is(ArgKind::kDict)) return ranks;
+  const auto entries = context.args.children(*all);
+  for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
+    if (!entries[i].is(ArgKind::kText) || !entries[i + 1].is(ArgKind::kDict)) continue;
+    const std::string_view text = context.text(entries[i].as_name());
+    Rank rank = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+    if (error == std::errc() && end == text.data() + text.size())
+      ranks.emplace(rank, read_names(context, entries[i + 1]));
+  }
+  return ranks;
 }
 
 }  // namespace epweave

@@ -15,7 +15,12 @@ namespace epweave {
 
 inline constexpr std::string_view kRankDevicesKey = "rank_devices";
 
-// By the file's rank's names. None: nothing is recorded of that rank.
-std::optional<std::map<StringId, StringId>> devices_on_rank(const Graph& graph, Rank rank);
+using DeviceNames = std::map<StringId, StringId>;  // by the file's rank's names
+
+// None: nothing is recorded of that rank.
+std::optional<DeviceNames> devices_on_rank(const Graph& graph, Rank rank);
+
+// Of all ranks of which they are recorded.
+std::map<Rank, DeviceNames> read_rank_devices(const Graph& graph);
 
 }  // namespace epweave

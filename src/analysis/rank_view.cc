@@ -4,6 +4,9 @@
 #include <array>
 #include <charconv>
 #include <string>
+#include <utility>
+
+#include "analysis/listed_groups.h"
 
 namespace epweave {
 namespace {
@@ -25,18 +28,8 @@ std::vector<Rank> read_ranks(const Context& context, Arg list) {
 }
 
 std::optional<GroupOnRank> find_listed(const Graph& graph, const ProcessGroup& group, Rank rank) {
-  const Context& context = *graph.context;
-  const Arg* all = find_entry(context, graph.info, kRankGroupsKey);
-  if (all == nullptr) return std::nullopt;
-  const Arg* rows = find_entry(context, *all, graph.text(group.name));
-  if (rows == nullptr || !rows->is_list()) return std::nullopt;
-  for (Arg row : context.args.children(*rows)) {
-    if (!row.is_list() || row.children().count != 2) continue;
-    const auto fields = context.args.children(row);
-    if (!fields[0].is(ArgKind::kText)) continue;
-    std::vector<Rank> ranks = read_ranks(context, fields[1]);
-    if (holds(ranks, rank)) return GroupOnRank{fields[0].as_name(), std::move(ranks)};
-  }
+  for (GroupOnRank& row : list_recorded_groups(graph, group.name))
+    if (holds(row.ranks, rank)) return std::move(row);
   return std::nullopt;
 }
 
@@ -120,6 +113,20 @@ bool is_one_group(const Graph& a, const ProcessGroup& x, const Graph& b, const P
     if (before.has_value() != after.has_value() || (before && before->ranks != after->ranks)) return false;
   }
   return true;
+}
+
+std::vector<GroupOnRank> list_recorded_groups(const Graph& graph, StringId group) {
+  const Context& context = *graph.context;
+  std::vector<GroupOnRank> found;
+  const Arg* all = find_entry(context, graph.info, kRankGroupsKey);
+  const Arg* rows = all != nullptr ? find_entry(context, *all, graph.text(group)) : nullptr;
+  if (rows == nullptr || !rows->is_list()) return found;
+  for (Arg row : context.args.children(*rows)) {
+    if (!row.is_list() || row.children().count != 2) continue;
+    const auto fields = context.args.children(row);
+    if (fields[0].is(ArgKind::kText)) found.push_back({fields[0].as_name(), read_ranks(context, fields[1])});
+  }
+  return found;
 }
 
 std::vector<StringId> list_guessed_groups(const Graph& graph, const Node& node) {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "passes/record.h"
+
 namespace epweave {
 
 std::string_view device_kind(std::string_view device) {
@@ -53,14 +55,18 @@ class DeviceRenamer {
   DeviceRenamer(Context& context, const std::map<StringId, StringId>& names)
       : context_(context), names_(names) {}
 
-  void run(Node& node) {
+  // Returns whether an argument of the node names a device that has another name.
+  bool run(Node& node) {
+    const ArgRange args = node.args, kwargs = node.kwargs;
     map_arguments(context_, node, [&](Arg arg) { return leaf(arg); });
+    const bool is_changed = args != node.args || kwargs != node.kwargs;
     node.attr = context_.args.map(node.attr, [&](Arg arg) { return leaf(arg); });
     node.type = rename(node.type);
-    if (node.extra == nullptr || !node.extra->example_type) return;
+    if (node.extra == nullptr || !node.extra->example_type) return is_changed;
     NodeExtra extra = *node.extra;
     extra.example_type = rename(extra.example_type);
     if (extra.example_type != node.extra->example_type) node.extra = context_.own(std::move(extra));
+    return is_changed;
   }
 
  private:
@@ -90,10 +96,13 @@ class DeviceRenamer {
 
 }  // namespace
 
-void rename_devices(Graph& graph, const std::map<StringId, StringId>& names) {
+void rename_devices(Graph& graph, const std::map<StringId, StringId>& names, const Provenance& record) {
   DeviceRenamer renamer(*graph.context, names);
   for (Body& body : graph.bodies)
-    for (NodeId id : body.order) renamer.run(body.nodes[id]);
+    for (NodeId id : body.order) {
+      Node& node = body.nodes[id];
+      if (renamer.run(node) && &body == &graph.step()) record_specialized(*graph.context, node, record);
+    }
 }
 
 }  // namespace epweave

@@ -33,7 +33,8 @@ class RankDevices {
   std::map<StringId, StringId> here_of_, other_of_;
 };
 
-// The graph with other names of devices, by those that it has.
-void rename_devices(Graph& graph, const std::map<StringId, StringId>& names);
+// The graph with other names of devices, by those that it has. Calls of the step that name one in
+// their arguments get the record.
+void rename_devices(Graph& graph, const std::map<StringId, StringId>& names, const Provenance& record);
 
 }  // namespace epweave

@@ -661,7 +661,9 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
   drop_unbound_coordinates(made, world);
   if (find_entry(*made.context, made.info, kRankDevicesKey) != nullptr) {
     if (const auto devices = devices_on_rank(graph, change.to))
-      rename_devices(made, *devices);
+      rename_devices(
+          made, *devices,
+          {.pass = made.intern("specialize"), .reason = made.intern(fmt::format("rank {}", change.to))});
     else
       result.notes.push_back(fmt::format(
           "what rank {} calls its device is not recorded: it has rank {}'s name", change.to, change.from));

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
@@ -19,6 +18,7 @@
 #include "analysis/unshard.h"
 #include "analysis/users.h"
 #include "analysis/world.h"
+#include "compare/ranks/modules_alike.h"
 #include "compare/ranks/rank_groups.h"
 #include "ops/bind.h"
 #include "ops/family.h"
@@ -84,16 +84,20 @@ class AxisCheck {
 
   // Some of the job's meshes have all ranks, or the graph names ranks that none of them has.
   void check_world() {
+    const Arg* meshes = find_entry(context_, graph_.info, "global_meshes");
     const std::int64_t size = recorded_world_size(graph_);
-    if (partial_meshes_.empty() || !world_.meshes.empty() || size == 0) return;
-    const std::uint32_t known = std::ranges::max(partial_meshes_, {}, &Mesh::size).size();
-    const auto is_beyond = [&](Rank rank) { return rank >= known && rank < world_.size; };
-    const bool has_others =
-        is_beyond(world_.file_rank) || std::ranges::any_of(graph_.groups, [&](const ProcessGroup& group) {
-          return std::ranges::any_of(group.ranks, is_beyond);
-        });
-    if (has_others) return;
+    const bool has_meshes = meshes != nullptr && meshes->is(ArgKind::kDict) && meshes->children().count != 0;
+    if (!has_meshes || !world_.meshes.empty() || size == 0) return;
+    if (!partial_meshes_.empty() &&
+        names_ranks_from(std::ranges::max(partial_meshes_, {}, &Mesh::size).size()))
+      return;
     add("", fmt::format("no mesh of the job (global_meshes) has all {} ranks (world_size)", size));
+  }
+  bool names_ranks_from(std::uint32_t first) const {
+    const auto is_beyond = [&](Rank rank) { return rank >= first && rank < world_.size; };
+    return is_beyond(world_.file_rank) || std::ranges::any_of(graph_.groups, [&](const ProcessGroup& group) {
+             return std::ranges::any_of(group.ranks, is_beyond);
+           });
   }
 
   void check_meshes() {
@@ -317,9 +321,9 @@ class AxisCheck {
       const ProcessGroup* group = graph_.find_group(recorded_group(context_, body_, launch.group));
       if (!has_family(node, OpFamily::kAllReduce) || group == nullptr || !node.source || !node.seq_nr)
         continue;
-      std::string module(graph_.text(node.module));
-      std::erase_if(module, [](unsigned char c) { return std::isdigit(c) != 0; });
-      const std::string line = fmt::format("{} {} {}", node.is_backward(), module, graph_.text(node.source));
+      const std::string line =
+          fmt::format("{} {} {}", node.is_backward(), name_of_modules_alike(graph_.text(node.module)),
+                      graph_.text(node.source));
       lines[line][{node.module, *node.seq_nr}].push_back({launch.node, group});
     }
     for (const auto& [line, calls] : lines) check_calls_alike(calls);

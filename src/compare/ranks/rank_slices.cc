@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "analysis/shown_rows.h"
 #include "analysis/users.h"
 #include "analysis/world.h"
+#include "compare/ranks/modules_alike.h"
 #include "compare/ranks/rank_baked.h"
 #include "ir/facts.h"
 #include "ops/bind.h"
@@ -105,16 +105,11 @@ class SliceCheck {
     }
     if (!node.source) return;
     const Line line{node.source, node.is_backward(), piece->dim, piece->extent, whole->sizes[piece->dim]};
-    const auto alike = std::pair(line, without_digits(graph_.text(node.module)));
+    const auto alike = std::pair(line, name_of_modules_alike(graph_.text(node.module)));
     if (start && is_read) lines_[alike][node.module].by_number[*start].push_back(id);
     if (start || !follows_coordinate(piece->start)) return;
     lines_[alike][node.module].by_coordinate.push_back(id);
     if (is_element && node.module) layers_[alike][node.module].emplace(piece->start, id);
-  }
-  static std::string without_digits(std::string_view module) {
-    std::string result(module);
-    std::erase_if(result, [](unsigned char c) { return std::isdigit(c) != 0; });
-    return result;
   }
 
   // A module that takes fewer pieces of the rank's own place than another alike does, and more at a

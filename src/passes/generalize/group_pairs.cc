@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "analysis/listed_groups.h"
+
 namespace epweave {
 namespace {
 
@@ -84,6 +86,7 @@ std::string GroupPairs::print(StringId name) const {
 }
 
 std::optional<Arg> GroupPairs::list() const {
+  if (job_.graphs.size() == 1) return std::nullopt;  // as it says itself
   Context& context = job_.context();
   std::vector<Arg> entries;
   for (const ProcessGroup& base : job_.graphs[0].groups) {
@@ -105,12 +108,18 @@ std::optional<Arg> GroupPairs::list() const {
   return context.args.intern_tree(ArgKind::kDict, entries);
 }
 
-// The members of what other ranks have for it under another name.
+// The members of what other ranks have for it under another name, the given ones and those of which
+// a given graph says it.
 std::map<StringId, std::vector<Rank>> GroupPairs::find_counterparts(const ProcessGroup& base) const {
   std::map<StringId, std::vector<Rank>> found;
+  const auto row_on = [&](std::size_t g) { return g == 0 ? &base : counterpart(base, g); };
   for (std::size_t g = 1; g < job_.graphs.size(); ++g)
-    if (const ProcessGroup* row = counterpart(base, g); row != nullptr && row->name != base.name)
+    if (const ProcessGroup* row = row_on(g); row != nullptr && row->name != base.name)
       found.emplace(row->name, row->ranks);
+  for (std::size_t g = 0; g < job_.graphs.size(); ++g)
+    if (const ProcessGroup* row = row_on(g))
+      for (const GroupOnRank& other : list_recorded_groups(job_.graphs[g], row->name))
+        if (other.name != base.name) found.emplace(other.name, other.ranks);
   return found;
 }
 

@@ -25,7 +25,7 @@ class GroupPairs {
   std::string print(StringId name) const;
 
   // Every group of the other ranks that a rule does not name: {"23": [["24", [1, 3]]]}. None where
-  // all have one name.
+  // all have one name, and of one graph.
   std::optional<Arg> list() const;
 
  private:

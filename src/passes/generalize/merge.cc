@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/devices_on_rank.h"
 #include "ops/bind.h"
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
@@ -263,27 +264,41 @@ class Merger {
     if (!is_same(leaves)) findings_.explain(place, "device", print_device(leaves[0].as_name()));
     return leaves[0];
   }
-  // The first rank's own name of each stands beside those of the others.
+  // What each given rank, and each of which a given graph says it, calls the first rank's devices.
   void list_devices() {
-    std::map<StringId, StringId> own;
-    bool differ = false;
+    if (job_.graphs.size() == 1) return;  // as it says itself
+    std::map<Rank, DeviceNames> of_ranks = read_rank_devices(job_.graphs[0]);
+    DeviceNames own;
     for (const RankDevices& rank : devices_)
-      for (const auto& [first, here] : rank.names()) {
-        own.emplace(first, first);
-        differ = differ || here != first;
-      }
-    if (!differ) return;
-    std::vector<Arg> ranks;
+      for (const auto& entry : rank.names()) own.emplace(entry.first, entry.first);
     for (std::size_t g = 0; g < devices_.size(); ++g) {
-      std::vector<Arg> names;
-      for (const auto& [first, here] : g == 0 ? own : devices_[g].names()) {
-        names.push_back(Arg::text(first));
-        names.push_back(Arg::text(here));
+      const DeviceNames& names = g == 0 ? own : devices_[g].names();
+      of_ranks[job_.ranks[g]] = names;
+      if (g == 0) continue;
+      for (const auto& [rank, recorded] : read_rank_devices(job_.graphs[g]))
+        of_ranks.emplace(rank, follow(names, recorded));
+    }
+    const auto differs = [](const auto& entry) { return entry.first != entry.second; };
+    if (std::ranges::none_of(of_ranks,
+                             [&](const auto& rank) { return std::ranges::any_of(rank.second, differs); }))
+      return;
+    std::vector<Arg> ranks;
+    for (const auto& [rank, names] : of_ranks) {
+      std::vector<Arg> list;
+      for (const auto& [first, here] : names) {
+        list.push_back(Arg::text(first));
+        list.push_back(Arg::text(here));
       }
-      ranks.push_back(Arg::text(made_.intern(std::to_string(job_.ranks[g]))));
-      ranks.push_back(context_.args.add_tree(ArgKind::kDict, names));
+      ranks.push_back(Arg::text(made_.intern(std::to_string(rank))));
+      ranks.push_back(context_.args.add_tree(ArgKind::kDict, list));
     }
     merged_.devices = context_.args.add_tree(ArgKind::kDict, ranks);
+  }
+  static DeviceNames follow(const DeviceNames& names, const DeviceNames& behind) {
+    DeviceNames result;
+    for (const auto& [first, here] : names)
+      if (const auto found = behind.find(here); found != behind.end()) result.emplace(first, found->second);
+    return result;
   }
   std::string print_device(StringId device) const {
     return fmt::format("{} device of the rank", device_kind(context_.text(device)));
