@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/counted.h"
 #include "base/memory_text.h"
 #include "cost/prices.h"
 #include "figures.h"
+#include "ops/op.h"
 
 namespace epweave::cli {
 namespace {
@@ -105,7 +107,8 @@ Json collective_report(const Graph& graph, const StepModel& model, const Collect
 
 // By how many percent the makespan is above a bound; a step that takes no time is at it.
 double percent_above(const OverlapSums& sums, double bound) {
-  return bound > 0 ? 100 * (sums.makespan / bound - 1) : 0;
+  const double percent = bound > 0 ? 100 * (sums.makespan / bound - 1) : 0;
+  return std::abs(percent) < 0.05 ? 0 : percent;  // no "-0.0", where the two differ by rounding
 }
 
 std::string head_text(const Graph& graph, const Simulation& simulation) {
@@ -202,6 +205,13 @@ std::string collectives_text(const Graph& graph, const Simulation& simulation) {
   return text;
 }
 
+bool attends(const Graph& graph) {
+  const Body& step = graph.step();
+  return std::ranges::any_of(step.order, [&](NodeId id) {
+    return step.nodes[id].op != nullptr && step.nodes[id].op->cost == CostClass::kAttention;
+  });
+}
+
 }  // namespace
 
 Json cluster_report(const Cluster& cluster) {
@@ -224,7 +234,7 @@ std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& 
                                 model.assumed_symbols == 1 ? "has" : "have"));
   if (!model.cluster.has_contention())
     lines.emplace_back("no contention: neither compute nor communication slows the other");
-  if (model.cluster.attn_fraction < 0)
+  if (model.cluster.attn_fraction < 0 && attends(graph))
     lines.emplace_back("attention is causal, inside documents of the trace's length");
   if (!model.measured_on.empty())
     lines.push_back(fmt::format("measured prices are those of {}; what is not measured is modelled for {}",
