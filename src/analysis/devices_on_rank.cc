@@ -17,6 +17,10 @@ DeviceNames read_names(const Context& context, Arg dict) {
 
 }  // namespace
 
+std::string_view device_kind(std::string_view device) {
+  return device.substr(0, device.find(':'));
+}
+
 std::optional<DeviceNames> devices_on_rank(const Graph& graph, Rank rank) {
   const Context& context = *graph.context;
   const Arg* all = find_entry(context, graph.info, kRankDevicesKey);

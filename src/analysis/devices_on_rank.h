@@ -17,6 +17,9 @@ inline constexpr std::string_view kRankDevicesKey = "rank_devices";
 
 using DeviceNames = std::map<StringId, StringId>;  // by the file's rank's names
 
+// "cuda" of "cuda:1".
+std::string_view device_kind(std::string_view device);
+
 // None: nothing is recorded of that rank.
 std::optional<DeviceNames> devices_on_rank(const Graph& graph, Rank rank);
 

@@ -2,13 +2,10 @@
 
 #include <utility>
 
+#include "analysis/devices_on_rank.h"
 #include "passes/record.h"
 
 namespace epweave {
-
-std::string_view device_kind(std::string_view device) {
-  return device.substr(0, device.find(':'));
-}
 
 StringId find_device(const Context& context, TypeId id) {
   if (!id) return {};

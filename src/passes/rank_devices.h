@@ -2,14 +2,10 @@
 #pragma once
 
 #include <map>
-#include <string_view>
 
 #include "ir/graph.h"
 
 namespace epweave {
-
-// "cuda" of "cuda:1".
-std::string_view device_kind(std::string_view device);
 
 // The first device that the type names; none: it names none.
 StringId find_device(const Context& context, TypeId type);

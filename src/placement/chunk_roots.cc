@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "analysis/all_to_alls.h"
 #include "analysis/eager_chunks.h"
 #include "analysis/layers.h"
 #include "analysis/module_names.h"
@@ -18,17 +19,13 @@ constexpr std::string_view kDenseModel =
     "a dense model, or one traced without expert parallelism, has no token exchange to hide; preset overlap "
     "hides other communication, and chunk{dense=true} divides modules that exchange none";
 
-bool is_exchange(const Node& node) {
-  return has_family(node, OpFamily::kAllToAll);
-}
-
 class RootSelection {
  public:
   RootSelection(const Graph& graph, const PlacementOptions& options, ModuleMatcher& matcher)
       : graph_(graph), step_(graph.step()), options_(options), matcher_(matcher) {}
 
   ChunkRoots run() {
-    collect([&](const Node& node) { return options_.dense || is_exchange(node); });
+    collect([&](const Node& node) { return options_.dense || is_all_to_all(node); });
     if (const auto& overlap = matcher_.overlap())
       throw PassError("chunk.overlapping-roots",
                       fmt::format("the patterns select '{}' and '{}', one inside the other",
@@ -67,17 +64,13 @@ class RootSelection {
     }
   }
 
-  bool has_exchange() const {
-    return std::ranges::any_of(step_.order, [&](NodeId id) { return is_exchange(step_.nodes[id]); });
-  }
-
   [[noreturn]] void fail_without_exchange() const {
     throw PassError(
         "chunk.no-exchange",
         fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
                     fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
         {},
-        has_exchange()
+        has_all_to_all(graph_)
             ? fmt::format("{}{}; require-exchange=false divides selected modules that have EP labels, "
                           "dense=true all selected modules",
                           kCheckPattern, name_exchanging_modules())
@@ -108,7 +101,7 @@ class RootSelection {
     result_.unused_patterns.clear();
     result_.unmatched_patterns.clear();
     // Where no module exchanges tokens, another name is no better.
-    const bool suggests = options_.dense || !options_.require_exchange || has_exchange();
+    const bool suggests = options_.dense || !options_.require_exchange || has_all_to_all(graph_);
     for (const std::string& pattern : options_.roots) {
       if (std::ranges::any_of(found_, [&](StringId root) { return selects(pattern, root); })) continue;
       const std::vector<std::string_view>& paths = module_paths();
@@ -145,14 +138,14 @@ class RootSelection {
     const std::string pattern = blocks.pattern + blocks.exchanging;
     const bool exchanges = std::ranges::any_of(step_.order, [&](NodeId id) {
       const Node& node = step_.nodes[id];
-      return is_exchange(node) && node.module && !match_module(pattern, graph_.text(node.module)).empty();
+      return is_all_to_all(node) && node.module && !match_module(pattern, graph_.text(node.module)).empty();
     });
     return exchanges ? fmt::format("; tokens are exchanged in {0}: roots={0}", pattern) : std::string();
   }
 
   // In a dense model no other pattern is better, unless its modules are to be divided all the same.
   [[noreturn]] void fail_unmatched() {
-    if (options_.dense || has_exchange()) {
+    if (options_.dense || has_all_to_all(graph_)) {
       std::vector<std::string> problems;
       for (const UnmatchedPattern& unmatched : result_.unmatched_patterns)
         problems.push_back(describe_no_module(unmatched.pattern, module_paths()));

@@ -376,7 +376,7 @@ std::string join(const std::multiset<std::string>& items, std::string_view betwe
 std::string device_kinds(const Graph& graph) {
   std::multiset<std::string> kinds;
   for (const std::string& device : list_devices(graph)) {
-    const std::string kind = device.substr(0, device.find(':'));
+    const std::string kind(device_kind(device));
     if (!kinds.contains(kind)) kinds.insert(kind);
   }
   return join(kinds, ", ");

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "analysis/collectives.h"
+#include "analysis/devices_on_rank.h"
 #include "analysis/global_meshes.h"
 #include "analysis/placeholders.h"
 #include "analysis/rank_view.h"
@@ -179,10 +180,7 @@ class AxisCheck {
                       shard->second, count[shard->second], of_meshes.size()));
     }
   }
-  std::string kind_of(StringId device) const {
-    const std::string_view text = graph_.text(device);
-    return std::string(text.substr(0, text.find(':')));
-  }
+  std::string kind_of(StringId device) const { return std::string(device_kind(graph_.text(device))); }
 
   // ------------------------------------------------------------------------ groups
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/all_to_alls.h"
 #include "analysis/collectives.h"
 #include "analysis/eager_chunks.h"
 #include "analysis/module_path.h"
@@ -327,11 +328,6 @@ bool has_eager_notes(const Graph& graph) {
   });
 }
 
-bool has_exchange(const Graph& graph) {
-  return std::ranges::any_of(
-      graph.step().order, [&](NodeId id) { return has_family(graph.step().nodes[id], OpFamily::kAllToAll); });
-}
-
 [[noreturn]] void decline_without_exchange(const Input& input, const OverlapEpOptions& options) {
   std::string problem = "no chunked region has a labelled token exchange";
   if (input.regions.empty())
@@ -340,7 +336,7 @@ bool has_exchange(const Graph& graph) {
                   : fmt::format("no module selected by '{}' is chunked", fmt::join(options.roots, ", "));
   const char* const remedy =
       has_eager_notes(input.graph) ? "the graph was chunked in eager mode: run mark-eager-chunks first"
-      : has_exchange(input.graph)
+      : has_all_to_all(input.graph)
           ? "chunk an MoE region first (-p chunk,overlap-ep); its token exchanges need "
             "the label EP_token_exchange"
           : "the graph exchanges no tokens: leave overlap-ep out; schedule hides other communication";
