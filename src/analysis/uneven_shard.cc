@@ -10,6 +10,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/placeholders.h"
+#include "analysis/received.h"
 #include "analysis/returned_values.h"
 #include "analysis/world.h"
 #include "ops/bind.h"
@@ -30,7 +31,7 @@ class Gathers {
     for (NodeId id : step_.order) {
       const Node& node = step_.nodes[id];
       if (node.op == nullptr) continue;
-      if (passes_received(node)) {
+      if (passes_received(node) || has_family(node, OpFamily::kElementwise)) {
         pass_on(id);
         continue;
       }
@@ -49,12 +50,6 @@ class Gathers {
   static bool keeps_rows(const Node& node) {
     return node.op != nullptr && (keeps_numbers(node.op->family) || has_family(node, OpFamily::kPad) ||
                                   has_family(node, OpFamily::kJoin));
-  }
-  static bool passes_received(const Node& node) {
-    const OpFamily family = node.op->family;
-    return is_wait(node) || keeps_numbers(family) || family == OpFamily::kElement ||
-           family == OpFamily::kSplit || family == OpFamily::kSlice || family == OpFamily::kAllReduce ||
-           family == OpFamily::kElementwise;
   }
 
   void pass_on(NodeId id) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/collectives.h"
+#include "analysis/received.h"
 #include "analysis/uneven_shard.h"
 #include "analysis/users.h"
 #include "analysis/world.h"
@@ -26,13 +27,6 @@
 
 namespace epweave {
 namespace {
-
-// Whether the node shows what its first operand received, or a part of it.
-bool passes_received(const Node& node) {
-  const OpFamily family = node.op->family;
-  return is_wait(node) || keeps_numbers(family) || family == OpFamily::kElement ||
-         family == OpFamily::kSplit || family == OpFamily::kSlice || family == OpFamily::kAllReduce;
-}
 
 class CutFinder {
  public:
