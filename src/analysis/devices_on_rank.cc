@@ -26,7 +26,9 @@ std::optional<DeviceNames> devices_on_rank(const Graph& graph, Rank rank) {
   const Arg* all = find_entry(context, graph.info, kRankDevicesKey);
   const Arg* own = all != nullptr ? find_entry(context, *all, std::to_string(rank)) : nullptr;
   if (own == nullptr || !own->is(ArgKind::kDict)) return std::nullopt;
-  return read_names(context, *own);
+  DeviceNames names = read_names(context, *own);
+  if (names.empty()) return std::nullopt;
+  return names;
 }
 
 std::map<Rank, DeviceNames> read_rank_devices(const Graph& graph) {

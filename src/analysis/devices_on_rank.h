@@ -20,7 +20,7 @@ using DeviceNames = std::map<StringId, StringId>;  // by the file's rank's names
 // "cuda" of "cuda:1".
 std::string_view device_kind(std::string_view device);
 
-// None: nothing is recorded of that rank.
+// None: nothing is recorded of that rank, or an entry without a name.
 std::optional<DeviceNames> devices_on_rank(const Graph& graph, Rank rank);
 
 // Of all ranks of which they are recorded.

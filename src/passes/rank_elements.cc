@@ -154,7 +154,7 @@ std::optional<Node> ElementCalls::read(const Node& slice) const {
   Node call = slice;
   call.name = *name;
   call.target = target.as_name();
-  call.args = context_.args.add(args);
+  call.args = context_.args.intern(args);
   call.kwargs = {};
   call.type = {};
   call.extra = without_element(context_, slice.extra);

@@ -27,7 +27,8 @@ class ElementCalls {
   ElementCalls(Context& context, const Body& body);
 
   bool empty() const { return names_.empty(); }
-  // Of the slice's own whole, in its direction and part; it has no type.
+  // Of the slice's own whole, in its direction and part; it has no type. Equal arguments are one
+  // range.
   std::optional<Node> read(const Node& slice) const;
   // Whether a node of the body may be that call, or a piece beside it: of the same direction and
   // part, and not what another slice stands for.

@@ -177,22 +177,24 @@ class ElementFinder {
   }
 
   void replace() {
-    SideTable<NodeId, std::vector<NodeId>> elements_of;  // those that a slice is equal to, in order
+    SideTable<NodeId, const std::vector<NodeId>*> elements_of{
+        nullptr};  // those that a slice is equal to, in order
     for (NodeId id : slices_) {
       const auto call = calls_.read(body_.nodes[id]);
       body_.nodes[id].extra = without_element(context_, body_.nodes[id].extra);
-      if (std::vector<NodeId> equal = find_elements(id, call); nearest_before(equal, first_use_[id]))
-        elements_of.at(id) = std::move(equal);
+      const std::vector<NodeId>* equal = find_elements(id, call);
+      if (equal != nullptr && nearest_before(*equal, first_use_[id]))
+        elements_of.at(id) = equal;
       else if (call && call->op != nullptr)
         elements_of.at(id) = restore(id, *call);
     }
-    std::erase_if(body_.order, [&](NodeId id) { return !elements_of[id].empty(); });
+    std::erase_if(body_.order, [&](NodeId id) { return elements_of[id] != nullptr; });
     insert_splits();
     if (!beside_others_.empty()) put_in_order();
     for (NodeId id : body_.order) {
       const auto follow = [&](Arg arg) {
-        if (!arg.is_node() || elements_of[arg.as_node()].empty()) return arg;
-        return Arg::node(nearest_before(elements_of[arg.as_node()], position_[id]));
+        const std::vector<NodeId>* equal = arg.is_node() ? elements_of[arg.as_node()] : nullptr;
+        return equal == nullptr ? arg : Arg::node(nearest_before(*equal, position_[id]));
       };
       map_arguments(context_, body_.nodes[id], follow);
     }
@@ -204,17 +206,23 @@ class ElementFinder {
     return whole.is_node() ? whole.as_node() : NodeId();
   }
 
-  // Of what the slice says that it stands for; of slices that say nothing, any.
-  std::vector<NodeId> find_elements(NodeId id, const std::optional<Node>& call) {
+  // Of what the slice says that it stands for; of slices that say nothing, any. Slices that say the
+  // same share one list.
+  const std::vector<NodeId>* find_elements(NodeId id, const std::optional<Node>& call) {
     const Node& slice = body_.nodes[id];
     const auto piece = finder_.find(body_, slice);
-    if (!piece) return {};
-    const auto found = elements_.find(*piece);
-    std::vector<NodeId> equal = found == elements_.end() ? std::vector<NodeId>() : found->second;
-    std::erase_if(equal, [&](NodeId element) {
-      return body_.nodes[element].type != slice.type || (call && !is_taken_by(*call, body_.nodes[element]));
-    });
-    return equal;
+    const auto found = piece ? elements_.find(*piece) : elements_.end();
+    if (found == elements_.end()) return nullptr;
+    Said said{*piece, slice.type};
+    if (call)
+      said = {*piece,           slice.type,       call->name,          call->target,
+              call->args.begin, call->args.count, call->is_backward(), call->chunk.part};
+    const auto [known, is_new] = equal_.try_emplace(said);
+    if (!is_new) return &known->second;
+    for (NodeId element : found->second)
+      if (body_.nodes[element].type == slice.type && (!call || is_taken_by(*call, body_.nodes[element])))
+        known->second.push_back(element);
+    return &known->second;
   }
   bool is_taken_by(const Node& call, const Node& element) const {
     const auto tuple = tuple_element(context_, body_, element);
@@ -240,18 +248,18 @@ class ElementFinder {
 
   // Makes the slice the call by which ranks take its piece, if that gives the piece. Returns what
   // was made so for another slice by the same call.
-  std::vector<NodeId> restore(NodeId id, Node call) {
+  const std::vector<NodeId>* restore(NodeId id, Node call) {
     const auto piece = finder_.find(body_, body_.nodes[id]);
     const NodeId known = has_family(call, OpFamily::kSplit) ? find_split(id, call) : NodeId();
     call.type = known ? body_.nodes[known].type : infer_type(facts_, graph_, body_, call);
-    if (!piece || !call.type) return {};
+    if (!piece || !call.type) return nullptr;
     std::vector<NodeId>& made = restored_[{*piece, call.name, call.is_backward(), call.chunk.part}];
-    if (!made.empty()) return made;
+    if (!made.empty()) return &made;
     made.push_back(id);
     if (call.op->family == OpFamily::kSplit) take_from_split(id, *piece, call, known);
     if (call.op->family == OpFamily::kSlice && finder_.find(body_, call) == piece)
       body_.nodes[id].args = call.args;
-    return {};
+    return nullptr;
   }
 
   // `known`: a split by that call, or none.
@@ -356,7 +364,19 @@ class ElementFinder {
   PieceFinder finder_;
   std::span<const NodeId> slices_;
   std::map<TakenPiece, std::vector<NodeId>> elements_;  // in order
-  std::map<NodeId, std::vector<NodeId>> splits_;        // by what they divide, in order
+  // What a slice says: its piece and type, and its call's name, target, arguments, direction and
+  // part.
+  struct Said {
+    TakenPiece piece;
+    TypeId type;
+    StringId name, target;
+    std::uint32_t first_argument = 0, arguments = 0;  // equal ones are one range
+    bool is_backward = false;
+    std::optional<std::int32_t> part;
+    friend auto operator<=>(const Said&, const Said&) = default;
+  };
+  std::map<Said, std::vector<NodeId>> equal_;     // the elements that such slices may be, in order
+  std::map<NodeId, std::vector<NodeId>> splits_;  // by what they divide, in order
   using Restored = std::tuple<TakenPiece, StringId, bool, std::optional<std::int32_t>>;
   std::map<Restored, std::vector<NodeId>> restored_;  // by piece, name of the call, direction and part
   std::map<NodeId, NodeId> split_before_;             // by the slice that it is made for
@@ -616,6 +636,14 @@ void require_known_groups(const Graph& graph, const RankGroups& groups, RankChan
                         site_of(graph, node), "trace the graph on that rank");
 }
 
+// The device on which the tracer says that the step runs.
+void rename_device_of_info(Graph& graph, const DeviceNames& names) {
+  const Arg* device = find_entry(*graph.context, graph.info, "device");
+  if (device == nullptr || !device->is(ArgKind::kText)) return;
+  if (const auto found = names.find(device->as_name()); found != names.end())
+    set_info(graph, "device", Arg::text(found->second));
+}
+
 }  // namespace
 
 PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
@@ -660,13 +688,15 @@ PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
   for (Body& body : made.bodies) specializer.drop_unread(body);
   drop_unbound_coordinates(made, world);
   if (find_entry(*made.context, made.info, kRankDevicesKey) != nullptr) {
-    if (const auto devices = devices_on_rank(graph, change.to))
+    if (const auto devices = devices_on_rank(graph, change.to)) {
       rename_devices(
           made, *devices,
           {.pass = made.intern("specialize"), .reason = made.intern(fmt::format("rank {}", change.to))});
-    else
+      rename_device_of_info(made, *devices);
+    } else {
       result.notes.push_back(fmt::format(
           "what rank {} calls its device is not recorded: it has rank {}'s name", change.to, change.from));
+    }
   }
   set_info(made, "rank", Arg::integer(change.to));
   set_info(made, kRankGroupsKey, std::nullopt);

@@ -46,8 +46,9 @@ std::optional<std::string> GroupPairs::why_other_group(const Rows& rows, std::si
   const Rank first = job_.ranks[0], here = job_.ranks[g];
   if (const auto known = names_.find({g, rows[0]->name}); known != names_.end()) {
     if (known->second == rows[g]->name) return std::nullopt;
-    return fmt::format("rank {}'s group {} has two names on rank {}, {} before", first,
-                       context.text(rows[0]->name), here, context.text(known->second));
+    return fmt::format("rank {}'s group {} has two names on rank {}: {} here, {} before", first,
+                       context.text(rows[0]->name), here, context.text(rows[g]->name),
+                       context.text(known->second));
   }
   for (std::size_t other = 0; other < g; ++other)
     if (rows[other]->ranks == rows[g]->ranks && !is_one_communicator(rows, other, g))

@@ -393,7 +393,9 @@ class Merger {
     else if (is_all_value && is_all(values, ArgKind::kProcessGroup))
       merge_group(values, place);
     else if (body_ != 0 || !merge_offsets(id, types))
-      findings_.refuse(place, std::move(texts), "its size or type differs, for which no symbol stands");
+      findings_.refuse(place, std::move(texts),
+                       is_all_value ? "its value, which the trace fixes, differs"
+                                    : "its size or type differs, for which no symbol stands");
   }
 
   // Views of the same form that begin at a place of the rank's, also within a tuple: whether
