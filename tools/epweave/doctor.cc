@@ -62,10 +62,10 @@ struct Survey {
   std::size_t forward = 0, backward = 0;              // calls
   std::size_t named_forward = 0, named_backward = 0;  // of which say their module
   std::vector<NodeId> exchanges;                      // all-to-alls
-  std::map<std::string_view, std::size_t> unknown;  // targets without a row in the op table
-  std::set<std::string_view> divided;               // modules in parts
-  bool has_divided_exchange = false;                // of tokens, with its label
-  bool has_unmarked_parts = false;                  // divided in eager mode
+  std::map<std::string_view, std::size_t> unknown;    // targets without a row in the op table
+  std::set<std::string_view> divided;                 // modules in parts
+  bool has_divided_exchange = false;                  // of tokens, with its label
+  bool has_unmarked_parts = false;                    // divided in eager mode
 };
 
 Survey survey(const Graph& graph) {
