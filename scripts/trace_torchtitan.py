@@ -151,7 +151,11 @@ def make_config(options):
     if make is None:
         known = sorted(n for n in vars(registry) if n.startswith("graph_trainer_"))
         raise TraceError(f"{options.model} has no configuration {name}; it has {', '.join(known)}")
-    config = make()
+    try:
+        config = make()
+    except ImportError as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise TraceError(f"torchtitan: {name} needs what is not installed: {first_line}") from None
     if options.layers:
         config.model_spec.model.layers = resize_layers(config.model_spec.model.layers,
                                                        options.layers)
@@ -437,6 +441,11 @@ def parse_options(arguments: list[str] | None = None):
                      " of --dp-shard times --cp times --tp")
     if options.cp > 1 and not (options.static or options.eager_chunk):
         parser.error(f"--cp {options.cp} takes --static: context parallelism divides sequences of known length only")
+    what, size = ("sequences", options.tokens // options.sequence) if options.dim == "batch" \
+        else ("tokens in a sequence", options.sequence)
+    if size % 2 and not (options.static or options.eager_chunk):
+        parser.error(f"an odd number of {what} ({size}) cannot be a symbol, torchtitan says; trace an even number, or"
+                     " with --static")
     if not 0 <= options.rank < world:
         parser.error(f"--rank {options.rank} is none of the {world} ranks of {degrees}")
     if options.rank_agnostic and options.rank:

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import enum
+import importlib.util
 import io
 import json
 import math
@@ -580,6 +581,20 @@ class TraceCommand(unittest.TestCase):
         code, _, err, _ = self.run_tool("--tokens", "100")
         self.assertEqual(code, 2)
         self.assertTrue(err.endswith("error: --tokens 100 is not a multiple of --sequence 256\n"))
+        for odd, what in ((["--tokens", "768"], "sequences (3)"),
+                          (["--dim", "seq", "--tokens", "202", "--sequence", "101"], "tokens in a sequence (101)")):
+            code, _, err, _ = self.run_tool(*odd)
+            self.assertEqual(code, 2)
+            self.assertTrue(err.endswith(f"error: an odd number of {what} cannot be a symbol, torchtitan says; trace an"
+                                         " even number, or with --static\n"), err)
+
+    def test_a_configuration_that_needs_what_is_not_installed(self):
+        if importlib.util.find_spec("torchao") is not None:
+            self.skipTest("torchao is installed")
+        name = "graph_trainer_deepseek_v3_debugmodel_mxfp8"
+        code, _, err, _ = self.run_tool("--config", name)
+        self.assertEqual((code, err), (3, f"trace_torchtitan: torchtitan: {name} needs what is not installed: torchao is"
+                                          " not installed. Please install it to use MXFP8 linear layers.\n"))
 
 
 if __name__ == "__main__":

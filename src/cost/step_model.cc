@@ -87,7 +87,9 @@ class ModelBuilder {
         give_price(place, measured(id, pricer_.price_kernel(id, facts_.inputs[id])));
         model_.stops_host[place] = pricer_.stops_host(id);
       } else if (model_.kinds[place] == StepKind::kLaunch) {
-        const std::uint32_t group = group_position_of(facts_.launches[next_launch++].group);
+        // What is launch and wait in one is among the facts' launches, and a kernel here.
+        while (facts_.launches[next_launch].node != id) ++next_launch;
+        const std::uint32_t group = group_position_of(facts_.launches[next_launch].group);
         model_.groups[place] = group;
         give_price(place, measured(id, model_.step_groups[group],
                                    pricer_.price_launch(id, model_.step_groups[group])));

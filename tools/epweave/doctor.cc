@@ -62,11 +62,10 @@ struct Survey {
   std::size_t forward = 0, backward = 0;              // calls
   std::size_t named_forward = 0, named_backward = 0;  // of which say their module
   std::vector<NodeId> exchanges;                      // all-to-alls
-  std::vector<NodeId> launches;
-  std::map<std::string_view, std::size_t> unknown;  // targets without a row in the op table
-  std::set<std::string_view> divided;               // modules in parts
-  bool has_divided_exchange = false;                // of tokens, with its label
-  bool has_unmarked_parts = false;                  // divided in eager mode
+  std::map<std::string_view, std::size_t> unknown;    // targets without a row in the op table
+  std::set<std::string_view> divided;                 // modules in parts
+  bool has_divided_exchange = false;                  // of tokens, with its label
+  bool has_unmarked_parts = false;                    // divided in eager mode
 };
 
 Survey survey(const Graph& graph) {
@@ -87,7 +86,6 @@ Survey survey(const Graph& graph) {
       continue;
     }
     if (node.op->family == OpFamily::kAllToAll) found.exchanges.push_back(id);
-    if (is_launch(node)) found.launches.push_back(id);
   }
   return found;
 }
@@ -422,9 +420,12 @@ std::vector<IdlePass> find_idle(const Survey& seen) {
   return idle;
 }
 
-Finding check_groups(const Graph& graph, const Survey& seen) {
+Finding check_groups(const Graph& graph) {
   Finding finding{"groups", Health::kHas, {}, {}, {}, {}};
-  if (seen.launches.empty()) {
+  LaunchFinder finder(*graph.context, graph.step(), LaunchFinder::Of::kAll);
+  for (const NodeId id : graph.step().order) finder.add(id, graph.step().nodes[id]);
+  const std::vector<Launch> launches = finder.take();
+  if (launches.empty()) {
     finding.health = Health::kNone;
     finding.found = "no collective";
     return finding;
@@ -432,7 +433,7 @@ Finding check_groups(const Graph& graph, const Survey& seen) {
   const World world = derive_world(graph);
   std::set<std::string> names;
   std::size_t looked_up = 0, bad = 0;
-  for (const Launch& launch : find_launches(*graph.context, graph.step())) {
+  for (const Launch& launch : launches) {
     if (launch.group.is_node()) {
       ++looked_up;
       continue;
@@ -523,7 +524,7 @@ Diagnosis diagnose(const Graph& graph) {
                         check_tokens(graph, seen),
                         check_exchanges(graph, seen),
                         check_division(seen),
-                        check_groups(graph, seen),
+                        check_groups(graph),
                         check_operators(seen),
                         check_inputs(graph)};
   return diagnosis;

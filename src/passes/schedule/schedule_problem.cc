@@ -226,14 +226,24 @@ class ProblemBuilder {
     }
   }
 
+  // Of what is launch and wait in one, too, as the proof of the order has it (analysis/order.h).
   void add_launch_order() {
-    std::vector<Place> last(m_.step_groups.size(), kNoPlace);
-    Place of_any = kNoPlace;
+    LaunchFinder finder(*graph_.context, graph_.step(), LaunchFinder::Of::kAll);
+    std::vector<Place> places(graph_.step().nodes.size());
     for (Place i = 0; i < m_.size(); ++i) {
-      if (m_.kinds[i] != StepKind::kLaunch || m_.groups[i] == kNoPlace) continue;
-      Place& before = rules_.launches == LaunchOrder::kAllKept ? of_any : last[m_.groups[i]];
-      if (before != kNoPlace) pairs_.emplace_back(before, i);
-      before = i;
+      places[m_.nodes[i].index()] = i;
+      finder.add(m_.nodes[i], node(i));
+    }
+    std::vector<std::pair<Arg, Place>> last;  // of each group
+    for (const Launch& launch : finder.take()) {
+      const Arg group = rules_.launches == LaunchOrder::kAllKept ? Arg() : launch.group;
+      const Place place = places[launch.node.index()];
+      const auto known = std::ranges::find(last, group, &std::pair<Arg, Place>::first);
+      if (known == last.end()) {
+        last.emplace_back(group, place);
+      } else {
+        pairs_.emplace_back(std::exchange(known->second, place), place);
+      }
     }
   }
 

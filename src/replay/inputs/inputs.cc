@@ -12,6 +12,7 @@
 #include "replay/inputs/indexed_extents.h"
 #include "replay/inputs/input_facts.h"
 #include "replay/inputs/recipe_advice.h"
+#include "replay/kernels/kernel.h"
 #include "replay/run/parallel.h"
 #include "replay/values/compare.h"
 #include "replay/values/evaluate.h"
@@ -425,7 +426,11 @@ class InputMaker {
     const Body* nested = graph_.find_body(call.use.mask);
     if (nested == nullptr) facts_.refuse(asked_by, "its mask function is not in the file");
     const Function mask = make_function(graph_, *nested, kernels_, memory_);
-    last_pairs_ = evaluate_pairs(mask, call.shape, captured.items, memory_);
+    try {
+      last_pairs_ = evaluate_pairs(mask, call.shape, captured.items, memory_);
+    } catch (const KernelError& error) {  // a recipe may make what the function captures as it says
+      facts_.refuse(asked_by, fmt::format("its mask function fails on what it captures: {}", error.what()));
+    }
     last_mask_ = call.use.mask;
     last_shape_ = call.shape;
     last_captured_ = captured;
