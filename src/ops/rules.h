@@ -124,12 +124,74 @@ TypeId ternary(TypeRuleCall& call);
 TypeId divide_rounded(TypeRuleCall& call);
 TypeId clamp(TypeRuleCall& call);
 TypeId where(TypeRuleCall& call);
+
+// Rules of ops that torch refuses for some dtypes of their first operands, or of their result.
+void refuse_operands(TypeRuleCall& call, std::size_t count, bool (*is_refused)(DType));
+void refuse_result(TypeRuleCall& call, TypeId result, bool (*is_refused)(DType));
+template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
+TypeId without_bools(TypeRuleCall& call) {
+  refuse_operands(call, kOperands, [](DType dtype) { return dtype == DType::kBool; });
+  return kRule(call);
+}
+template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
+TypeId without_complex(TypeRuleCall& call) {
+  refuse_operands(call, kOperands, is_complex);
+  return kRule(call);
+}
+template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
+TypeId of_inexact(TypeRuleCall& call) {
+  refuse_operands(call, kOperands, [](DType dtype) { return !is_inexact(dtype); });
+  return kRule(call);
+}
+template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
+TypeId of_integers(TypeRuleCall& call) {
+  refuse_operands(call, kOperands, is_inexact);
+  return kRule(call);
+}
+template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
+TypeId of_complex(TypeRuleCall& call) {
+  refuse_operands(call, kOperands, [](DType dtype) { return !is_complex(dtype); });
+  return kRule(call);
+}
+template <TypeId (*kRule)(TypeRuleCall&)>
+TypeId without_bool_result(TypeRuleCall& call) {
+  const TypeId result = kRule(call);
+  refuse_result(call, result, [](DType dtype) { return dtype == DType::kBool; });
+  return result;
+}
+
+// Rules of ops that write an operand's elements into the first as they are: both have one dtype.
+void check_source(TypeRuleCall& call, std::size_t source);
+template <TypeId (*kRule)(TypeRuleCall&), std::size_t kSource>
+TypeId from_source(TypeRuleCall& call) {
+  check_source(call, kSource);
+  return kRule(call);
+}
+
+// Rules of ops that do not promote: so many first operands have one dtype.
+enum class Scalars { kMustMatch, kPromote };  // tensors of no dimension
+void check_same_dtypes(TypeRuleCall& call, std::size_t count, Scalars scalars);
+template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands>
+TypeId of_one_dtype(TypeRuleCall& call) {
+  check_same_dtypes(call, kOperands, Scalars::kMustMatch);
+  return kRule(call);
+}
+TypeId lerp(TypeRuleCall& call);
+TypeId addcdiv(TypeRuleCall& call);
+TypeId mish_backward(TypeRuleCall& call);
+TypeId square(TypeRuleCall& call);
 TypeId masked_fill(TypeRuleCall& call);
+TypeId masked_scatter(TypeRuleCall& call);
 TypeId unary_in_place(TypeRuleCall& call);
 TypeId unary_float_in_place(TypeRuleCall& call);
 TypeId binary_in_place(TypeRuleCall& call);
 TypeId binary_float_in_place(TypeRuleCall& call);
 TypeId binary_bool_in_place(TypeRuleCall& call);
+TypeId clamp_in_place(TypeRuleCall& call);
+TypeId lerp_in_place(TypeRuleCall& call);
+TypeId addcdiv_in_place(TypeRuleCall& call);
+TypeId masked_fill_in_place(TypeRuleCall& call);
+TypeId fill_in_place(TypeRuleCall& call);
 TypeId ternary_in_place(TypeRuleCall& call);
 TypeId copy_in_place(TypeRuleCall& call);
 TypeId complex(TypeRuleCall& call);
@@ -159,6 +221,7 @@ TypeId variance(TypeRuleCall& call);
 TypeId variance_mean(TypeRuleCall& call);
 TypeId vector_norm(TypeRuleCall& call);
 TypeId scan(TypeRuleCall& call);
+TypeId scan_in_place(TypeRuleCall& call);
 TypeId scan_extreme(TypeRuleCall& call);
 TypeId softmax(TypeRuleCall& call);
 TypeId safe_softmax(TypeRuleCall& call);

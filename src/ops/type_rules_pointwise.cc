@@ -79,6 +79,11 @@ TypeId elementwise(TypeRuleCall& call, std::span<const TensorType* const> tensor
   return call.result(dtype, std::move(sizes), std::move(strides), device);
 }
 
+// Whether numbers of a dtype are of a wider kind: complex, floating, integral.
+bool is_above(DType x, DType y) {
+  return (is_complex(x) && !is_complex(y)) || (is_floating(x) && !is_inexact(y));
+}
+
 // Whether torch writes results of a dtype into a tensor of another (torch.can_cast): no complex
 // number into a real one, no fraction into an integer, nothing but a bool into a bool.
 bool can_write(DType result, DType to) {
@@ -94,11 +99,49 @@ void check_written(TypeRuleCall& call, DType result) {
                   info(to).short_name);
 }
 
+// What torch multiplies an operand by: no fraction where the result is of integers, and a bool only
+// where it is of bools (at::native::alpha_check).
+void check_alpha(TypeRuleCall& call, DType result) {
+  for (std::size_t i = 0; i < call.param_count(); ++i) {
+    if (call.node.op->params[i].name != "alpha" || !call.has(i)) continue;
+    const auto alpha = dtype_of_number(call, call.arg(i));
+    if (alpha && ((*alpha == DType::kBool && result != DType::kBool) || is_above(*alpha, result)))
+      call.mismatch("'alpha' is a {}, the result {}", info(*alpha).short_name, info(result).short_name);
+  }
+}
+
+// A weight that is a number, or a tensor of no dimension, does not promote.
+enum class Weights { kNumber, kTensor };
+Weights check_lerped(TypeRuleCall& call) {
+  check_same_dtypes(call, 2, Scalars::kMustMatch);
+  if (call.node.op->params[2].type != "Tensor") return Weights::kNumber;
+  check_same_dtypes(call, 3, Scalars::kPromote);
+  return Weights::kTensor;
+}
+
+// A quotient of integers would be a fraction.
+void check_divided(TypeRuleCall& call) {
+  if (!is_inexact(call.tensor(1).dtype) && !is_inexact(call.tensor(2).dtype))
+    call.mismatch("integers are divided");
+}
+
+// A tensor that is filled with, in place of a number.
+void check_filled(TypeRuleCall& call, std::size_t param) {
+  if (call.node.op->params[param].type == "Tensor" && call.tensor(param).rank() != 0)
+    call.mismatch("the value has {} dimensions, not 0", call.tensor(param).rank());
+}
+
+void check_mask(TypeRuleCall& call) {
+  const DType mask = call.tensor(1).dtype;
+  if (mask != DType::kBool) call.mismatch("the mask is {}, not bool", info(mask).short_name);
+}
+
 // The last operands must broadcast to the first, which is written.
 TypeId in_place(TypeRuleCall& call, std::size_t count, DType (*dtype_of)(DType)) {
   const Operands operands = operands_of(call, 0, count);
   const TensorType& self = call.tensor(std::size_t{0});
   check_written(call, dtype_of(operands.promotion.result()));
+  check_alpha(call, dtype_of(operands.promotion.result()));
   common_device(call, operands.tensors);
   const Dims sizes = common_sizes(call, operands.tensors);
   if (sizes.size() != self.rank())
@@ -117,6 +160,36 @@ std::size_t clamp_operands(TypeRuleCall& call) {
 
 }  // namespace
 
+void refuse_operands(TypeRuleCall& call, std::size_t count, bool (*is_refused)(DType)) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (call.arg(i).is_none()) continue;
+    const auto number = dtype_of_number(call, call.arg(i));
+    const DType dtype = number ? *number : call.tensor(i).dtype;
+    if (is_refused(dtype)) call.mismatch("it is not defined for {}", info(dtype).name);
+  }
+}
+
+void refuse_result(TypeRuleCall& call, TypeId result, bool (*is_refused)(DType)) {
+  const TensorType* type = tensor_of(call.context, result);
+  if (type != nullptr && is_refused(type->dtype))
+    call.mismatch("it is not defined for {}", info(type->dtype).name);
+}
+
+void check_same_dtypes(TypeRuleCall& call, std::size_t count, Scalars scalars) {
+  const DType first = call.tensor(std::size_t{0}).dtype;
+  for (std::size_t i = 1; i < count; ++i) {
+    const TensorType& other = call.tensor(i);
+    if (other.dtype != first && (other.rank() > 0 || scalars == Scalars::kMustMatch))
+      call.mismatch("dtypes {} and {} differ", info(first).short_name, info(other.dtype).short_name);
+  }
+}
+
+void check_source(TypeRuleCall& call, std::size_t source) {
+  const DType self = call.tensor(std::size_t{0}).dtype, other = call.tensor(source).dtype;
+  if (other != self)
+    call.mismatch("the source is {}, the tensor {}", info(other).short_name, info(self).short_name);
+}
+
 TypeId unary(TypeRuleCall& call) {
   const TensorType* self = &call.tensor(std::size_t{0});
   return elementwise(call, std::span(&self, 1), self->dtype);
@@ -125,6 +198,13 @@ TypeId unary(TypeRuleCall& call) {
 TypeId unary_float(TypeRuleCall& call) {
   const TensorType* self = &call.tensor(std::size_t{0});
   return elementwise(call, std::span(&self, 1), to_float(self->dtype));
+}
+
+// The product with itself: of bools as of a power, an integer.
+TypeId square(TypeRuleCall& call) {
+  const DType dtype = call.tensor(std::size_t{0}).dtype;
+  return dtype == DType::kBool ? call.fresh_like(call.tensor(std::size_t{0}), DType::kInt64)
+                               : copy_of_self(call);
 }
 
 TypeId unary_bool(TypeRuleCall& call) {
@@ -139,6 +219,7 @@ TypeId absolute(TypeRuleCall& call) {
 
 TypeId binary(TypeRuleCall& call) {
   const Operands operands = operands_of(call, 0, 2);
+  check_alpha(call, operands.promotion.result());
   return elementwise(call, operands.tensors, operands.promotion.result());
 }
 
@@ -191,6 +272,24 @@ TypeId ternary(TypeRuleCall& call) {
   return elementwise(call, operands.tensors, operands.promotion.result());
 }
 
+TypeId lerp(TypeRuleCall& call) {
+  return check_lerped(call) == Weights::kTensor ? ternary(call) : binary(call);
+}
+
+TypeId addcdiv(TypeRuleCall& call) {
+  check_divided(call);
+  return ternary(call);
+}
+
+// Its kernel writes into a tensor like the second operand.
+TypeId mish_backward(TypeRuleCall& call) {
+  const DType result = operands_of(call, 0, 2).promotion.result(), self = call.tensor(1).dtype;
+  if (!can_write(result, self))
+    call.mismatch("the result is {}, which cannot be written into {}", info(result).short_name,
+                  info(self).short_name);
+  return binary(call);
+}
+
 // div with a rounding mode keeps integers.
 TypeId divide_rounded(TypeRuleCall& call) {
   const Operands operands = operands_of(call, 0, 2);
@@ -213,11 +312,14 @@ TypeId where(TypeRuleCall& call) {
   return elementwise(call, operands.tensors, operands.promotion.result());
 }
 
-TypeId masked_fill(TypeRuleCall& call) {
+TypeId masked_scatter(TypeRuleCall& call) {
   const TensorType* tensors[] = {&call.tensor(std::size_t{0}), &call.tensor(std::size_t{1})};
-  if (tensors[1]->dtype != DType::kBool)
-    call.mismatch("the mask is {}, not bool", info(tensors[1]->dtype).short_name);
+  check_mask(call);
   return call.contiguous(tensors[0]->dtype, common_sizes(call, tensors), common_device(call, tensors));
+}
+TypeId masked_fill(TypeRuleCall& call) {
+  check_filled(call, 2);
+  return masked_scatter(call);
 }
 
 TypeId unary_in_place(TypeRuleCall& call) {
@@ -240,6 +342,26 @@ TypeId ternary_in_place(TypeRuleCall& call) {
   return in_place(call, 3, as_it_is);
 }
 
+TypeId clamp_in_place(TypeRuleCall& call) {
+  return in_place(call, clamp_operands(call), as_it_is);
+}
+TypeId lerp_in_place(TypeRuleCall& call) {
+  return check_lerped(call) == Weights::kTensor ? ternary_in_place(call) : binary_in_place(call);
+}
+TypeId addcdiv_in_place(TypeRuleCall& call) {
+  check_divided(call);
+  return ternary_in_place(call);
+}
+TypeId masked_fill_in_place(TypeRuleCall& call) {
+  check_mask(call);
+  check_filled(call, 2);
+  return binary_in_place(call);
+}
+TypeId fill_in_place(TypeRuleCall& call) {
+  check_filled(call, 1);
+  return unary_in_place(call);
+}
+
 // copy_ converts, so dtypes and devices are free.
 TypeId copy_in_place(TypeRuleCall& call) {
   const TensorType &self = call.tensor(std::size_t{0}), &source = call.tensor(std::size_t{1});
@@ -252,6 +374,7 @@ TypeId copy_in_place(TypeRuleCall& call) {
 }
 
 TypeId complex(TypeRuleCall& call) {
+  check_same_dtypes(call, 2, Scalars::kMustMatch);
   const Operands operands = operands_of(call, 0, 2);
   const auto dtype = to_complex(operands.promotion.result());
   if (!dtype) call.mismatch("no complex dtype of {}", info(operands.promotion.result()).short_name);

@@ -170,6 +170,15 @@ TypeId scan(TypeRuleCall& call) {
   return call.contiguous(call.dtype_or(2, to_sum(self.dtype)), self.sizes, self.device);
 }
 
+TypeId scan_in_place(TypeRuleCall& call) {
+  const TensorType& self = call.tensor(std::size_t{0});
+  call.dim_or_scalar(1, self.rank());
+  if (const DType dtype = call.dtype_or(2, self.dtype); dtype != self.dtype)
+    call.mismatch("the result is {}, the tensor written {}", info(dtype).short_name,
+                  info(self.dtype).short_name);
+  return call.same(self);
+}
+
 // cummax(self, dim): (values, indices).
 TypeId scan_extreme(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});

@@ -390,6 +390,47 @@ TEST_CASE("what is computed in place must fit the dtype of the tensor written") 
         "mul_: the result is c64, which cannot be written into f32");
 }
 
+TEST_CASE("elementwise calls that torch refuses for their dtypes") {
+  Calls c;
+  const Arg floats = n(c.tensor("f32", {"4"}, {"1"})), halves = n(c.tensor("bf16", {"4"}, {"1"})),
+            ints = n(c.tensor("i64", {"4"}, {"1"})), bools = n(c.tensor("b8", {"4"}, {"1"})),
+            pairs = n(c.tensor("c64", {"4"}, {"1"})), number = n(c.tensor("f32", {}, {}));
+  const Arg half = Arg::real(0.5);
+  const std::string i64 = "i64[4]{1}@cuda:0", bf16 = "bf16[4]{1}@cuda:0", f32 = "f32[4]{1}@cuda:0";
+  CHECK(c.type("aten.clamp_.default", {ints, i(0), i(3)}) == i64);
+  CHECK(c.type("aten.clamp_.default", {ints, i(0), half}) ==
+        "clamp_: the result is f32, which cannot be written into i64");
+  CHECK(c.type("aten.clamp_min_.default", {ints, half}) ==
+        "clamp_min_: the result is f32, which cannot be written into i64");
+  CHECK(c.type("aten.clamp_max_.default", {floats, i(1)}) == f32);
+  CHECK(c.type("aten.add.Scalar", {ints, i(2), i(3)}) == i64);
+  CHECK(c.type("aten.add.Scalar", {ints, i(2), half}) == "add: 'alpha' is a f32, the result i64");
+  CHECK(c.type("aten.add.Scalar", {halves, i(2), half}) == bf16);
+  CHECK(c.type("aten.sub_.Scalar", {ints, i(2), half}) == "sub_: 'alpha' is a f32, the result i64");
+  CHECK(c.type("aten.rsub.Scalar", {ints, i(2), Arg::boolean(true)}) ==
+        "rsub: 'alpha' is a b8, the result i64");
+  CHECK(c.type("aten.sub.Tensor", {bools, ints}) == "sub: it is not defined for torch.bool");
+  CHECK(c.type("aten.neg.default", {bools}) == "neg: it is not defined for torch.bool");
+  CHECK(c.type("aten.square.default", {bools}) == i64);
+  CHECK(c.type("aten.lerp_.Scalar", {floats, halves, half}) == "lerp_: dtypes f32 and bf16 differ");
+  CHECK(c.type("aten.lerp.Scalar", {halves, halves, half}) == bf16);
+  CHECK(c.type("aten.lerp.Tensor", {floats, floats, halves}) == "lerp: dtypes f32 and bf16 differ");
+  CHECK(c.type("aten.lerp_.Tensor", {halves, halves, number}) == bf16);
+  CHECK(c.type("aten.addcdiv_.default", {floats, ints, ints}) == "addcdiv_: integers are divided");
+  CHECK(c.type("aten.addcdiv_.default", {floats, ints, floats}) == f32);
+  CHECK(c.type("aten.maximum.default", {floats, pairs}) == "maximum: it is not defined for torch.complex64");
+  CHECK(c.type("aten.__lshift__.Scalar", {ints, half}) == "__lshift__: it is not defined for torch.float32");
+  CHECK(c.type("aten.fill_.Tensor", {floats, floats}) == "fill_: the value has 1 dimensions, not 0");
+  CHECK(c.type("aten.fill_.Tensor", {ints, number}) == i64);
+  CHECK(c.type("aten.masked_fill_.Scalar", {floats, ints, half}) ==
+        "masked_fill_: the mask is i64, not bool");
+  CHECK(c.type("aten.scatter_add.default", {floats, i(0), ints, halves}) ==
+        "scatter_add: the source is bf16, the tensor f32");
+  CHECK(c.type("aten.index_add_.default", {floats, i(0), ints, halves}) ==
+        "index_add_: the source is bf16, the tensor f32");
+  CHECK(c.type("aten.cumsum_.default", {ints, i(0)}) == i64);
+}
+
 TEST_CASE("views move sizes, strides and offsets") {
   Calls c;
   c.assume("u0", {"8 <= u0", "Eq(Mod(u0, 8), 0)"});
