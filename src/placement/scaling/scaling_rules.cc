@@ -79,7 +79,7 @@ constexpr TypeRow kTypes[] = {
     {rules::all_reduce_each, like_each},
     {rules::same_each, like_each},
     // Of the family of which nothing is known.
-    {rules::masked_fill, pointwise},
+    {rules::from_source<rules::masked_scatter, 2>, pointwise},
     {rules::masked_scatter_backward, sized_by_third},
 };
 
