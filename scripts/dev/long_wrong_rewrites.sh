@@ -2,10 +2,11 @@
 # Wrong rewrites by the hundred thousand, with one verifier: long_wrong_rewrites.sh FOLDER [SHARE]
 #
 # 10^5 of random steps (chunked, scheduled, bucketed), 10^4 of real graphs, DeepSeek-V3 as
-# torchtitan traces it among them (docs/wrong_rewrites.md). SHARE: that part of each count, such as
-# 0.1. What each run printed is in FOLDER, with pairs that are accepted and wrong, made small; at
-# the end a row for each run is printed for the page's table. Two runs at a time. Needs a release
-# build; about 3 hours on two idle cores. Exits non-zero if a wrong rewrite is accepted.
+# torchtitan traces it among them, with few tokens and layers (docs/wrong_rewrites.md). SHARE: that
+# part of each count, such as 0.1. What each run printed is in FOLDER, with pairs that are accepted
+# and wrong, made small; at the end a row for each run is printed for the page's table. Two runs at a
+# time. Needs a release build; about an hour on two idle cores. Exits non-zero if a wrong rewrite is
+# accepted.
 set -eu
 case ${1:--h} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 folder=$1
@@ -19,20 +20,31 @@ cp build/release/bin/check_wrong_rewrites "$folder/"
 commit=$(git rev-parse --short HEAD)
 
 count() { awk -v n="$1" -v share="$share" 'BEGIN { printf "%d", n * share < 1 ? 1 : n * share }'; }
-debug=testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz
+# small NAME LAYERS: a traced step with 16 tokens, of which a mutant is executed in a second.
+small() {
+  build/release/bin/epweave resize "testdata/graphs/$1.1b_remat.epw.gz" --set tokens=16 --set "layers=$2" \
+    -o "$folder/$1.epw" -q
+}
+small dsv3_debug_ep2 2
+small dsv3_debug_fsdp2_tp2_ep4 2
+small llama3_debug_fsdp4 2
 own=testdata/own_model/step.epw.gz
-preset='ep-overlap{roots=layers.*.moe,parts=2}'
+preset='ep-overlap{roots=layers.*.moe,parts=2,symbolize=yes}'
+memory='memory-policy{policy=full},recompute'
 grid='ep-overlap{roots=blocks.*.moe,parts=2,symbolize=yes}'
 # shellcheck disable=SC2016  # for the shell that runs each
 {
   # Some 60 of 100 steps have a rewrite, with 30 mutants each.
   for i in 0 1 2 3 4 5; do echo "random_$i --first ${i}000000 --count $(count 1000) --mutants 30"; done
   for i in 6 7 8; do echo "random_$i --first ${i}000000 --count $(count 1000) --mutants 30 --keep-original"; done
-  echo "dsv3_preset --graph $debug --pipeline $preset --mutants $(count 1500)"
-  echo "dsv3_bucket --graph $debug --pipeline bucket{plan=blocks} --mutants $(count 1500)"
+  echo "dsv3_preset --graph $folder/dsv3_debug_ep2.epw --pipeline $preset --mutants $(count 1500)"
+  echo "tp_preset --graph $folder/dsv3_debug_fsdp2_tp2_ep4.epw --pipeline $preset --mutants $(count 700)"
+  echo "tp_bucket --graph $folder/dsv3_debug_fsdp2_tp2_ep4.epw --pipeline bucket{plan=overlap} --mutants $(count 2000)"
+  echo "llama_bucket --graph $folder/llama3_debug_fsdp4.epw --pipeline bucket{plan=blocks} --mutants $(count 3000)"
+  echo "llama_memory --graph $folder/llama3_debug_fsdp4.epw --pipeline $memory --mutants $(count 3000)"
   echo "own_preset --graph $own --pipeline $grid --mutants $(count 3000)"
   echo "own_bucket --graph $own --pipeline bucket{plan=overlap} --mutants $(count 2000)"
-  echo "own_memory --graph $own --pipeline memory-policy{policy=full},recompute --mutants $(count 2000)"
+  echo "own_memory --graph $own --pipeline $memory --mutants $(count 2000)"
 } | xargs -P 2 -L 1 sh -c 'folder=$1 name=$2; shift 2
   nice -n 19 "$folder/check_wrong_rewrites" "$@" --save "$folder/$name" >"$folder/$name.log" 2>&1 ||
     echo "$name: exit code $?" >>"$folder/failed"' run "$folder"
