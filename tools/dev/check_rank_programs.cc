@@ -5,6 +5,7 @@
 //   check_rank_programs [COUNT]
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <cstring>
@@ -416,5 +417,13 @@ int run(std::uint32_t count) {
 }  // namespace epweave
 
 int main(int argc, char** argv) {
-  return epweave::run(argc > 1 ? static_cast<std::uint32_t>(std::stoul(argv[1])) : 150);
+  std::uint32_t count = 150;
+  CLI::App app("Random programs of several ranks, generalized, specialised and executed");
+  app.add_option("COUNT", count, "Programs to check")->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return epweave::run(count);
 }
