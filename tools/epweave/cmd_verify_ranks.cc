@@ -58,7 +58,7 @@ Reading read_ranks(const std::vector<InputOptions>& inputs, Console& console) {
   for (const InputOptions& input : inputs) {
     console.progress(fmt::format("reading {}", display_name(input)));
     const Graph graph = read_sound_input(input, nullptr, Soundness::kStructure);
-    programs.push_back(list_rank_program(graph));
+    programs.push_back(read_own_program(graph));
     if (!programs.back().rank) continue;
     const std::uint32_t rank = *programs.back().rank;
     const RankLiterals literals = find_rank_literals(graph, rank);

@@ -48,6 +48,13 @@ RankProgram forget_own_tables(RankProgram program) {
 
 }  // namespace
 
+RankProgram read_own_program(const Graph& graph) {
+  const bool is_specialized =
+      std::ranges::any_of(graph.passes, [](const PassRun& pass) { return pass.name == "specialize"; });
+  RankProgram program = list_rank_program(graph);
+  return is_specialized ? forget_own_tables(std::move(program)) : program;
+}
+
 bool differs_by_rank(const Graph& graph) {
   return is_rank_agnostic(graph) && (computes_places(graph) || has_listed_groups(graph));
 }

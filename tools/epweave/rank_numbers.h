@@ -28,6 +28,10 @@ struct SharedProgram {
 };
 SharedProgram read_shared_program(const Graph& graph, const RankLiterals& literals);
 
+// What one rank runs, of several whose graphs are given. In a graph that specialize made, the
+// recorded tables of exchanges are those of the rank that was traced, not of the rank it is for.
+RankProgram read_own_program(const Graph& graph);
+
 // "rank 1 %ge: 0 is not this rank's; it must be 8 * c_tp = 8 (..)"
 std::string print_wrong_number(const RankViolation& wrong);
 
