@@ -51,6 +51,19 @@ std::optional<Cost> CostModel::cost_of_launch(const Node& node) {
   return taken && given ? std::optional(Cost{.message = std::max(*taken, *given)}) : std::nullopt;
 }
 
+Count CostModel::message_within(NodeId call, std::size_t ranks) {
+  const Node& node = body_.nodes[call];
+  const auto of_all = [&](Count of_rank) { return times(of_rank, static_cast<std::int64_t>(ranks)); };
+  if (node.op->family == OpFamily::kMatmulScatter) return of_all(bytes_of(node.type));
+  if (node.op->family == OpFamily::kGatherMatmul) {
+    const TensorType* shard = operand(node, "A");
+    return shard == nullptr ? std::nullopt
+                            : of_all(times(extents_.elements(*shard), info(shard->dtype).bytes));
+  }
+  const std::optional<Cost> whole = cost_of_launch(node);
+  return whole ? Count(whole->message) : std::nullopt;
+}
+
 // --------------------------------------------------------------------------- bytes
 
 Count CostModel::bytes_of(TypeId id) {

@@ -9,7 +9,8 @@
 //             d_qk and d_v 3 : 2 in the backward
 //   bytes     read and written by kernels: each operand whole, as often as it is taken, and each result whole;
 //             views and waits move none
-//   message   bytes of a collective: the larger of what it takes and what it gives, on this rank
+//   message   bytes of a collective: the larger of what it takes and what it gives, on this rank; of a product
+//             that is fused with one, what that one takes or gives
 //
 // Extents are numbers as cost/extents.h has them. Nested graphs are not counted: they run inside a
 // kernel.
@@ -42,6 +43,8 @@ class CostModel {
 
   // Of a call of the step. None where the op is not known or an extent that counts has no number.
   std::optional<Cost> cost_of(NodeId call);
+  // Of a call that is launch and wait in one, on a group of so many ranks; cost_of has its kernels.
+  Count message_within(NodeId call, std::size_t ranks);
 
  private:
   std::optional<Cost> cost_of_launch(const Node& node);

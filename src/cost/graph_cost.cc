@@ -14,7 +14,9 @@ class CostCounter {
       : graph_(graph), context_(*graph.context), body_(graph.step()), costs_(graph, extents) {}
 
   GraphCost run() {
-    const std::vector<Launch> launches = find_launches(context_, body_);
+    LaunchFinder finder(context_, body_, LaunchFinder::Of::kAll);
+    for (NodeId id : body_.order) finder.add(id, body_.nodes[id]);
+    const std::vector<Launch> launches = finder.take();
     std::size_t next = 0;
     for (NodeId id : body_.order) {
       const Node& node = body_.nodes[id];
@@ -22,11 +24,14 @@ class CostCounter {
       ModuleCost& module = module_of(node);
       ++module.calls;
       const std::optional<Cost> known = costs_.cost_of(id);
-      if (!known) ++cost_.not_counted;
+      Count message = known ? Count(known->message) : std::nullopt;
+      if (known && is_synchronous(node)) message = message_within(launches[next]);
+      if (!message) ++cost_.not_counted;
       const Cost cost = known.value_or(Cost{});
       module.flops += cost.flops, cost_.flops += cost.flops;
       module.bytes += cost.bytes, cost_.bytes += cost.bytes;
-      if (is_launch(node)) count_launch(launches[next++], cost.message, module);
+      if (is_launch(node) || is_synchronous(node))
+        count_launch(launches[next++], message.value_or(0), module);
     }
     return std::move(cost_);
   }
@@ -37,6 +42,11 @@ class CostCounter {
     const auto [found, is_new] = modules_.try_emplace(row, cost_.modules.size());
     if (is_new) cost_.modules.push_back({.module = row});
     return cost_.modules[found->second];
+  }
+
+  Count message_within(const Launch& launch) {
+    const ProcessGroup* group = graph_.find_group(recorded_group(context_, body_, launch.group));
+    return group != nullptr ? costs_.message_within(launch.node, group->ranks.size()) : std::nullopt;
   }
 
   void count_launch(const Launch& launch, std::int64_t message, ModuleCost& module) {

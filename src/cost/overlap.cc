@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/all_to_alls.h"
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
 #include "analysis/ep_regions.h"
@@ -165,7 +166,7 @@ Overlaps find_overlaps(const Graph& graph) {
     if (region.count_exchanges() > 0) found.regions.push_back(finder.find(region));
   found.undivided = finder.find_undivided();
   for (const auto [id, node] : walk(graph.step()))
-    if (has_family(node, OpFamily::kAllToAll) && !is_labelled_exchange(node)) ++found.unlabelled;
+    if (is_row_exchange(*graph.context, node) && !is_labelled_exchange(node)) ++found.unlabelled;
   found.assumed = extents.assumed();
   return found;
 }

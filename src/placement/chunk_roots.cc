@@ -25,7 +25,7 @@ class RootSelection {
       : graph_(graph), step_(graph.step()), options_(options), matcher_(matcher) {}
 
   ChunkRoots run() {
-    collect([&](const Node& node) { return options_.dense || is_all_to_all(node); });
+    collect([&](const Node& node) { return options_.dense || is_row_exchange(*graph_.context, node); });
     if (const auto& overlap = matcher_.overlap())
       throw PassError("chunk.overlapping-roots",
                       fmt::format("the patterns select '{}' and '{}', one inside the other",
@@ -70,7 +70,7 @@ class RootSelection {
         fmt::format("no module selected by '{}' exchanges tokens between ranks{}",
                     fmt::join(result_.unused_patterns, ", "), describe_unmatched("; ")),
         {},
-        has_all_to_all(graph_)
+        has_row_exchange(graph_)
             ? fmt::format("{}{}; require-exchange=false divides selected modules that have EP labels, "
                           "dense=true all selected modules",
                           kCheckPattern, name_exchanging_modules())
@@ -101,7 +101,7 @@ class RootSelection {
     result_.unused_patterns.clear();
     result_.unmatched_patterns.clear();
     // Where no module exchanges tokens, another name is no better.
-    const bool suggests = options_.dense || !options_.require_exchange || has_all_to_all(graph_);
+    const bool suggests = options_.dense || !options_.require_exchange || has_row_exchange(graph_);
     for (const std::string& pattern : options_.roots) {
       if (std::ranges::any_of(found_, [&](StringId root) { return selects(pattern, root); })) continue;
       const std::vector<std::string_view>& paths = module_paths();
@@ -138,14 +138,15 @@ class RootSelection {
     const std::string pattern = blocks.pattern + blocks.exchanging;
     const bool exchanges = std::ranges::any_of(step_.order, [&](NodeId id) {
       const Node& node = step_.nodes[id];
-      return is_all_to_all(node) && node.module && !match_module(pattern, graph_.text(node.module)).empty();
+      return is_row_exchange(*graph_.context, node) && node.module &&
+             !match_module(pattern, graph_.text(node.module)).empty();
     });
     return exchanges ? fmt::format("; tokens are exchanged in {0}: roots={0}", pattern) : std::string();
   }
 
   // In a dense model no other pattern is better, unless its modules are to be divided all the same.
   [[noreturn]] void fail_unmatched() {
-    if (options_.dense || has_all_to_all(graph_)) {
+    if (options_.dense || has_row_exchange(graph_)) {
       std::vector<std::string> problems;
       for (const UnmatchedPattern& unmatched : result_.unmatched_patterns)
         problems.push_back(describe_no_module(unmatched.pattern, module_paths()));

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "analysis/all_to_alls.h"
 #include "analysis/collectives.h"
 #include "analysis/eager_chunks.h"
 #include "analysis/ep_regions.h"
@@ -61,7 +62,8 @@ const std::vector<TopicUse>& topic_uses() {
 struct Survey {
   std::size_t forward = 0, backward = 0;              // calls
   std::size_t named_forward = 0, named_backward = 0;  // of which say their module
-  std::vector<NodeId> exchanges;                      // all-to-alls
+  std::vector<NodeId> exchanges;                      // all-to-alls that deal rows out
+  std::size_t shifts = 0;                             // other all-to-alls
   std::map<std::string_view, std::size_t> unknown;    // targets without a row in the op table
   std::set<std::string_view> divided;                 // modules in parts
   bool has_divided_exchange = false;                  // of tokens, with its label
@@ -85,7 +87,10 @@ Survey survey(const Graph& graph) {
       ++found.unknown[graph.text(node.target)];
       continue;
     }
-    if (node.op->family == OpFamily::kAllToAll) found.exchanges.push_back(id);
+    if (is_row_exchange(*graph.context, node))
+      found.exchanges.push_back(id);
+    else if (node.op->family == OpFamily::kAllToAll)
+      ++found.shifts;
   }
   return found;
 }
@@ -364,8 +369,10 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
   Finding finding{"exchanges", Health::kHas, {}, {}, {}, {}};
   if (seen.exchanges.empty()) {
     finding.health = Health::kNone;
-    finding.found =
-        "no all-to-all: a dense model, or expert parallelism was off; there is no token exchange to hide";
+    finding.found = (seen.shifts == 0 ? std::string("no all-to-all")
+                                      : counted(seen.shifts, "all-to-all") +
+                                            ", each to one rank, as attention in a ring has them") +
+                    ": a dense model, or expert parallelism was off; there is no token exchange to hide";
     return finding;
   }
   std::size_t tokens = 0, counts = 0, bare = 0;

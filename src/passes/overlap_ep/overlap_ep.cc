@@ -336,7 +336,7 @@ bool has_eager_notes(const Graph& graph) {
                   : fmt::format("no module selected by '{}' is chunked", fmt::join(options.roots, ", "));
   const char* const remedy =
       has_eager_notes(input.graph) ? "the graph was chunked in eager mode: run mark-eager-chunks first"
-      : has_all_to_all(input.graph)
+      : has_row_exchange(input.graph)
           ? "chunk an MoE region first (-p chunk,overlap-ep); its token exchanges need "
             "the label EP_token_exchange"
           : "the graph exchanges no tokens: leave overlap-ep out; schedule hides other communication";

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "analysis/all_to_alls.h"
 #include "analysis/module_path.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
@@ -65,7 +66,7 @@ std::vector<ModuleClass> list_module_classes(const Graph& graph, const std::vect
       modules.push_back({graph.text(root)});
     }
     Module& module = modules[places[root]];
-    if (has_family(node, OpFamily::kAllToAll)) module.exchanges = true;
+    if (is_row_exchange(*graph.context, node)) module.exchanges = true;
     const double seconds = times.kernel[id] + times.collective[id];
     if (seconds == 0) continue;
     module.work +=
