@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/bind.h"
 #include "ops/named_arg.h"
 #include "ops/op.h"
 

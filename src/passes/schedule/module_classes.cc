@@ -12,8 +12,6 @@
 #include "analysis/all_to_alls.h"
 #include "analysis/module_path.h"
 #include "ir/walk.h"
-#include "ops/bind.h"
-#include "ops/op.h"
 
 namespace epweave {
 namespace {
