@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the type rules of calls of tensors and numbers with PyTorch: what is refused, and the dtype of what is not.
+"""Compares the type rules of elementwise calls with PyTorch: what is refused, and the dtype of what is not.
 
 Each row of src/ops/op_table.cc whose arguments are tensors and numbers alone is called with every combination of some dtypes and
 numbers, torch's on meta tensors and on the CPU. Rows of other ops are left out, as they need shapes of their own.
@@ -43,29 +43,29 @@ def choices(argument):
     kind = str(argument.type).replace("Optional[", "").rstrip("]")
     if kind == "Tensor":
         return [f"%{name}" for name in DTYPES] + (["%s_f32", "%s_i64"] if argument.name != "self" else [])
-    if kind == "number" or kind == "Scalar":
+    if kind in ("number", "Scalar"):
         return list(NUMBERS)
     return None
 
 
 def calls(op):
-    """Argument lists and keywords; a default is left out, but for `alpha`, `value`, `beta`, `weight`."""
+    """Argument lists and keywords. Left out: what has a default and is neither a tensor nor a number."""
     positional, keywords = [], []
     for argument in op._schema.arguments:
         values = choices(argument)
         if argument.has_default_value() and (values is None or argument.type.kind() == "OptionalType"):
             if values is None or argument.kwarg_only:
                 continue
-            values = values[:0] + list(NUMBERS)[1:] if not isinstance(values[0], str) else values
+            if not isinstance(values[0], str):
+                values = [number for number in NUMBERS if number is not True]
         if values is None:
             return
-        if argument.has_default_value():
-            if argument.kwarg_only:
-                keywords.append([(argument.name, v) for v in values] + [None])
-                continue
-        if argument.kwarg_only:
+        if not argument.kwarg_only:
+            positional.append(values)
+        elif argument.has_default_value():
+            keywords.append([(argument.name, value) for value in values] + [None])
+        else:
             return
-        positional.append(values)
     if not positional or not isinstance(positional[0][0], str):
         return
     for args in itertools.product(*positional):

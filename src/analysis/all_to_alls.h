@@ -3,7 +3,9 @@
 //
 //   all_to_all_single(x, [s0, s1], [r0, r1], "ep")     such an exchange
 //   all_to_all_single(x, [0, 512], [0, 512], "cp")     none: a rank passes all it has to one other,
-//                                                      as attention in a ring does
+//                                                      as attention in a ring does; without a label
+//
+// In a graph for all ranks the sizes depend on coordinates, and each counts as such an exchange.
 #pragma once
 
 #include "ir/graph.h"

@@ -30,7 +30,7 @@ struct GraphCost {
   std::int64_t flops = 0, bytes = 0;
   std::vector<CollectiveCost> collectives;  // by group and target, in order of the first launch
   std::vector<ModuleCost> modules;          // in order of their first call
-  std::size_t not_counted = 0;              // calls whose cost is not known
+  std::size_t not_counted = 0;              // calls whose cost, or whose message, is not known
 };
 
 GraphCost count_cost(const Graph& graph, Extents& extents);

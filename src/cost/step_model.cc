@@ -88,7 +88,10 @@ class ModelBuilder {
         model_.stops_host[place] = pricer_.stops_host(id);
       } else if (model_.kinds[place] == StepKind::kLaunch) {
         // What is launch and wait in one is among the facts' launches, and a kernel here.
-        while (facts_.launches[next_launch].node != id) ++next_launch;
+        while (facts_.launches[next_launch].node != id) {
+          ++next_launch;
+          EPWEAVE_CHECK(next_launch < facts_.launches.size());
+        }
         const std::uint32_t group = group_position_of(facts_.launches[next_launch].group);
         model_.groups[place] = group;
         give_price(place, measured(id, model_.step_groups[group],

@@ -160,7 +160,7 @@ TypeId without_bool_result(TypeRuleCall& call) {
   return result;
 }
 
-// Rules of ops that write an operand's elements into the first as they are: both have one dtype.
+// Rules of ops that write an operand's elements into the first, or add them: neither is converted.
 void check_source(TypeRuleCall& call, std::size_t source);
 template <TypeId (*kRule)(TypeRuleCall&), std::size_t kSource>
 TypeId from_source(TypeRuleCall& call) {
@@ -169,13 +169,14 @@ TypeId from_source(TypeRuleCall& call) {
 }
 
 // Rules of ops that do not promote: so many first operands have one dtype.
-enum class Scalars { kMustMatch, kPromote };  // tensors of no dimension
+enum class Scalars { kMustMatch, kMayDiffer };  // what holds of tensors of no dimension
 void check_same_dtypes(TypeRuleCall& call, std::size_t count, Scalars scalars);
 template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands>
 TypeId of_one_dtype(TypeRuleCall& call) {
   check_same_dtypes(call, kOperands, Scalars::kMustMatch);
   return kRule(call);
 }
+
 TypeId lerp(TypeRuleCall& call);
 TypeId addcdiv(TypeRuleCall& call);
 TypeId mish_backward(TypeRuleCall& call);

@@ -15,15 +15,14 @@ struct Operands {
 enum class Weight { kPromotes, kShapeOnly };
 
 void add_operand(TypeRuleCall& call, Operands& operands, std::size_t param, Weight weight) {
-  const Arg value = call.arg(param);
-  if (value.is_none()) return;
-  if (const auto number = dtype_of_number(call, value)) {
+  if (const auto number = dtype_of_number(call, call.arg(param))) {
     if (weight == Weight::kPromotes) operands.promotion.add_number(*number);
     return;
   }
-  const TensorType& tensor = call.tensor(param);
-  operands.tensors.push_back(&tensor);
-  if (weight == Weight::kPromotes) operands.promotion.add_tensor(tensor.dtype, tensor.rank());
+  const TensorType* tensor = call.optional_tensor(param);
+  if (tensor == nullptr) return;
+  operands.tensors.push_back(tensor);
+  if (weight == Weight::kPromotes) operands.promotion.add_tensor(tensor->dtype, tensor->rank());
 }
 
 // Of `grad_output`, `self` and the numbers of a function's backward, the tensors.
@@ -79,7 +78,8 @@ TypeId elementwise(TypeRuleCall& call, std::span<const TensorType* const> tensor
   return call.result(dtype, std::move(sizes), std::move(strides), device);
 }
 
-// Whether numbers of a dtype are of a wider kind: complex, floating, integral.
+// Whether numbers of the first dtype are of a wider kind: complex above real, fractions above
+// integers.
 bool is_above(DType x, DType y) {
   return (is_complex(x) && !is_complex(y)) || (is_floating(x) && !is_inexact(y));
 }
@@ -106,17 +106,16 @@ void check_alpha(TypeRuleCall& call, DType result) {
     if (call.node.op->params[i].name != "alpha" || !call.has(i)) continue;
     const auto alpha = dtype_of_number(call, call.arg(i));
     if (alpha && ((*alpha == DType::kBool && result != DType::kBool) || is_above(*alpha, result)))
-      call.mismatch("'alpha' is a {}, the result {}", info(*alpha).short_name, info(result).short_name);
+      call.mismatch("'alpha' is {}, the result {}", info(*alpha).short_name, info(result).short_name);
   }
 }
 
-// A weight that is a number, or a tensor of no dimension, does not promote.
-enum class Weights { kNumber, kTensor };
-Weights check_lerped(TypeRuleCall& call) {
+// How many operands promote: a weight that is a tensor does, a number does not.
+std::size_t lerp_operands(TypeRuleCall& call) {
   check_same_dtypes(call, 2, Scalars::kMustMatch);
-  if (call.node.op->params[2].type != "Tensor") return Weights::kNumber;
-  check_same_dtypes(call, 3, Scalars::kPromote);
-  return Weights::kTensor;
+  if (call.node.op->params[2].type != "Tensor") return 2;
+  check_same_dtypes(call, 3, Scalars::kMayDiffer);
+  return 3;
 }
 
 // A quotient of integers would be a fraction.
@@ -125,7 +124,7 @@ void check_divided(TypeRuleCall& call) {
     call.mismatch("integers are divided");
 }
 
-// A tensor that is filled with, in place of a number.
+// What is filled with is one number, also where a tensor gives it.
 void check_filled(TypeRuleCall& call, std::size_t param) {
   if (call.node.op->params[param].type == "Tensor" && call.tensor(param).rank() != 0)
     call.mismatch("the value has {} dimensions, not 0", call.tensor(param).rank());
@@ -162,9 +161,10 @@ std::size_t clamp_operands(TypeRuleCall& call) {
 
 void refuse_operands(TypeRuleCall& call, std::size_t count, bool (*is_refused)(DType)) {
   for (std::size_t i = 0; i < count; ++i) {
-    if (call.arg(i).is_none()) continue;
     const auto number = dtype_of_number(call, call.arg(i));
-    const DType dtype = number ? *number : call.tensor(i).dtype;
+    const TensorType* tensor = number ? nullptr : call.optional_tensor(i);
+    if (!number && tensor == nullptr) continue;
+    const DType dtype = number ? *number : tensor->dtype;
     if (is_refused(dtype)) call.mismatch("it is not defined for {}", info(dtype).name);
   }
 }
@@ -273,7 +273,7 @@ TypeId ternary(TypeRuleCall& call) {
 }
 
 TypeId lerp(TypeRuleCall& call) {
-  return check_lerped(call) == Weights::kTensor ? ternary(call) : binary(call);
+  return lerp_operands(call) == 3 ? ternary(call) : binary(call);
 }
 
 TypeId addcdiv(TypeRuleCall& call) {
@@ -346,7 +346,7 @@ TypeId clamp_in_place(TypeRuleCall& call) {
   return in_place(call, clamp_operands(call), as_it_is);
 }
 TypeId lerp_in_place(TypeRuleCall& call) {
-  return check_lerped(call) == Weights::kTensor ? ternary_in_place(call) : binary_in_place(call);
+  return in_place(call, lerp_operands(call), as_it_is);
 }
 TypeId addcdiv_in_place(TypeRuleCall& call) {
   check_divided(call);

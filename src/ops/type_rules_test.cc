@@ -404,11 +404,11 @@ TEST_CASE("elementwise calls that torch refuses for their dtypes") {
         "clamp_min_: the result is f32, which cannot be written into i64");
   CHECK(c.type("aten.clamp_max_.default", {floats, i(1)}) == f32);
   CHECK(c.type("aten.add.Scalar", {ints, i(2), i(3)}) == i64);
-  CHECK(c.type("aten.add.Scalar", {ints, i(2), half}) == "add: 'alpha' is a f32, the result i64");
+  CHECK(c.type("aten.add.Scalar", {ints, i(2), half}) == "add: 'alpha' is f32, the result i64");
   CHECK(c.type("aten.add.Scalar", {halves, i(2), half}) == bf16);
-  CHECK(c.type("aten.sub_.Scalar", {ints, i(2), half}) == "sub_: 'alpha' is a f32, the result i64");
+  CHECK(c.type("aten.sub_.Scalar", {ints, i(2), half}) == "sub_: 'alpha' is f32, the result i64");
   CHECK(c.type("aten.rsub.Scalar", {ints, i(2), Arg::boolean(true)}) ==
-        "rsub: 'alpha' is a b8, the result i64");
+        "rsub: 'alpha' is b8, the result i64");
   CHECK(c.type("aten.sub.Tensor", {bools, ints}) == "sub: it is not defined for torch.bool");
   CHECK(c.type("aten.neg.default", {bools}) == "neg: it is not defined for torch.bool");
   CHECK(c.type("aten.square.default", {bools}) == i64);

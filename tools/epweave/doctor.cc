@@ -371,7 +371,8 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
     finding.health = Health::kNone;
     finding.found = (seen.shifts == 0 ? std::string("no all-to-all")
                                       : counted(seen.shifts, "all-to-all") +
-                                            ", each to one rank, as attention in a ring has them") +
+                                            ", each to one rank and without a label, as attention in "
+                                            "a ring has them") +
                     ": a dense model, or expert parallelism was off; there is no token exchange to hide";
     return finding;
   }
