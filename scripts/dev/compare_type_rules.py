@@ -21,15 +21,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DTYPES = {"b8": torch.bool, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64, "bf16": torch.bfloat16, "f32": torch.float32, "c64": torch.complex64}
 NAMES = {dtype: name for name, dtype in DTYPES.items()} | {torch.float64: "f64", torch.float16: "f16"}
 NUMBERS = (True, 2, 0.5)
-ROW = re.compile(r'\{"(aten\.[\w.]+)",\s*((?:"[^"]*"\s*)+),\s*OpFamily::(\w+)')
-# Ops whose operands broadcast. Other families need shapes of their own.
-FAMILIES = {"kElementwise"}
+ROW = re.compile(r'\{"(aten\.[\w.]+)",\s*(?:"[^"]*"\s*)+,\s*OpFamily::(\w+)')
+FAMILY = "kElementwise"  # its operands broadcast; other families need shapes of their own
 
 
 def rows():
-    for name, schema, family in ROW.findall((ROOT / "src/ops/op_table.cc").read_text()):
-        if family in FAMILIES:
-            yield name, "".join(re.findall(r'"([^"]*)"', schema))
+    return [name for name, family in ROW.findall((ROOT / "src/ops/op_table.cc").read_text()) if family == FAMILY]
 
 
 def schema_of(name):
@@ -97,8 +94,8 @@ def ask_torch(op, args, named):
     return run if run is None or run == traced else "?"
 
 
-def spell(value):
-    return value if isinstance(value, str) else str(value)
+def write_arguments(args, named):
+    return ", ".join([str(arg) for arg in args] + [f"{name}={value}" for name, value in named.items()])
 
 
 def ask_epweave(program, asked):
@@ -106,8 +103,7 @@ def ask_epweave(program, asked):
     lines += [f"  %{d} = placeholder : {d}[4] role=user which={d}" for d in DTYPES]
     lines += [f"  %s_{d} = placeholder : {d}[] role=user which=s_{d}" for d in ("f32", "i64")]
     for i, (name, args, named) in enumerate(asked):
-        text = ", ".join([spell(a) for a in args] + [f"{k}={spell(v)}" for k, v in named.items()])
-        lines.append(f"  %n{i} = {name}({text}) : i8[9]")  # no call gives this type
+        lines.append(f"  %n{i} = {name}({write_arguments(args, named)}) : i8[9]")  # no call gives this type
     lines.append("  output([%f32])")
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(lines) + "\n")
@@ -129,7 +125,7 @@ def main():
     parser.add_argument("ops", nargs="*")
     options = parser.parse_args()
     asked, expected, skipped = [], [], []
-    for name, _ in rows():
+    for name in rows():
         if options.ops and name not in options.ops:
             continue
         op = schema_of(name)
@@ -146,7 +142,7 @@ def main():
     for (name, args, named), wanted, got in zip(asked, expected, answers):
         if wanted == got:
             continue
-        text = f"{name}({', '.join([spell(a) for a in args] + [f'{k}={v}' for k, v in named.items()])})"
+        text = f"{name}({write_arguments(args, named)})"
         kinds.setdefault((name, "taken" if wanted is None else "refused" if got is None else "dtype"), []).append(
             f"{text}: torch {wanted or 'refuses'}, here {got or 'refused'}")
     for (name, kind), found in kinds.items():

@@ -125,44 +125,53 @@ TypeId divide_rounded(TypeRuleCall& call);
 TypeId clamp(TypeRuleCall& call);
 TypeId where(TypeRuleCall& call);
 
-// Rules of ops that torch refuses for some dtypes of their first operands, or of their result.
+// Rules of ops that torch refuses for some dtypes of so many first operands, or of their result.
 void refuse_operands(TypeRuleCall& call, std::size_t count, bool (*is_refused)(DType));
 void refuse_result(TypeRuleCall& call, TypeId result, bool (*is_refused)(DType));
-template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
-TypeId without_bools(TypeRuleCall& call) {
-  refuse_operands(call, kOperands, [](DType dtype) { return dtype == DType::kBool; });
+template <bool (*kIsRefused)(DType), TypeRule kRule, std::size_t kOperands>
+TypeId refusing(TypeRuleCall& call) {
+  refuse_operands(call, kOperands, kIsRefused);
   return kRule(call);
 }
-template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
-TypeId without_complex(TypeRuleCall& call) {
-  refuse_operands(call, kOperands, is_complex);
-  return kRule(call);
+inline bool is_bool(DType dtype) {
+  return dtype == DType::kBool;
 }
-template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
-TypeId of_inexact(TypeRuleCall& call) {
-  refuse_operands(call, kOperands, [](DType dtype) { return !is_inexact(dtype); });
-  return kRule(call);
+inline bool is_exact(DType dtype) {
+  return !is_inexact(dtype);
 }
-template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
-TypeId of_integers(TypeRuleCall& call) {
-  refuse_operands(call, kOperands, is_inexact);
-  return kRule(call);
+inline bool is_real(DType dtype) {
+  return !is_complex(dtype);
 }
-template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands = 1>
-TypeId of_complex(TypeRuleCall& call) {
-  refuse_operands(call, kOperands, [](DType dtype) { return !is_complex(dtype); });
-  return kRule(call);
-}
-template <TypeId (*kRule)(TypeRuleCall&)>
+template <TypeRule kRule, std::size_t kOperands = 1>
+constexpr TypeRule without_bools = refusing<is_bool, kRule, kOperands>;
+template <TypeRule kRule, std::size_t kOperands = 1>
+constexpr TypeRule without_complex = refusing<is_complex, kRule, kOperands>;
+template <TypeRule kRule, std::size_t kOperands = 1>
+constexpr TypeRule of_inexact = refusing<is_exact, kRule, kOperands>;
+template <TypeRule kRule, std::size_t kOperands = 1>
+constexpr TypeRule of_integers = refusing<is_inexact, kRule, kOperands>;
+template <TypeRule kRule, std::size_t kOperands = 1>
+constexpr TypeRule of_complex = refusing<is_real, kRule, kOperands>;
+template <TypeRule kRule>
 TypeId without_bool_result(TypeRuleCall& call) {
   const TypeId result = kRule(call);
-  refuse_result(call, result, [](DType dtype) { return dtype == DType::kBool; });
+  refuse_result(call, result, is_bool);
+  return result;
+}
+constexpr TypeRule shift_bits = without_bool_result<of_integers<binary, 2>>;
+
+// Rules of ops with a parameter `alpha`.
+void check_alpha(TypeRuleCall& call, TypeId result);
+template <TypeRule kRule>
+TypeId with_alpha(TypeRuleCall& call) {
+  const TypeId result = kRule(call);
+  check_alpha(call, result);
   return result;
 }
 
 // Rules of ops that write an operand's elements into the first, or add them: neither is converted.
 void check_source(TypeRuleCall& call, std::size_t source);
-template <TypeId (*kRule)(TypeRuleCall&), std::size_t kSource>
+template <TypeRule kRule, std::size_t kSource>
 TypeId from_source(TypeRuleCall& call) {
   check_source(call, kSource);
   return kRule(call);
@@ -171,7 +180,7 @@ TypeId from_source(TypeRuleCall& call) {
 // Rules of ops that do not promote: so many first operands have one dtype.
 enum class Scalars { kMustMatch, kMayDiffer };  // what holds of tensors of no dimension
 void check_same_dtypes(TypeRuleCall& call, std::size_t count, Scalars scalars);
-template <TypeId (*kRule)(TypeRuleCall&), std::size_t kOperands>
+template <TypeRule kRule, std::size_t kOperands>
 TypeId of_one_dtype(TypeRuleCall& call) {
   check_same_dtypes(call, kOperands, Scalars::kMustMatch);
   return kRule(call);

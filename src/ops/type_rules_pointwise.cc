@@ -25,6 +25,13 @@ void add_operand(TypeRuleCall& call, Operands& operands, std::size_t param, Weig
   if (weight == Weight::kPromotes) operands.promotion.add_tensor(tensor->dtype, tensor->rank());
 }
 
+// None: the operand is.
+std::optional<DType> dtype_of_operand(TypeRuleCall& call, std::size_t param) {
+  if (const auto number = dtype_of_number(call, call.arg(param))) return number;
+  const TensorType* tensor = call.optional_tensor(param);
+  return tensor != nullptr ? std::optional(tensor->dtype) : std::nullopt;
+}
+
 // Of `grad_output`, `self` and the numbers of a function's backward, the tensors.
 Operands tensor_operands_of(TypeRuleCall& call) {
   Operands operands;
@@ -92,22 +99,11 @@ bool can_write(DType result, DType to) {
   return result == DType::kBool || to != DType::kBool;
 }
 
-void check_written(TypeRuleCall& call, DType result) {
-  const DType to = call.tensor(std::size_t{0}).dtype;
+void check_written(TypeRuleCall& call, DType result, std::size_t param = 0) {
+  const DType to = call.tensor(param).dtype;
   if (!can_write(result, to))
     call.mismatch("the result is {}, which cannot be written into {}", info(result).short_name,
                   info(to).short_name);
-}
-
-// What torch multiplies an operand by: no fraction where the result is of integers, and a bool only
-// where it is of bools (at::native::alpha_check).
-void check_alpha(TypeRuleCall& call, DType result) {
-  for (std::size_t i = 0; i < call.param_count(); ++i) {
-    if (call.node.op->params[i].name != "alpha" || !call.has(i)) continue;
-    const auto alpha = dtype_of_number(call, call.arg(i));
-    if (alpha && ((*alpha == DType::kBool && result != DType::kBool) || is_above(*alpha, result)))
-      call.mismatch("'alpha' is {}, the result {}", info(*alpha).short_name, info(result).short_name);
-  }
 }
 
 // How many operands promote: a weight that is a tensor does, a number does not.
@@ -135,12 +131,18 @@ void check_mask(TypeRuleCall& call) {
   if (mask != DType::kBool) call.mismatch("the mask is {}, not bool", info(mask).short_name);
 }
 
+// The first operand, or what stands in its place where the mask is true.
+TypeId masked(TypeRuleCall& call) {
+  check_mask(call);
+  const TensorType* tensors[] = {&call.tensor(std::size_t{0}), &call.tensor(std::size_t{1})};
+  return call.contiguous(tensors[0]->dtype, common_sizes(call, tensors), common_device(call, tensors));
+}
+
 // The last operands must broadcast to the first, which is written.
 TypeId in_place(TypeRuleCall& call, std::size_t count, DType (*dtype_of)(DType)) {
   const Operands operands = operands_of(call, 0, count);
   const TensorType& self = call.tensor(std::size_t{0});
   check_written(call, dtype_of(operands.promotion.result()));
-  check_alpha(call, dtype_of(operands.promotion.result()));
   common_device(call, operands.tensors);
   const Dims sizes = common_sizes(call, operands.tensors);
   if (sizes.size() != self.rank())
@@ -160,19 +162,27 @@ std::size_t clamp_operands(TypeRuleCall& call) {
 }  // namespace
 
 void refuse_operands(TypeRuleCall& call, std::size_t count, bool (*is_refused)(DType)) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto number = dtype_of_number(call, call.arg(i));
-    const TensorType* tensor = number ? nullptr : call.optional_tensor(i);
-    if (!number && tensor == nullptr) continue;
-    const DType dtype = number ? *number : tensor->dtype;
-    if (is_refused(dtype)) call.mismatch("it is not defined for {}", info(dtype).name);
-  }
+  for (std::size_t i = 0; i < count; ++i)
+    if (const auto dtype = dtype_of_operand(call, i); dtype && is_refused(*dtype))
+      call.mismatch("it is not defined for {}", info(*dtype).name);
 }
 
 void refuse_result(TypeRuleCall& call, TypeId result, bool (*is_refused)(DType)) {
   const TensorType* type = tensor_of(call.context, result);
   if (type != nullptr && is_refused(type->dtype))
     call.mismatch("it is not defined for {}", info(type->dtype).name);
+}
+
+// What torch multiplies an operand by: no fraction where the result is of integers, and a bool only
+// where it is of bools (at::native::alpha_check).
+void check_alpha(TypeRuleCall& call, TypeId result) {
+  const DType to = tensor_of(call.context, result)->dtype;
+  for (std::size_t i = 0; i < call.param_count(); ++i) {
+    if (call.node.op->params[i].name != "alpha" || !call.has(i)) continue;
+    const auto alpha = dtype_of_number(call, call.arg(i));
+    if (alpha && ((*alpha == DType::kBool && to != DType::kBool) || is_above(*alpha, to)))
+      call.mismatch("'alpha' is {}, the result {}", info(*alpha).short_name, info(to).short_name);
+  }
 }
 
 void check_same_dtypes(TypeRuleCall& call, std::size_t count, Scalars scalars) {
@@ -219,7 +229,6 @@ TypeId absolute(TypeRuleCall& call) {
 
 TypeId binary(TypeRuleCall& call) {
   const Operands operands = operands_of(call, 0, 2);
-  check_alpha(call, operands.promotion.result());
   return elementwise(call, operands.tensors, operands.promotion.result());
 }
 
@@ -283,10 +292,7 @@ TypeId addcdiv(TypeRuleCall& call) {
 
 // Its kernel writes into a tensor like the second operand.
 TypeId mish_backward(TypeRuleCall& call) {
-  const DType result = operands_of(call, 0, 2).promotion.result(), self = call.tensor(1).dtype;
-  if (!can_write(result, self))
-    call.mismatch("the result is {}, which cannot be written into {}", info(result).short_name,
-                  info(self).short_name);
+  check_written(call, operands_of(call, 0, 2).promotion.result(), 1);
   return binary(call);
 }
 
@@ -313,13 +319,11 @@ TypeId where(TypeRuleCall& call) {
 }
 
 TypeId masked_scatter(TypeRuleCall& call) {
-  const TensorType* tensors[] = {&call.tensor(std::size_t{0}), &call.tensor(std::size_t{1})};
-  check_mask(call);
-  return call.contiguous(tensors[0]->dtype, common_sizes(call, tensors), common_device(call, tensors));
+  return masked(call);
 }
 TypeId masked_fill(TypeRuleCall& call) {
   check_filled(call, 2);
-  return masked_scatter(call);
+  return masked(call);
 }
 
 TypeId unary_in_place(TypeRuleCall& call) {
