@@ -121,10 +121,22 @@ std::vector<Launch> LaunchFinder::take() {
   return std::move(found_);
 }
 
-std::vector<Launch> find_launches(const Context& context, const Body& body) {
-  LaunchFinder finder(context, body);
+namespace {
+
+std::vector<Launch> find_launches(const Context& context, const Body& body, LaunchFinder::Of of) {
+  LaunchFinder finder(context, body, of);
   for (const auto [id, node] : walk(body)) finder.add(id, node);
   return finder.take();
+}
+
+}  // namespace
+
+std::vector<Launch> find_launches(const Context& context, const Body& body) {
+  return find_launches(context, body, LaunchFinder::Of::kLaunches);
+}
+
+std::vector<Launch> find_all_launches(const Context& context, const Body& body) {
+  return find_launches(context, body, LaunchFinder::Of::kAll);
 }
 
 NodeId find_waited_launch(const Context& context, const Body& body, NodeId wait) {

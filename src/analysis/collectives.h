@@ -23,6 +23,8 @@ struct Launch {
 
 // All launches of a body, in execution order.
 std::vector<Launch> find_launches(const Context& context, const Body& body);
+// With those of calls that are launch and wait in one (is_synchronous).
+std::vector<Launch> find_all_launches(const Context& context, const Body& body);
 
 // The same for a walk that serves other analyses, too: add each node that executes, in order.
 class LaunchFinder {

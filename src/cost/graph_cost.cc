@@ -14,9 +14,7 @@ class CostCounter {
       : graph_(graph), context_(*graph.context), body_(graph.step()), costs_(graph, extents) {}
 
   GraphCost run() {
-    LaunchFinder finder(context_, body_, LaunchFinder::Of::kAll);
-    for (NodeId id : body_.order) finder.add(id, body_.nodes[id]);
-    const std::vector<Launch> launches = finder.take();
+    const std::vector<Launch> launches = find_all_launches(context_, body_);
     std::size_t next = 0;
     for (NodeId id : body_.order) {
       const Node& node = body_.nodes[id];

@@ -430,9 +430,7 @@ std::vector<IdlePass> find_idle(const Survey& seen) {
 
 Finding check_groups(const Graph& graph) {
   Finding finding{"groups", Health::kHas, {}, {}, {}, {}};
-  LaunchFinder finder(*graph.context, graph.step(), LaunchFinder::Of::kAll);
-  for (const NodeId id : graph.step().order) finder.add(id, graph.step().nodes[id]);
-  const std::vector<Launch> launches = finder.take();
+  const std::vector<Launch> launches = find_all_launches(*graph.context, graph.step());
   if (launches.empty()) {
     finding.health = Health::kNone;
     finding.found = "no collective";

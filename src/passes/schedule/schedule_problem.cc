@@ -228,14 +228,10 @@ class ProblemBuilder {
 
   // Of what is launch and wait in one, too, as the proof of the order has it (analysis/order.h).
   void add_launch_order() {
-    LaunchFinder finder(*graph_.context, graph_.step(), LaunchFinder::Of::kAll);
     std::vector<Place> places(graph_.step().nodes.size());
-    for (Place i = 0; i < m_.size(); ++i) {
-      places[m_.nodes[i].index()] = i;
-      finder.add(m_.nodes[i], node(i));
-    }
+    for (Place i = 0; i < m_.size(); ++i) places[m_.nodes[i].index()] = i;
     std::vector<std::pair<Arg, Place>> last;  // of each group
-    for (const Launch& launch : finder.take()) {
+    for (const Launch& launch : find_all_launches(*graph_.context, graph_.step())) {
       const Arg group = rules_.launches == LaunchOrder::kAllKept ? Arg() : launch.group;
       const Place place = places[launch.node.index()];
       const auto known = std::ranges::find(last, group, &std::pair<Arg, Place>::first);
