@@ -71,7 +71,7 @@ std::int64_t tokens_per_row(const Graph& graph, const ScalingFactors& factors) {
   return unit;
 }
 
-using FactorOfSum = SideTable<PolyId, std::optional<Rational>>;
+using FactorOfSum = std::map<PolyId, Rational>;
 
 // Eq(u4 + u5, 3072) becomes Eq(u4 + u5, 3*s0).
 ExprId restate(Facts& facts, ExprId statement, const FactorOfSum& factor_of, TokenSymbol symbol) {
@@ -80,10 +80,10 @@ ExprId restate(Facts& facts, ExprId statement, const FactorOfSum& factor_of, Tok
   if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) return statement;
   const Atom fact = pool[poly.terms[0].atoms[0]];
   if (fact.kind != AtomKind::kEq || !pool.constant(fact.operands[1])) return statement;
-  const auto& factor = factor_of[fact.operands[0]];
-  if (!factor) return statement;
+  const auto factor = factor_of.find(fact.operands[0]);
+  if (factor == factor_of.end()) return statement;
   return pool.from_poly(
-      pool.apply(AtomKind::kEq, {fact.operands[0], pool.poly(symbol.extent(facts, *factor))}));
+      pool.apply(AtomKind::kEq, {fact.operands[0], pool.poly(symbol.extent(facts, factor->second))}));
 }
 
 // First in the table: what others are known to be may mention it.
@@ -93,7 +93,7 @@ TokenSymbol add_symbol(Graph& graph, const ScalingFactors& factors, std::int64_t
   symbol.name = graph.symbols.front().name;
   Facts facts(graph);
   FactorOfSum factor_of;
-  for (const auto& [sum, factor] : factors.sums) factor_of.at(sum) = factor;
+  for (const auto& [sum, factor] : factors.sums) factor_of.insert_or_assign(sum, factor);
   for (Symbol& other : graph.symbols)
     if (other.asserts)
       for (ExprId& statement : *other.asserts) statement = restate(facts, statement, factor_of, symbol);
