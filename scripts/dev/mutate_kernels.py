@@ -46,7 +46,7 @@ FOLDERS = ["replay/kernels/host", "replay/kernels/ops", "replay/kernels/shared"]
 DEVICE = ["replay/kernels/device/emulated.cc"]
 SANITIZED = ["replay/values/block_cache.cc", "replay/values/tensor.cc"]  # blocks that the sanitizer must see, and who fills them
 TESTS = ["kernels/host/kernels_test.cc", "kernels/ops/attention_call_test.cc", "kernels/host/reshape_test.cc", "kernels/host/error_bounds_test.cc",
-         "kernels/math/special_functions_test.cc", "kernels/device/kernels_test.cc", "kernels/device/attention_test.cc",
+         "kernels/math/special_functions_test.cc", "kernels/tasks/tasks_test.cc", "kernels/device/kernels_test.cc", "kernels/device/attention_test.cc",
          "kernels/device/collectives_test.cc"]
 # Of these not the one that has run each variant, and not one that takes long and runs tiles of
 # products, which have none.

@@ -1,7 +1,8 @@
 #include "analysis/devices_on_rank.h"
 
-#include <charconv>
 #include <string>
+
+#include "base/parse_number.h"
 
 namespace epweave {
 namespace {
@@ -39,11 +40,8 @@ std::map<Rank, DeviceNames> read_rank_devices(const Graph& graph) {
   const auto entries = context.args.children(*all);
   for (std::size_t i = 0; i + 1 < entries.size(); i += 2) {
     if (!entries[i].is(ArgKind::kText) || !entries[i + 1].is(ArgKind::kDict)) continue;
-    const std::string_view text = context.text(entries[i].as_name());
-    Rank rank = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-    if (error == std::errc() && end == text.data() + text.size())
-      ranks.emplace(rank, read_names(context, entries[i + 1]));
+    if (const auto rank = parse_number<Rank>(context.text(entries[i].as_name())))
+      ranks.emplace(*rank, read_names(context, entries[i + 1]));
   }
   return ranks;
 }

@@ -286,6 +286,12 @@ bool is_fused_product(const Node& node) {
          (node.op->family == OpFamily::kGatherMatmul || node.op->family == OpFamily::kMatmulScatter);
 }
 
+TypeId block_of_rank(const Context& context, const Body& body, const Node& call) {
+  if (call.op->family == OpFamily::kMatmulScatter) return call.type;
+  const Arg shard = arg_of(context, call, 0);
+  return shard.is_node() ? body.nodes[shard.as_node()].type : TypeId();
+}
+
 std::vector<StringId> list_fused_products(const Graph& graph) {
   std::vector<StringId> names;
   const Body& body = graph.step();

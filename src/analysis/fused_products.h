@@ -45,6 +45,9 @@ struct FusedNodes {
 const NodeExtra* describe_fused(Graph& graph, const FusedNodes& nodes, NodeExtra like, StringId pass);
 
 bool is_fused_product(const Node& node);
+// The type of a rank's block of the message: the shard that it gives to be gathered, or what is
+// scattered to it; none where that is not recorded.
+TypeId block_of_rank(const Context& context, const Body& body, const Node& call);
 // Their names, sorted by id.
 std::vector<StringId> list_fused_products(const Graph& graph);
 

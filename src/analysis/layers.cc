@@ -1,7 +1,6 @@
 #include "analysis/layers.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "analysis/module_path.h"
+#include "base/parse_number.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 
@@ -16,11 +16,8 @@ namespace epweave {
 namespace {
 
 std::optional<std::int64_t> number_of(std::string_view component) {
-  std::int64_t number = 0;
-  const char* last = component.data() + component.size();
-  const auto [end, error] = std::from_chars(component.data(), last, number);
-  const bool is_number = error == std::errc() && end == last && number >= 0;
-  return is_number ? std::optional(number) : std::nullopt;
+  const auto number = parse_number<std::int64_t>(component);
+  return number >= 0 ? number : std::nullopt;
 }
 
 std::string_view first_component(std::string_view path) {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string>
 #include <utility>
 
 #include "analysis/listed_groups.h"
+#include "base/parse_number.h"
 
 namespace epweave {
 namespace {
@@ -46,13 +46,11 @@ std::optional<GroupOnRank> find_by_rule(const Graph& graph, const World& world, 
   const auto rule = find_group_rule(group.ranks, world.size);
   if (!rule || !holds(group.ranks, world.file_rank)) return std::nullopt;
   GroupOnRank found{group.name, rule->members(rank)};
-  const std::string_view name = graph.text(group.name);
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || end != name.data() + name.size()) return found;
+  const auto number = parse_number<std::uint64_t>(graph.text(group.name));
+  if (!number) return found;
   const std::uint64_t own = rule->index(world.file_rank);
-  if (number < own) return std::nullopt;
-  found.name = graph.intern(std::to_string(number - own + rule->index(rank)));
+  if (*number < own) return std::nullopt;
+  found.name = graph.intern(std::to_string(*number - own + rule->index(rank)));
   found.is_numbered = true;
   return found;
 }

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <vector>
 
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "base/parse_number.h"
 #include "cost/unique_json.h"
 
 namespace epweave {
@@ -97,13 +97,6 @@ std::string_view find_range_problem(ParameterRange range, double value) {
   return "";
 }
 
-std::optional<double> read_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<Cluster> find_built_in(std::string_view name) {
   Cluster cluster;
   if (name == kNames[0]) return cluster;
@@ -156,7 +149,7 @@ void set_parameter(Cluster& cluster, std::string_view assignment) {
   const ClusterParameter* parameter = find_parameter(name);
   if (parameter == nullptr) throw UsageError(unknown_parameter(name));
   const std::string_view text = assignment.substr(equals + 1);
-  const std::optional<double> value = read_number(text);
+  const std::optional<double> value = parse_number<double>(text);
   if (!value) throw UsageError(fmt::format("{}: '{}' is not a number", name, text));
   if (const std::string_view problem = find_range_problem(parameter->range, *value); !problem.empty())
     throw UsageError(fmt::format("{}={} {}", name, text, problem));

@@ -4,6 +4,7 @@
 
 #include "analysis/collectives.h"
 #include "analysis/effects.h"
+#include "analysis/fused_products.h"
 #include "ops/bind.h"
 #include "ops/named_arg.h"
 
@@ -54,11 +55,9 @@ std::optional<Cost> CostModel::cost_of_launch(const Node& node) {
 Count CostModel::message_within(NodeId call, std::size_t ranks) {
   const Node& node = body_.nodes[call];
   const auto of_all = [&](Count of_rank) { return times(of_rank, static_cast<std::int64_t>(ranks)); };
-  if (node.op->family == OpFamily::kMatmulScatter) return of_all(bytes_of(node.type));
-  if (node.op->family == OpFamily::kGatherMatmul) {
-    const TensorType* shard = operand(node, "A");
-    return shard == nullptr ? std::nullopt
-                            : of_all(times(extents_.elements(*shard), info(shard->dtype).bytes));
+  if (is_fused_product(node)) {
+    const TypeId block = block_of_rank(context_, body_, node);
+    return block ? of_all(bytes_of(block)) : std::nullopt;
   }
   const std::optional<Cost> whole = cost_of_launch(node);
   return whole ? Count(whole->message) : std::nullopt;

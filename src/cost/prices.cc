@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/collectives.h"
+#include "analysis/fused_products.h"
 #include "analysis/host_copy.h"
 #include "analysis/world.h"
 #include "ops/bind.h"
@@ -309,11 +310,10 @@ Price Pricer::add_exchange(NodeId id, Price kernels) {
           cluster_, family, tensor.stored * (family == OpFamily::kGatherPair ? group.ranks : 1), group);
     return kernels;
   }
-  const bool is_fused = family == OpFamily::kGatherMatmul || family == OpFamily::kMatmulScatter;
-  std::int64_t message = operands_.taken.front().stored;
-  if (family == OpFamily::kGatherMatmul) message *= group.ranks;
-  if (family == OpFamily::kMatmulScatter && !operands_.given.empty())
-    message = operands_.given.front().stored * group.ranks;
+  const bool is_fused = is_fused_product(node);
+  const auto block = tensors_of(is_fused ? block_of_rank(context_, body_, node) : TypeId());
+  const std::int64_t message =
+      block.empty() ? operands_.taken.front().stored : block.front().stored * group.ranks;
   const double exchange = collective_seconds(cluster_, family, message, group);
   const double hidden = std::min(kernels.seconds, exchange) * (1 - 1 / static_cast<double>(group.ranks));
   kernels.seconds = is_fused ? kernels.seconds + exchange - hidden : kernels.seconds + exchange;

@@ -1,7 +1,8 @@
 #include "ops/type_rule_call.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/parse_number.h"
 
 namespace epweave {
 
@@ -151,11 +152,9 @@ std::int64_t TypeRuleCall::integer(std::size_t param) {
   const Arg value = arg(param);
   if (value.is_int()) return value.as_int();
   if (value.is_none()) {
-    const std::string_view text = default_of(param);
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size()) mismatch("'{}' is missing", name_of(param));
-    return number;
+    const auto number = parse_number<std::int64_t>(default_of(param));
+    if (!number) mismatch("'{}' is missing", name_of(param));
+    return *number;
   }
   const ExprId expr = extent(value);
   if (auto number = exprs.constant(facts.normalize(expr))) return *number;

@@ -11,6 +11,8 @@
 #include "analysis/returned_values.h"
 #include "analysis/seeds.h"
 #include "analysis/world.h"
+#include "base/word_table.h"
+#include "ir/call_words.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -214,6 +216,40 @@ void refuse_half(const Graph& graph) {
   }
 }
 
+// What backward's outputs need. A seed is given, whatever it is computed from.
+IdSet<NodeId> find_needed_by_backward(const Body& body, const Joint& joint) {
+  IdSet<NodeId> needed(body.nodes.size());
+  for (std::uint32_t position : joint.backward_outputs)
+    if (const NodeId id = joint.outputs[position]) needed.insert(id);
+  for (auto id = body.order.rbegin(); id != body.order.rend(); ++id)
+    if (needed.contains(*id) && !joint.seed(*id))
+      for (NodeId input : joint.inputs[*id]) needed.insert(input);
+  return needed;
+}
+
+// Of what the caller gets: two of them stay two.
+IdSet<NodeId> find_returned_storages(const Body& body, const Joint& joint, const Effects& effects) {
+  IdSet<NodeId> storages(body.nodes.size());
+  for (NodeId id : joint.outputs)
+    if (id) storages.insert(effects.storage_of(id));
+  return storages;
+}
+
+// Whether the call gives the same each time that it is made of the same.
+bool has_one_result(const Graph& graph, const Node& node) {
+  const bool binds = node.extra != nullptr && !node.extra->bindings.empty();
+  return !has_effect(graph, node) && node.op->family != OpFamily::kRandom && !leaves_unset(*node.op) &&
+         !binds;
+}
+
+void push_call(WordTable& keys, const Context& context, const Node& node) {
+  const auto of_node = [&](NodeId id) { keys.push(tagged_word(ArgKind::kNode, id.index())); };
+  keys.push(tagged_word(ArgKind::kOperator, node.target.index()));
+  keys.push(tagged_word(ArgKind::kTuple, node.args.count));
+  push_words(keys, context.args, node.args, of_node);
+  push_words(keys, context.args, node.kwargs, of_node);
+}
+
 }  // namespace
 
 RequiredHalf required_half(const Context& context, const Node& node) {
@@ -274,24 +310,13 @@ Graph merge_equal_calls(const Graph& graph) {
   Body& body = result.step();
   const Joint joint = read_joint(graph);
   const Effects effects(result, body);
-  std::vector<std::uint8_t> is_needed(body.nodes.size());  // by backward's outputs
-  for (std::uint32_t position : joint.backward_outputs)
-    if (const NodeId id = joint.outputs[position]) is_needed[id.index()] = 1;
-  for (auto id = body.order.rbegin(); id != body.order.rend(); ++id)
-    if (is_needed[id->index()] != 0 && !joint.seed(*id))  // a seed is given, whatever it is computed from
-      for (NodeId input : joint.inputs[*id]) is_needed[input.index()] = 1;
-  IdSet<NodeId> returned(body.nodes.size());  // storages
-  for (NodeId id : joint.outputs)
-    if (id) returned.insert(effects.storage_of(id));
-  const auto may_share = [&](NodeId storage) {
-    return !returned.contains(storage) && !effects.is_written(storage);
-  };
-
-  SideTable<NodeId, NodeId> same;
-  std::map<std::vector<std::uint64_t>, NodeId> first;
+  const IdSet<NodeId> needed = find_needed_by_backward(body, joint);
+  const IdSet<NodeId> returned = find_returned_storages(body, joint, effects);
+  SideTable<NodeId, NodeId> same;  // of a call that is left out, the one in its place
+  WordTable keys;
+  std::vector<NodeId> first;  // of each key
   std::map<NodeId, std::vector<NodeId>> merged;
   std::uint64_t writes = 0;
-  const StringId pass = graph.intern("partition");
   for (NodeId id : body.order) {
     Node& node = body.nodes[id];
     const auto redirect = [&](Arg arg) {
@@ -300,27 +325,21 @@ Graph merge_equal_calls(const Graph& graph) {
     map_arguments(context, node, redirect);
     if (node.kind != NodeKind::kCall || node.op == nullptr) continue;
     writes += node.op->writes;
-    if (has_effect(result, node) || node.op->family == OpFamily::kRandom ||
-        !may_share(effects.storage_of(id)) || leaves_unset(*node.op) ||
-        (node.extra != nullptr && !node.extra->bindings.empty()))
+    const NodeId storage = effects.storage_of(id);
+    if (returned.contains(storage) || effects.is_written(storage) || !has_one_result(result, node)) continue;
+    keys.push(writes);
+    keys.push(needed.contains(id) ? 1 : 0);
+    keys.push(static_cast<std::uint64_t>(required_half(context, node)));
+    push_call(keys, context, node);
+    const auto [key, is_new] = keys.intern();
+    if (is_new) {
+      first.push_back(id);
       continue;
-    const auto half = static_cast<std::uint64_t>(required_half(context, node));
-    std::vector<std::uint64_t> key = {node.target.index(), is_needed[id.index()], writes, half};
-    const auto append = [&](const auto& self, ArgRange range) -> void {
-      for (Arg arg : context.args[range]) {
-        key.push_back(static_cast<std::uint64_t>(arg.kind()));
-        key.push_back(arg.is_tree() ? arg.children().count : arg.bits());
-        if (arg.is_tree()) self(self, arg.children());
-      }
-    };
-    append(append, node.args);
-    key.push_back(~0ULL);
-    append(append, node.kwargs);
-    const auto [at, is_new] = first.emplace(std::move(key), id);
-    if (is_new) continue;
-    same.at(id) = at->second;
-    merged[at->second].push_back(id);
+    }
+    same.at(id) = first[key];
+    merged[first[key]].push_back(id);
   }
+  const StringId pass = graph.intern("partition");
   for (const auto& [kept, others] : merged) {
     std::vector<StringId> origins = {body.nodes[kept].name};
     for (NodeId other : others) origins.push_back(body.nodes[other].name);

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/effects.h"
 #include "analysis/random_draws.h"
 #include "analysis/users.h"
+#include "analysis/value_numbers.h"
+#include "base/word_table.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "passes/record.h"
@@ -17,72 +20,10 @@ bool is_group(const Context& context, const Node& node) {
   return node.type && context.types[node.type].kind == TypeKind::kValue;
 }
 
-// Numbers values: equal numbers mean the same computation from the same inputs.
-class ValueNumbers {
- public:
-  using Number = std::uint64_t;
-  ValueNumbers(const Context& context, const Body& body) : context_(context), body_(body) {}
-
-  // The number of a chain's node, given the numbers of what it reads.
-  Number number_call(NodeId id) {
-    const Node& node = body_.nodes[id];
-    Key key = {node.target.index(), node.type.index(), is_rebuilt(node) ? 1u : 0u};
-    append(node.args, key);
-    append(node.kwargs, key);
-    const Number number =
-        numbers_.emplace(std::move(key), numbers_.size() + body_.nodes.size()).first->second;
-    number_of_.at(id) = number;
-    return number;
-  }
-
- private:
-  using Key = std::vector<std::uint64_t>;
-
-  // Recomputed in backward, or a backward computation.
-  bool is_rebuilt(const Node& node) const {
-    return node.is_backward() || context_.text(node.name).find("_recomputed") != std::string_view::npos;
-  }
-
-  Number number_input(NodeId id) {
-    if (number_of_[id] != kNone) return number_of_[id];
-    const Node& node = body_.nodes[id];
-    if (is_group(context_, node) && node.op && node.op->cost == CostClass::kFree) return number_group(id);
-    return number_of_.at(id) = id.index();
-  }
-
-  // Groups and meshes are looked up anew at each use: forward or backward makes no difference.
-  Number number_group(NodeId id) {
-    const Node& node = body_.nodes[id];
-    Key key = {node.target.index()};
-    append(node.args, key);
-    append(node.kwargs, key);
-    return number_of_.at(id) =
-               numbers_.emplace(std::move(key), numbers_.size() + body_.nodes.size()).first->second;
-  }
-
-  void append(ArgRange range, Key& key) {
-    key.push_back(range.count);
-    for (std::uint32_t i = 0; i < range.count; ++i) {
-      const Arg arg = context_.args[range][i];
-      key.push_back(static_cast<std::uint64_t>(arg.kind()));
-      if (arg.is_tree())
-        append(arg.children(), key);
-      else
-        key.push_back(arg.is_node() ? number_input(arg.as_node()) : arg.bits());
-    }
-  }
-
-  static constexpr Number kNone = ~Number{0};
-  const Context& context_;
-  const Body& body_;
-  SideTable<NodeId, Number> number_of_{kNone};
-  std::map<Key, Number> numbers_;
-};
-
 struct Chain {
   std::vector<NodeId> nodes;  // in execution order, up to the output
-  ValueNumbers::Number value = 0;
-  std::uint32_t ready = 0;  // position of the output in the order
+  std::uint32_t key = 0;      // equal keys: the same calls of the same values
+  std::uint32_t ready = 0;    // position of the output in the order
   NodeId output() const { return nodes.back(); }
 };
 
@@ -93,7 +34,8 @@ class ChainFinder {
         context_(*graph.context),
         body_(graph.step()),
         users_(users),
-        values_(context_, body_),
+        effects_(graph, body_),
+        values_(graph, effects_),
         position_(find_positions(body_, body_.order)) {}
 
   // The unshard chains that start at the input; one or none where it has one user.
@@ -105,7 +47,7 @@ class ChainFinder {
         if (cut_after_gather(chain.nodes)) chains.push_back(std::move(chain));
       }
     for (Chain& chain : chains) {
-      for (NodeId id : chain.nodes) chain.value = values_.number_call(id);
+      chain.key = key_of(chain.nodes);
       chain.ready = position_[chain.output()];
     }
     return chains;
@@ -113,11 +55,6 @@ class ChainFinder {
 
  private:
   const Node& node(NodeId id) const { return body_.nodes[id]; }
-  bool is_target(NodeId id, std::string_view target) const {
-    return node(id).op && node(id).op->target == target;
-  }
-  bool is_gather(NodeId id) const { return is_target(id, "_c10d_functional.all_gather_into_tensor.default"); }
-
   bool reads_only(NodeId user, NodeId input) const {
     bool only = true;
     for_each_input(context_, node(user),
@@ -132,6 +69,17 @@ class ChainFinder {
     if (op->cost == CostClass::kWait) return true;
     return !op->is_effectful && (op->cost == CostClass::kFree || op->cost == CostClass::kMemory ||
                                  op->cost == CostClass::kCollective);
+  }
+
+  // A value of forward and one of backward stay two, though they are equal.
+  std::uint32_t key_of(const std::vector<NodeId>& nodes) {
+    for (NodeId id : nodes) keys_.push(std::uint64_t{values_[id].index()} << 1 | (is_rebuilt(id) ? 1 : 0));
+    return keys_.intern().number;
+  }
+  // Recomputed in backward, or a backward computation.
+  bool is_rebuilt(NodeId id) const {
+    return node(id).is_backward() ||
+           context_.text(node(id).name).find("_recomputed") != std::string_view::npos;
   }
 
   Chain follow(NodeId first) const {
@@ -153,12 +101,12 @@ class ChainFinder {
   // The concatenation of all pieces of a split that nothing else reads.
   NodeId find_rejoin(NodeId split) const {
     const auto pieces = users_[split];
-    if (!is_target(split, "aten.split.Tensor") || pieces.empty()) return {};
+    if (!has_family(node(split), OpFamily::kSplit) || pieces.empty()) return {};
     NodeId cat;
     for (NodeId piece : pieces) {
       if (!has_family(node(piece), OpFamily::kElement) || users_[piece].size() != 1) return {};
       const NodeId user = users_[piece].front();
-      if (!is_target(user, "aten.cat.default") || (cat && cat != user)) return {};
+      if (!has_family(node(user), OpFamily::kJoin) || (cat && cat != user)) return {};
       cat = user;
     }
     bool only = true;
@@ -170,7 +118,7 @@ class ChainFinder {
   // Leaves the chain up to what it gathers, without trailing views. False where it gathers nothing.
   bool cut_after_gather(std::vector<NodeId>& nodes) const {
     std::size_t gather = nodes.size();
-    while (gather > 0 && !is_gather(nodes[gather - 1])) --gather;
+    while (gather > 0 && !has_family(node(nodes[gather - 1]), OpFamily::kAllGather)) --gather;
     if (gather == 0 || gather == nodes.size() || node(nodes[gather]).op->cost != CostClass::kWait)
       return false;
     while (nodes.size() > gather + 1 && node(nodes.back()).op->is_view) nodes.pop_back();
@@ -181,7 +129,9 @@ class ChainFinder {
   const Context& context_;
   const Body& body_;
   const NodeLists& users_;
+  Effects effects_;
   ValueNumbers values_;
+  WordTable keys_;
   IdVector<NodeId, std::uint32_t> position_;
 };
 
@@ -249,10 +199,10 @@ class Deduplicator {
     if (chains.size() < 2) return;
     std::stable_sort(chains.begin(), chains.end(),
                      [](const Chain& a, const Chain& b) { return a.ready < b.ready; });
-    std::map<ValueNumbers::Number, const Chain*> first_of;
+    std::map<std::uint32_t, const Chain*> first_of;
     std::optional<bool> input_may_be_written;
     for (const Chain& chain : chains) {
-      const auto [first, is_first] = first_of.emplace(chain.value, &chain);
+      const auto [first, is_first] = first_of.emplace(chain.key, &chain);
       if (is_first) continue;
       if (!input_may_be_written) input_may_be_written = uses_.may_be_written(input);
       if (*input_may_be_written) return;

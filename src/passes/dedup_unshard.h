@@ -1,10 +1,8 @@
 // Gathers each sharded parameter once.
 //
-//     %c0 = aten._to_copy.default(%w, ...)                        %c0 = aten._to_copy.default(%w, ...)
-//     %g0 = _c10d_functional.all_gather_into_tensor(%c0, 4, "0")  %g0 = ...all_gather_into_tensor(%c0, 4,
-//     "0") %a0 = _c10d_functional.wait_tensor.default(%g0)             %a0 = ...wait_tensor(%g0) %c1 = ...,
-//     %g1 = ..., %a1 = ... the same from %w            (gone) %m = aten.mm.default(%x, %a1) %m =
-//     aten.mm.default(%x, %a0)
+//     %c0 = _to_copy(%w); %g0 = all_gather_into_tensor(%c0, 4, "0"); %a0 = wait_tensor(%g0)
+//     %c1 = _to_copy(%w); %g1 = all_gather_into_tensor(%c1, 4, "0"); %a1 = wait_tensor(%g1)      (gone)
+//     %m = mm(%x, %a1)                                                             %m = mm(%x, %a0)
 //
 // An unshard chain starts at a user of an input and goes on while the node has one user and that
 // user no other input of data (a group or mesh is none); a split whose pieces are all concatenated

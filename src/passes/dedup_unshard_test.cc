@@ -49,28 +49,37 @@ output((%y,))
   CHECK(print_records(result, "sharded_param").empty());
 }
 
-TEST_CASE("a cast before and a split rejoined behind the gather belong to the chain") {
-  const std::string code = print_code(deduplicated(R"(
+// Two chains of a cast, a gather and a split whose pieces are joined along another dimension.
+std::string rejoined_chains(const std::string& split, const std::string& sizes) {
+  return fmt::format(R"(
   %w = placeholder : f32[4, 2]
   %c0 = aten._to_copy.default(%w, dtype=bf16) : bf16[4, 2]
   %ag0 = _c10d_functional.all_gather_into_tensor.default(%c0, 2, "0") : bf16[8, 2]
   %wait0 = _c10d_functional.wait_tensor.default(%ag0) : bf16[8, 2]
-  %s0 = aten.split.Tensor(%wait0, 4) : (bf16[4, 2], bf16[4, 2])
+  %s0 = {0}(%wait0, {1}) : (bf16[4, 2], bf16[4, 2])
   %a0 = operator.getitem(%s0, 0) : bf16[4, 2]
   %b0 = operator.getitem(%s0, 1) : bf16[4, 2]
   %cat0 = aten.cat.default([%a0, %b0], 1) : bf16[4, 4]
   %c1 = aten._to_copy.default(%w, dtype=bf16) : bf16[4, 2]
   %ag1 = _c10d_functional.all_gather_into_tensor.default(%c1, 2, "0") : bf16[8, 2]
   %wait1 = _c10d_functional.wait_tensor.default(%ag1) : bf16[8, 2]
-  %s1 = aten.split.Tensor(%wait1, 4) : (bf16[4, 2], bf16[4, 2])
+  %s1 = {0}(%wait1, {1}) : (bf16[4, 2], bf16[4, 2])
   %a1 = operator.getitem(%s1, 0) : bf16[4, 2]
   %b1 = operator.getitem(%s1, 1) : bf16[4, 2]
   %cat1 = aten.cat.default([%a1, %b1], 1) : bf16[4, 4]
   %y = aten.add.Tensor(%cat0, %cat1) : bf16[4, 4]
   output((%y,))
-)"));
-  CHECK(count_gathers(code) == 1);
-  CHECK(code.find("%y = aten.add.Tensor(%cat0, %cat0)") != code.npos);
+)",
+                     split, sizes);
+}
+
+TEST_CASE("a cast before and a split rejoined behind the gather belong to the chain") {
+  for (const auto& [split, sizes] :
+       {std::pair("aten.split.Tensor", "4"), {"aten.split_with_sizes.default", "[4, 4]"}}) {
+    const std::string code = print_code(deduplicated(rejoined_chains(split, sizes)));
+    CHECK(count_gathers(code) == 1);
+    CHECK(code.find("%y = aten.add.Tensor(%cat0, %cat0)") != code.npos);
+  }
 }
 
 // Two chains of %w: `first` and `second` fill in what differs.
@@ -101,6 +110,16 @@ TEST_CASE("chains that differ stay apart") {
   CHECK(gathers_left("2, \"0\") : f32[8]", "2, \"0\") : f32[8]") == 1);
   CHECK(gathers_left("2, \"0\") : f32[8]", "2, \"1\") : f32[8]") == 2);
   CHECK(gathers_left("2, \"0\") : f32[8]", "4, \"0\") : f32[8]") == 2);
+}
+
+TEST_CASE("chains of other calls stay apart, though their values are equal") {
+  const std::string ag = "2, \"0\") : f32[8]\n";
+  const std::string more = "  %same = aten.alias.default(%w) : f32[4]";
+  std::string nodes = two_chains(ag, ag, more);
+  const std::string second = "%ag1 = _c10d_functional.all_gather_into_tensor.default(%w";
+  nodes.replace(nodes.find(second), second.size(),
+                "%ag1 = _c10d_functional.all_gather_into_tensor.default(%same");
+  CHECK(count_gathers(print_code(deduplicated(nodes))) == 2);
 }
 
 TEST_CASE("a chain rebuilt in backward is not merged with the forward one") {

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/parse_number.h"
 
 namespace epweave {
 
@@ -39,13 +40,10 @@ StringId NodeNames::make_like(std::string_view target) {
   std::string base = snake_case(target);
   std::uint32_t number = 0;
   const std::size_t at = base.rfind('_');
-  if (at != std::string::npos && at != 0 && at + 1 < base.size()) {
-    const char* end = base.data() + base.size();
-    const auto read = std::from_chars(base.data() + at + 1, end, number);
-    if (read.ec == std::errc() && read.ptr == end) {
+  if (at != std::string::npos && at != 0) {
+    if (const auto counted = parse_number<std::uint32_t>(std::string_view(base).substr(at + 1))) {
+      number = *counted;
       base.resize(at);
-    } else {
-      number = 0;
     }
   }
   StringId name = graph_.intern(number == 0 ? base : fmt::format("{}_{}", base, number));

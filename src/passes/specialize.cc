@@ -4,15 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
-#include <map>
 #include <set>
 #include <string_view>
-#include <tuple>
 
 #include "analysis/devices_on_rank.h"
-#include "analysis/random_draws.h"
 #include "analysis/rank_literals.h"
 #include "analysis/rank_view.h"
 #include "ir/walk.h"
@@ -20,373 +15,17 @@
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
+#include "passes/computed_slices.h"
 #include "passes/extra_group.h"
-#include "passes/node_names.h"
-#include "passes/pieces.h"
+#include "passes/rank_constants.h"
 #include "passes/rank_devices.h"
-#include "passes/rank_elements.h"
+#include "passes/rank_groups.h"
 #include "passes/record.h"
 #include "passes/replace_symbols.h"
 #include "passes/short_shards.h"
 
 namespace epweave {
 namespace {
-
-// --------------------------------------------------------------------------- the rank's groups
-
-// The rank's rows of the group table, and the name of each of the file's groups on that rank.
-class RankGroups {
- public:
-  RankGroups(const Graph& graph, const World& world, Rank rank) {
-    for (const ProcessGroup& group : graph.groups) {
-      auto here = group_on_rank(graph, world, group, rank);
-      if (here && here->is_numbered) numbered_.emplace_back(graph.text(here->name));
-      if (!here) {
-        names_.emplace(group.name, StringId());
-        continue;
-      }
-      if (!names_.emplace(group.name, here->name).second) continue;
-      ProcessGroup& row = rows_.emplace_back(group);
-      row.name = here->name;
-      row.ranks = std::move(here->ranks);
-    }
-    for (ProcessGroup& row : rows_)
-      if (row.split_from) row.split_from = find(row.split_from).value_or(row.split_from);
-  }
-
-  // None: not in the table, or its members on that rank do not follow.
-  std::optional<StringId> find(StringId name) const {
-    const auto found = names_.find(name);
-    if (found == names_.end() || !found->second) return std::nullopt;
-    return found->second;
-  }
-  bool is_listed(StringId name) const { return names_.contains(name); }
-  const std::vector<ProcessGroup>& rows() const { return rows_; }
-  const std::vector<std::string>& numbered() const { return numbered_; }
-
- private:
-  std::map<StringId, StringId> names_;  // none: does not follow
-  std::vector<ProcessGroup> rows_;
-  std::vector<std::string> numbered_;
-};
-
-// --------------------------------------------------------------------------- constants of ranks
-
-// What only serves to compute coordinates: integers on the host, from a constant by calls of one
-// operand each.
-class RankConstants {
- public:
-  RankConstants(const Graph& graph, const Body& body) : graph_(graph), context_(*graph.context) {
-    for (const auto [id, node] : walk(context_, body)) {
-      const TensorType* tensor = tensor_of(context_, node.type);
-      if (tensor == nullptr || !is_integral(tensor->dtype) || context_.text(tensor->device) != "cpu")
-        continue;
-      if (node.kind == NodeKind::kGetAttr && node.attr.is(ArgKind::kTensor)) source_.at(id) = id;
-      if (node.kind == NodeKind::kCall) add_call(body, id, node);
-    }
-  }
-
-  bool contains(NodeId id) const { return source_[id].valid(); }
-
-  // The elements of a contiguous value, or none.
-  std::optional<std::vector<std::int64_t>> elements(const Body& body, NodeId id) const {
-    const TensorType* tensor = tensor_of(context_, body.nodes[id].type);
-    if (!contains(id) || tensor == nullptr || tensor->offset) return std::nullopt;
-    std::int64_t count = 1;
-    for (std::size_t d = tensor->rank(); d-- > 0;) {
-      const auto size = context_.exprs.constant(tensor->sizes[d]);
-      if (!size || d >= tensor->strides.size()) return std::nullopt;
-      if (*size != 1 && context_.exprs.constant(tensor->strides[d]) != count) return std::nullopt;
-      count *= *size;
-    }
-    std::vector<std::int64_t> elements;
-    const auto fields = context_.args.children(body.nodes[source_[id]].attr);
-    if (fields.size() == 3) collect(fields[2], elements);
-    if (static_cast<std::int64_t>(elements.size()) != count) return std::nullopt;
-    return elements;
-  }
-
- private:
-  void add_call(const Body& body, NodeId id, const Node& node) {
-    if (node.op == nullptr || node.op->is_effectful || draws_random(graph_, body, node)) return;
-    std::size_t count = 0;
-    NodeId input;
-    for_each_input(context_, node, [&](NodeId operand) { ++count, input = operand; });
-    if (count != 1 || !contains(input)) return;
-    // A constant that is written is somebody's state.
-    if (node.op->writes && body.nodes[input].kind == NodeKind::kGetAttr) return;
-    const NodeId source = source_[input];  // `at` may move the table
-    source_.at(id) = source;
-  }
-
-  void collect(Arg list, std::vector<std::int64_t>& elements) const {
-    if (list.is_int()) elements.push_back(list.as_int());
-    if (!list.is_list()) return;
-    for (Arg item : context_.args.children(list)) collect(item, elements);
-  }
-
-  const Graph& graph_;
-  const Context& context_;
-  SideTable<NodeId, NodeId> source_;  // the constant that a value is made of
-};
-
-// --------------------------------------------------------------------------- elements of splits
-
-constexpr std::string_view kElementTarget = "operator.getitem";
-
-// Slices whose bounds the graph computes.
-std::vector<NodeId> find_computed_slices(const Context& context, const Body& body) {
-  std::vector<NodeId> found;
-  for (const auto [id, node] : walk(context, body)) {
-    if (!has_family(node, OpFamily::kSlice)) continue;
-    std::size_t inputs = 0;
-    for_each_input(context, node, [&](NodeId) { ++inputs; });
-    if (inputs > 1) found.push_back(id);
-  }
-  return found;
-}
-
-// Of such slices, takes those whose bounds are numbers now from the split, or from the slice that
-// had numbers before, that gives the same piece, where there is one: each reader the nearest before
-// it, as equal pieces may stand before and behind. Where passes have left none, the slice becomes
-// the call with which ranks take the piece, as it says itself (passes/rank_elements.h).
-class ElementFinder {
- public:
-  ElementFinder(Graph& graph, Body& body, std::span<const NodeId> slices)
-      : graph_(graph),
-        context_(*graph.context),
-        facts_(graph),
-        names_(graph, body),
-        body_(body),
-        calls_(context_, body),
-        finder_(context_),
-        slices_(slices) {
-    IdSet<NodeId> computed;
-    for (NodeId id : slices) computed.insert(id);
-    std::uint32_t count = 0;
-    for (const auto [id, node] : walk(context_, body)) {
-      const std::uint32_t here = count++;
-      position_.at(id) = here;
-      for_each_input(context_, node, [&](NodeId input) {
-        if (first_use_[input] == kUnused) first_use_.at(input) = here;
-      });
-      if (computed.contains(id)) continue;
-      if (const auto piece = finder_.find(body, node)) elements_[*piece].push_back(id);
-      if (has_family(node, OpFamily::kSplit)) splits_[whole_of(node)].push_back(id);
-    }
-  }
-
-  void replace() {
-    SideTable<NodeId, const std::vector<NodeId>*> elements_of{
-        nullptr};  // those that a slice is equal to, in order
-    for (NodeId id : slices_) {
-      const auto call = calls_.read(body_.nodes[id]);
-      body_.nodes[id].extra = without_element(context_, body_.nodes[id].extra);
-      const std::vector<NodeId>* equal = find_elements(id, call);
-      if (equal != nullptr && nearest_before(*equal, first_use_[id]))
-        elements_of.at(id) = equal;
-      else if (call && call->op != nullptr)
-        elements_of.at(id) = restore(id, *call);
-    }
-    std::erase_if(body_.order, [&](NodeId id) { return elements_of[id] != nullptr; });
-    insert_splits();
-    if (!beside_others_.empty()) put_in_order();
-    for (NodeId id : body_.order) {
-      const auto follow = [&](Arg arg) {
-        const std::vector<NodeId>* equal = arg.is_node() ? elements_of[arg.as_node()] : nullptr;
-        return equal == nullptr ? arg : Arg::node(nearest_before(*equal, position_[id]));
-      };
-      map_arguments(context_, body_.nodes[id], follow);
-    }
-  }
-
- private:
-  NodeId whole_of(const Node& node) const {
-    const Arg whole = arg_of(context_, node, 0);
-    return whole.is_node() ? whole.as_node() : NodeId();
-  }
-
-  // Of what the slice says that it stands for; of slices that say nothing, any. Slices that say the
-  // same share one list.
-  const std::vector<NodeId>* find_elements(NodeId id, const std::optional<Node>& call) {
-    const Node& slice = body_.nodes[id];
-    const auto piece = finder_.find(body_, slice);
-    const auto found = piece ? elements_.find(*piece) : elements_.end();
-    if (found == elements_.end()) return nullptr;
-    Said said{*piece, slice.type};
-    if (call)
-      said = {*piece,           slice.type,       call->name,          call->target,
-              call->args.begin, call->args.count, call->is_backward(), call->chunk.part};
-    const auto [known, is_new] = equal_.try_emplace(said);
-    if (!is_new) return &known->second;
-    for (NodeId element : found->second)
-      if (body_.nodes[element].type == slice.type && (!call || is_taken_by(*call, body_.nodes[element])))
-        known->second.push_back(element);
-    return &known->second;
-  }
-  bool is_taken_by(const Node& call, const Node& element) const {
-    const auto tuple = tuple_element(context_, body_, element);
-    if (has_family(call, OpFamily::kSplit)) return tuple && calls_.is_call(body_.nodes[tuple->tuple], call);
-    return calls_.is_beside(element, call);
-  }
-
-  // The last of the nodes, which are in order, that stands before a position; or none.
-  NodeId nearest_before(const std::vector<NodeId>& nodes, std::uint32_t position) const {
-    const auto behind = first_at(nodes, position);
-    return behind == nodes.begin() ? NodeId() : *std::prev(behind);
-  }
-
-  // The first of the nodes, which are in order, that stands at a position or behind it.
-  std::vector<NodeId>::const_iterator first_at(const std::vector<NodeId>& nodes,
-                                               std::uint32_t position) const {
-    return std::ranges::lower_bound(nodes, position, {}, [&](NodeId id) { return position_[id]; });
-  }
-
-  void add_in_order(std::vector<NodeId>& nodes, NodeId id) const {
-    nodes.insert(first_at(nodes, position_[id]), id);
-  }
-
-  // Makes the slice the call by which ranks take its piece, if that gives the piece. Returns what
-  // was made so for another slice by the same call.
-  const std::vector<NodeId>* restore(NodeId id, Node call) {
-    const auto piece = finder_.find(body_, body_.nodes[id]);
-    const NodeId known = has_family(call, OpFamily::kSplit) ? find_split(id, call) : NodeId();
-    call.type = known ? body_.nodes[known].type : infer_type(facts_, graph_, body_, call);
-    if (!piece || !call.type) return nullptr;
-    std::vector<NodeId>& made = restored_[{*piece, call.name, call.is_backward(), call.chunk.part}];
-    if (!made.empty()) return &made;
-    made.push_back(id);
-    if (call.op->family == OpFamily::kSplit) take_from_split(id, *piece, call, known);
-    if (call.op->family == OpFamily::kSlice && finder_.find(body_, call) == piece)
-      body_.nodes[id].args = call.args;
-    return nullptr;
-  }
-
-  // `known`: a split by that call, or none.
-  void take_from_split(NodeId id, const TakenPiece& piece, const Node& call, NodeId known) {
-    const auto index = finder_.find_index(call, piece);
-    if (!index) return;
-    const auto place = static_cast<std::size_t>(*index);
-    if (context_.types[call.type].elements[place] != body_.nodes[id].type) return;
-    const NodeId split = known ? known : body_.nodes.push_back(call);
-    Node element = body_.nodes[id];
-    element.target = graph_.intern(kElementTarget);
-    element.kwargs = {};
-    resolve_op(context_, element);
-    const Arg args[] = {Arg::node(split), Arg::integer(*index)};
-    element.args = context_.args.add(args);
-    if (known)
-      beside_others_.insert(id);
-    else
-      add_split(id, split);
-    body_.nodes[id] = element;
-  }
-
-  // A call of the same arguments that stands before the slice.
-  NodeId find_split(NodeId id, const Node& call) const {
-    const auto found = splits_.find(whole_of(call));
-    if (found == splits_.end()) return {};
-    const std::vector<NodeId>& splits = found->second;
-    for (auto at = first_at(splits, position_[id]); at != splits.begin();)
-      if (const NodeId split = *--at; calls_.is_call(body_.nodes[split], call)) return split;
-    return {};
-  }
-
-  void add_split(NodeId slice, NodeId split) {
-    split_calls_[split] = body_.nodes[split].name;
-    body_.nodes[split].name = names_.make(graph_.text(body_.nodes[split].name));
-    record_added(body_.nodes[split]);
-    position_.at(split) = position_[slice];
-    add_in_order(splits_[whole_of(body_.nodes[split])], split);
-    split_before_[slice] = split;
-  }
-
-  // The element is what the slice was, such as one part of a node; the split is there for it.
-  void record_added(Node& split) {
-    if (split.provenance.empty()) return;
-    Provenance record = split.provenance.back();
-    record.role = ProvenanceRole::kAdded;
-    record.part = record.parts = 0;
-    split.provenance = {};
-    append_provenance(context_, split, record);
-  }
-
-  // Each in front of its element. Parts of one element stand side by side, as a pass has made them;
-  // of the rank's own graph it makes the parts of the split first, so they stand in front.
-  void insert_splits() {
-    if (split_before_.empty()) return;
-    std::vector<NodeId> order;
-    const auto split_of = [&](NodeId id) {
-      const auto found = split_before_.find(id);
-      return found == split_before_.end() ? NodeId() : found->second;
-    };
-    for (auto at = body_.order.begin(); at != body_.order.end();) {
-      const NodeId split = split_of(*at);
-      const auto is_part_beside = [&](NodeId id) {
-        return split && split_of(id) && split_calls_.at(split_of(id)) == split_calls_.at(split) &&
-               body_.nodes[id].chunk.part != body_.nodes[*at].chunk.part;
-      };
-      const auto end = std::find_if_not(std::next(at), body_.order.end(), is_part_beside);
-      for (auto part = at; split && part != end; ++part) order.push_back(split_of(*part));
-      order.insert(order.end(), at, end);
-      at = end;
-    }
-    body_.order = std::move(order);
-  }
-
-  // Elements of one split that stand beside each other are in the order of their indices.
-  void put_in_order() {
-    const auto element_of = [&](NodeId id) { return tuple_element(context_, body_, body_.nodes[id]); };
-    const auto is_taken = [&](NodeId id) { return beside_others_.contains(id); };
-    const auto index_of = [&](NodeId id) { return element_of(id)->index; };
-    for (auto at = body_.order.begin(); at != body_.order.end();) {
-      const auto first = element_of(*at);
-      const auto end = std::find_if_not(std::next(at), body_.order.end(), [&](NodeId id) {
-        const auto beside = first ? element_of(id) : std::nullopt;
-        return beside && beside->tuple == first->tuple;
-      });
-      std::vector<NodeId> taken, others;
-      std::partition_copy(at, end, std::back_inserter(taken), std::back_inserter(others), is_taken);
-      if (!taken.empty()) {
-        std::ranges::stable_sort(taken, {}, index_of);
-        std::ranges::merge(others, taken, at, {}, index_of, index_of);
-      }
-      at = end;
-    }
-  }
-
-  Graph& graph_;
-  Context& context_;
-  Facts facts_;
-  NodeNames names_;
-  Body& body_;
-  const ElementCalls calls_;
-  PieceFinder finder_;
-  std::span<const NodeId> slices_;
-  std::map<TakenPiece, std::vector<NodeId>> elements_;  // in order
-  // What a slice says: its piece and type, and its call's name, target, arguments, direction and
-  // part.
-  struct Said {
-    TakenPiece piece;
-    TypeId type;
-    StringId name, target;
-    std::uint32_t first_argument = 0, arguments = 0;  // equal ones are one range
-    bool is_backward = false;
-    std::optional<std::int32_t> part;
-    friend auto operator<=>(const Said&, const Said&) = default;
-  };
-  std::map<Said, std::vector<NodeId>> equal_;     // the elements that such slices may be, in order
-  std::map<NodeId, std::vector<NodeId>> splits_;  // by what they divide, in order
-  using Restored = std::tuple<TakenPiece, StringId, bool, std::optional<std::int32_t>>;
-  std::map<Restored, std::vector<NodeId>> restored_;  // by piece, name of the call, direction and part
-  std::map<NodeId, NodeId> split_before_;             // by the slice that it is made for
-  std::map<NodeId, StringId> split_calls_;            // by such a split: the name of the call that it is
-  std::set<NodeId> beside_others_;                    // elements taken from splits that were there
-  static constexpr auto kUnused = std::numeric_limits<std::uint32_t>::max();
-  SideTable<NodeId, std::uint32_t> position_, first_use_{kUnused};  // in the order
-};
-
-// --------------------------------------------------------------------------- one body
 
 class BodySpecializer {
  public:
@@ -573,7 +212,7 @@ class BodySpecializer {
     if (const auto mesh = recorded_mesh(context_, body.nodes[of])) {
       shape.assign(mesh->shape.begin(), mesh->shape.end());
       ranks.assign(mesh->ranks.begin(), mesh->ranks.end());
-    } else if (auto elements = constants.elements(body, of)) {
+    } else if (auto elements = constants.elements(of)) {
       for (ExprId size : tensor_of(context_, body.nodes[of].type)->sizes)
         shape.push_back(*context_.exprs.constant(size));
       ranks = std::move(*elements);
@@ -636,75 +275,93 @@ void require_known_groups(const Graph& graph, const RankGroups& groups, RankChan
                         site_of(graph, node), "trace the graph on that rank");
 }
 
-// The device on which the tracer says that the step runs.
-void rename_device_of_info(Graph& graph, const DeviceNames& names) {
+// The rank's names of devices, also of the one on which the tracer says that the step runs. False:
+// they are not recorded.
+bool put_devices(Graph& graph, RankChange change) {
+  if (find_entry(*graph.context, graph.info, kRankDevicesKey) == nullptr) return true;
+  const auto names = devices_on_rank(graph, change.to);
+  if (!names) return false;
+  rename_devices(
+      graph, *names,
+      {.pass = graph.intern("specialize"), .reason = graph.intern(fmt::format("rank {}", change.to))});
   const Arg* device = find_entry(*graph.context, graph.info, "device");
-  if (device == nullptr || !device->is(ArgKind::kText)) return;
-  if (const auto found = names.find(device->as_name()); found != names.end())
+  if (device == nullptr || !device->is(ArgKind::kText)) return true;
+  if (const auto found = names->find(device->as_name()); found != names->end())
     set_info(graph, "device", Arg::text(found->second));
+  return true;
+}
+
+// The info says one rank, and nothing of the others.
+void put_rank(Graph& graph, Rank rank) {
+  set_info(graph, "rank", Arg::integer(rank));
+  set_info(graph, kRankGroupsKey, std::nullopt);
+  set_info(graph, kRankDevicesKey, std::nullopt);
+  set_info(graph, kRankAgnosticKey, std::nullopt);
+  set_info(graph, kFingerprintKey, std::nullopt);  // of the graph for all ranks
+  if (find_entry(*graph.context, graph.info, kOneRankKey) != nullptr)
+    set_info(graph, kOneRankKey, Arg::boolean(false));
+}
+
+// Groups, meshes and coordinates; then what the coordinates' numbers make of the rest.
+void specialize_bodies(Graph& graph, const RankGroups& groups, RankChange change) {
+  BodySpecializer specializer(graph, groups, change);
+  SymbolNumbers numbers;
+  for (Body& body : graph.bodies) specializer.run(body, numbers);
+  if (numbers.size() != 0) {
+    std::vector<std::vector<NodeId>> slices;
+    for (const Body& body : graph.bodies) slices.push_back(find_computed_slices(*graph.context, body));
+    replace_symbols(graph, numbers,
+                    {.pass = "specialize",
+                     .reason = fmt::format("rank {}", change.to),
+                     .remedy = "trace the graph so that it holds for every rank",
+                     .fold_all = false});
+    for (std::size_t i = 0; i < graph.bodies.size(); ++i) take_elements(graph, graph.bodies[i], slices[i]);
+  }
+  for (Body& body : graph.bodies) specializer.drop_unread(body);
+}
+
+void require_rank(const World& world, std::int64_t rank) {
+  if (rank >= 0 && rank < static_cast<std::int64_t>(world.size)) return;
+  throw PassError("specialize.rank", fmt::format("there is no rank {} in a world of {}", rank, world.size),
+                  {}, fmt::format("name a rank from 0 to {}", world.size - 1));
+}
+
+// Of a graph for one rank.
+void require_own_rank(RankChange change) {
+  if (change.from == change.to) return;
+  throw PassError("specialize.one-rank",
+                  fmt::format("the graph was traced for rank {} alone; numbers of that rank may stand in it",
+                              change.from),
+                  {},
+                  "make one graph for all ranks first: epweave generalize, of this graph with --repair, or "
+                  "of the traces of several ranks");
 }
 
 }  // namespace
 
 PassResult specialize(const Graph& graph, const SpecializeOptions& options) {
   const World world = read_world(graph);
-  if (options.rank < 0 || options.rank >= static_cast<std::int64_t>(world.size))
-    throw PassError("specialize.rank",
-                    fmt::format("there is no rank {} in a world of {}", options.rank, world.size), {},
-                    fmt::format("name a rank from 0 to {}", world.size - 1));
+  require_rank(world, options.rank);
   const RankChange change{world.file_rank, static_cast<Rank>(options.rank)};
   if (!is_rank_agnostic(graph)) {
-    if (change.from == change.to) return {graph, {fmt::format("the graph is rank {}'s already", change.to)}};
-    throw PassError(
-        "specialize.one-rank",
-        fmt::format("the graph was traced for rank {} alone; numbers of that rank may stand in it",
-                    change.from),
-        {},
-        "make one graph for all ranks first: epweave generalize, of this graph with --repair, or "
-        "of the traces of several ranks");
+    require_own_rank(change);
+    return {graph, {fmt::format("the graph is rank {}'s already", change.to)}};
   }
-  if (options.baked == BakedNumbers::kRefuse) require_numbers_of(graph, change);
   PassResult result{graph};
   Graph& made = result.graph;
-  if (options.baked == BakedNumbers::kRefuse)
-    take_shards_of(made, {change, "specialize", fmt::format("rank {}", change.to)});
   const RankGroups groups(graph, world, change.to);
-  if (options.baked == BakedNumbers::kRefuse) require_known_groups(graph, groups, change);
-  BodySpecializer specializer(made, groups, change);
-  SymbolNumbers numbers;
-  for (Body& body : made.bodies) specializer.run(body, numbers);
+  if (options.baked == BakedNumbers::kRefuse) {
+    require_numbers_of(graph, change);
+    take_shards_of(made, {change, "specialize", fmt::format("rank {}", change.to)});
+    require_known_groups(graph, groups, change);
+  }
+  specialize_bodies(made, groups, change);
   made.groups = groups.rows();
-  if (numbers.size() != 0) {
-    std::vector<std::vector<NodeId>> slices;
-    for (const Body& body : made.bodies) slices.push_back(find_computed_slices(*made.context, body));
-    replace_symbols(made, numbers,
-                    {.pass = "specialize",
-                     .reason = fmt::format("rank {}", change.to),
-                     .remedy = "trace the graph so that it holds for every rank",
-                     .fold_all = false});
-    for (std::size_t i = 0; i < made.bodies.size(); ++i)
-      if (!slices[i].empty()) ElementFinder(made, made.bodies[i], slices[i]).replace();
-  }
-  for (Body& body : made.bodies) specializer.drop_unread(body);
   drop_unbound_coordinates(made, world);
-  if (find_entry(*made.context, made.info, kRankDevicesKey) != nullptr) {
-    if (const auto devices = devices_on_rank(graph, change.to)) {
-      rename_devices(
-          made, *devices,
-          {.pass = made.intern("specialize"), .reason = made.intern(fmt::format("rank {}", change.to))});
-      rename_device_of_info(made, *devices);
-    } else {
-      result.notes.push_back(fmt::format(
-          "what rank {} calls its device is not recorded: it has rank {}'s name", change.to, change.from));
-    }
-  }
-  set_info(made, "rank", Arg::integer(change.to));
-  set_info(made, kRankGroupsKey, std::nullopt);
-  set_info(made, kRankDevicesKey, std::nullopt);
-  set_info(made, kRankAgnosticKey, std::nullopt);
-  set_info(made, kFingerprintKey, std::nullopt);  // of the graph for all ranks
-  if (find_entry(*made.context, made.info, kOneRankKey) != nullptr)
-    set_info(made, kOneRankKey, Arg::boolean(false));
+  if (!put_devices(made, change))
+    result.notes.push_back(fmt::format("what rank {} calls its device is not recorded: it has rank {}'s name",
+                                       change.to, change.from));
+  put_rank(made, change.to);
   if (!groups.numbered().empty())
     result.notes.push_back(
         fmt::format("process groups {} are named by torch's numbering: their names on rank {} "

@@ -7,12 +7,12 @@
 #include "ir/text/text.h"
 #include "replay/inputs/block_mask.h"
 #include "replay/inputs/inputs.h"
+#include "replay/kernels/math/portable_math.h"
 #include "replay/kernels/missing_kernels.h"
 #include "replay/run/executor.h"
 #include "replay/steps/steps.h"
 #include "replay/values/compare.h"
 #include "replay/values/evaluate.h"
-#include "replay/values/floats.h"
 #include "replay/values/hash.h"
 #include "replay/values/random_numbers.h"
 
@@ -475,17 +475,17 @@ graph score
 TEST_CASE("16-bit floats round to nearest even") {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
-    const float value = float16_to_float(half);
-    if (value == value) CHECK(float_to_float16(value) == half);
-    const float wide = bfloat16_to_float(half);
-    if (wide == wide) CHECK(float_to_bfloat16(wide) == half);
+    const float value = math::float_from_fp16(half);
+    if (value == value) CHECK(math::fp16_from_float(value) == half);
+    const float wide = math::float_from_bf16(half);
+    if (wide == wide) CHECK(math::bf16_from_float(wide) == half);
   }
-  CHECK(float_to_float16(65519.0F) == 0x7bff);
-  CHECK(float_to_float16(65520.0F) == 0x7c00);
-  CHECK(float_to_float16(0x1p-25F) == 0);
-  CHECK(float_to_float16(0x1.8p-25F) == 1);
-  CHECK(float_to_bfloat16(1.00390625F) == 0x3f80);
-  CHECK(float_to_bfloat16(1.01171875F) == 0x3f82);
+  CHECK(math::fp16_from_float(65519.0F) == 0x7bff);
+  CHECK(math::fp16_from_float(65520.0F) == 0x7c00);
+  CHECK(math::fp16_from_float(0x1p-25F) == 0);
+  CHECK(math::fp16_from_float(0x1.8p-25F) == 1);
+  CHECK(math::bf16_from_float(1.00390625F) == 0x3f80);
+  CHECK(math::bf16_from_float(1.01171875F) == 0x3f82);
 }
 
 TEST_CASE("differences: first index, bits, ULP") {

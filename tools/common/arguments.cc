@@ -5,25 +5,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "base/parse_number.h"
 #include "wrap_help.h"
 
 namespace epweave::cli {
 namespace {
-
-// Validators say "" or what is wrong; CLI11 puts "--ranks: " before it.
-template <class Number>
-std::optional<Number> parse_number(const std::string& text) {
-  Number number{};
-  const char* const end = text.data() + text.size();
-  const auto [at, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || at != end) return std::nullopt;
-  return number;
-}
 
 std::string did_you_mean(std::string_view given, const std::vector<std::string>& known) {
   const std::string_view near = nearest_name(given, {known.begin(), known.end()});
@@ -173,6 +163,7 @@ std::string help_text(const CLI::App& app, const CLI::App& command) {
 
 // --------------------------------------------------------------------------- values
 
+// Validators say "" or what is wrong; CLI11 puts "--ranks: " before it.
 CLI::Option* choose(CLI::Option* option, const std::vector<std::string>& names) {
   const auto check = [names](const std::string& text) -> std::string {
     if (std::ranges::find(names, text) != names.end()) return "";

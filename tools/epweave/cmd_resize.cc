@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
-
+#include "base/parse_number.h"
 #include "commands.h"
 #include "common/graphs.h"
 #include "common/report.h"
@@ -16,13 +15,11 @@ namespace {
 // "tokens=4096"
 SizeSetting read_setting(const std::string& text) {
   const auto equals = text.find('=');
-  SizeSetting setting{.name = text.substr(0, equals)};
-  const char* const end = text.data() + text.size();
-  const char* const begin = equals == std::string::npos ? end : text.data() + equals + 1;
-  const auto [stop, error] = std::from_chars(begin, end, setting.value);
-  if (setting.name.empty() || begin == end || error != std::errc() || stop != end || setting.value < 1)
+  const std::string name = text.substr(0, equals);
+  const auto value = parse_number<std::int64_t>(equals == text.npos ? "" : text.substr(equals + 1));
+  if (name.empty() || !value || *value < 1)
     throw UsageError(fmt::format("--set {}: write NAME=N, with a whole number of 1 or more", text));
-  return setting;
+  return {.name = name, .value = *value};
 }
 
 std::vector<SizeSetting> read_settings(const ResizeCommand& command) {

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <unordered_map>
+
+#include "base/parse_number.h"
 
 namespace epweave::cli {
 namespace {
@@ -20,10 +21,8 @@ struct NumberedPath {
 NumberedPath find_number(std::string_view path) {
   for (std::size_t begin = 0; begin < path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
-    std::uint64_t number = 0;
-    const auto [stop, error] = std::from_chars(path.data() + begin, path.data() + end, number);
-    if (error == std::errc() && stop == path.data() + end)
-      return {path.substr(0, begin), path.substr(end), number, true};
+    if (const auto number = parse_number<std::uint64_t>(path.substr(begin, end - begin)))
+      return {path.substr(0, begin), path.substr(end), *number, true};
     begin = end + 1;
   }
   return {path, "", 0, false};

@@ -1,12 +1,11 @@
 #include "compare/rewrite/same_values.h"
 
-#include <algorithm>
-
 #include "analysis/collectives.h"
 #include "analysis/element_call.h"
 #include "analysis/random_draws.h"
 #include "analysis/repeated_waits.h"
 #include "compare/rewrite/conditions.h"
+#include "ir/call_words.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -14,8 +13,8 @@
 namespace epweave {
 namespace {
 
-bool is_one_of(const Node& node, std::initializer_list<std::string_view> targets) {
-  return node.op != nullptr && std::ranges::find(targets, node.op->target) != targets.end();
+bool is_transpose(const Node& node) {
+  return node.op != nullptr && node.op->target == "aten.t.default";
 }
 
 }  // namespace
@@ -44,9 +43,7 @@ SameValues::SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, 
     } else if (const NodeId aliased = find_aliased(id)) {
       number_[id] = number_[aliased];
     } else if (is_pure(id)) {
-      keys.push(body_.nodes[id].target.index());
-      push_key(keys, body_.nodes[id].args);
-      push_key(keys, body_.nodes[id].kwargs);
+      push_call(keys, body_.nodes[id]);
       const auto [key, is_new] = keys.intern();
       if (is_new) first_of_key.push_back(id);
       number_[id] = first_of_key[key];
@@ -57,16 +54,16 @@ SameValues::SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, 
 NodeId SameValues::find_aliased(NodeId id) {
   const Node& node = body_.nodes[id];
   const auto args = graph_.context->args[node.args];
-  if (args.empty() || !args[0].is_node()) return {};
+  if (node.op == nullptr || !node.op->is_view || node.op->writes || args.empty() || !args[0].is_node())
+    return {};
   const NodeId from = args[0].as_node();
-  if (is_one_of(node, {"aten.detach.default"})) return from;
+  if (has_family(node, OpFamily::kIdentity)) return from;
   const Node& source = body_.nodes[from];
-  const bool is_view = is_one_of(
-      node, {"aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.slice.Tensor"});
-  if (is_view && node.type && source.type && same_type(facts_, *graph_.context, node.type, source.type))
+  const bool may_show_all = has_family(node, OpFamily::kReshape) || has_family(node, OpFamily::kSlice);
+  if (may_show_all && node.type && source.type && same_type(facts_, *graph_.context, node.type, source.type))
     return from;
   const Node& same = body_.nodes[number_[from]];  // behind views that change nothing
-  if (is_one_of(node, {"aten.t.default"}) && is_one_of(same, {"aten.t.default"})) {
+  if (is_transpose(node) && is_transpose(same)) {
     const auto inner = graph_.context->args[same.args];
     if (!inner.empty() && inner[0].is_node()) return inner[0].as_node();
   }
@@ -97,16 +94,12 @@ bool SameValues::is_pure(NodeId id) const {
   return true;
 }
 
-void SameValues::push_key(WordTable& keys, ArgRange range) const {
-  keys.push(range.count);
-  for (const Arg& arg : graph_.context->args[range]) {
-    keys.push(static_cast<std::uint64_t>(arg.kind()));
-    if (arg.is_tree()) {
-      push_key(keys, arg.children());
-    } else {
-      keys.push(arg.is_node() ? number_[arg.as_node()].index() : arg.bits());
-    }
-  }
+void SameValues::push_call(WordTable& keys, const Node& node) const {
+  const auto of_node = [&](NodeId id) { keys.push(tagged_word(ArgKind::kNode, number_[id].index())); };
+  keys.push(tagged_word(ArgKind::kOperator, node.target.index()));
+  keys.push(tagged_word(ArgKind::kTuple, node.args.count));
+  push_words(keys, graph_.context->args, node.args, of_node);
+  push_words(keys, graph_.context->args, node.kwargs, of_node);
 }
 
 }  // namespace epweave

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <unordered_map>
 
+#include "base/parse_number.h"
 #include "io/onnx/onnx_codec.h"
 #include "io/onnx/onnx_facts.h"
 #include "io/onnx/onnx_types.h"
@@ -454,12 +454,10 @@ class OnnxDecoder {
 
   NodeId use_input(const text::Cursor& in, StringId name, CallSource& source) {
     const std::string_view digits = context().text(name);
-    std::size_t index = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (error != std::errc() || end != digits.data() + digits.size() || index >= source.inputs.size())
-      in.fail(fmt::format("there is no input %{}", digits));
-    source.is_input_used[index] = true;
-    return source.inputs[index];
+    const auto index = parse_number<std::size_t>(digits);
+    if (!index || *index >= source.inputs.size()) in.fail(fmt::format("there is no input %{}", digits));
+    source.is_input_used[*index] = true;
+    return source.inputs[*index];
   }
 
   const Attribute& find_attribute(const text::Cursor& in, std::string_view name, CallSource& source) const {

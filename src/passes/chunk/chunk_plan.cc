@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "analysis/flex_attention.h"
 #include "analysis/row_assumptions.h"
+#include "base/parse_number.h"
 #include "ir/walk.h"
 #include "ops/op.h"
 #include "passes/chunk/chunk_attention.h"
@@ -396,9 +396,8 @@ ChunkRoot parse_chunk_root(std::string_view text) {
   ChunkRoot root{.pattern = std::string(text.substr(0, colon))};
   if (colon == text.npos && !root.pattern.empty()) return root;
   const std::string_view count = colon == text.npos ? "" : text.substr(colon + 1);
-  std::int64_t parts = 0;
-  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), parts);
-  if (root.pattern.empty() || error != std::errc() || end != count.data() + count.size() || parts < 2)
+  const auto parts = parse_number<std::int64_t>(count);
+  if (root.pattern.empty() || !parts || *parts < 2)
     throw UsageError(
         fmt::format("option 'roots' of 'chunk': '{}'\n  expected PATTERN or PATTERN:PARTS with at least 2 "
                     "parts, as in layers.*.moe:4",

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 
 namespace epweave {
 namespace {
@@ -95,11 +95,9 @@ class KnobReader {
   }
 
   double number() const {
-    double value = 0;
-    const auto [end, error] = std::from_chars(value_.data(), value_.data() + value_.size(), value);
-    if (error != std::errc() || end != value_.data() + value_.size() || !(value >= 0) || value > 1e6)
-      fail(fmt::format("{}=NUMBER, from 0 to 1000000", name_));
-    return value;
+    const auto value = parse_number<double>(value_);
+    if (!value || !(*value >= 0) || *value > 1e6) fail(fmt::format("{}=NUMBER, from 0 to 1000000", name_));
+    return *value;
   }
   std::int64_t gigabytes() const {
     return static_cast<std::int64_t>(number() * static_cast<double>(kInductorGb));

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/parse_number.h"
 #include "pipeline/rows/shared_options.h"
 
 namespace epweave {
@@ -80,13 +80,13 @@ std::vector<std::int64_t> read_sizes(const Options& options) {
   std::vector<std::int64_t> sizes;
   if (!options.has("sizes")) return sizes;
   for (const std::string& item : options.list("sizes")) {
-    std::int64_t& size = sizes.emplace_back();
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), size);
-    if (error != std::errc() || end != item.data() + item.size() || size < 1 || size > kMostTokens)
+    const auto size = parse_number<std::int64_t>(item);
+    if (!size || *size < 1 || *size > kMostTokens)
       throw UsageError(
           fmt::format("option 'sizes': '{}' is not a number of tokens\n  expected numbers from 1 on, as in "
                       "sizes=[700,324]",
                       item));
+    sizes.push_back(*size);
   }
   if (sizes.size() < 2)
     throw UsageError("option 'sizes': there must be at least two parts\n  expected as in sizes=[700,324]");

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 #include <string>
 
+#include "base/parse_number.h"
 #include "passes/cpu_offload.h"
 #include "passes/memory_budget.h"
 #include "passes/memory_policy.h"
@@ -18,13 +18,11 @@ namespace {
 std::optional<double> read_amount(const Options& options, std::string_view name) {
   if (!options.has(name)) return std::nullopt;
   const std::string& text = options.text(name);
-  double value = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || rest != end || !(value >= 0) || value > 1e12)
+  const auto value = parse_number<double>(text);
+  if (!value || !(*value >= 0) || *value > 1e12)
     throw UsageError(
         fmt::format("option '{0}': '{1}' is no amount\n  expected a number, as in {0}=23.5", name, text));
-  return value;
+  return *value;
 }
 
 MemoryPolicyOptions read_memory_policy_options(const Options& options) {

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/parse_number.h"
 #include "passes/bucket/bucket.h"
 #include "passes/bucket/schedule_like_inductor.h"
 #include "passes/schedule/choose_chunks.h"
@@ -113,9 +113,8 @@ std::optional<ScheduleOptions> read_then(const Options& options) {
 std::optional<std::int64_t> read_auto_parts(const Options& options) {
   const std::string& text = options.text("parts");
   if (text == "auto") return std::nullopt;
-  std::int64_t parts = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parts);
-  if (error != std::errc() || end != text.data() + text.size() || parts < 2 || parts > 4096)
+  const auto parts = parse_number<std::int64_t>(text);
+  if (!parts || *parts < 2 || *parts > 4096)
     throw UsageError(fmt::format(
         "option 'parts': '{}' is not a number of parts\n  expected auto, or a number from 2 on", text));
   return parts;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "replay/kernels/math/portable_math.h"
 #include "replay/run/watch_values.h"
 #include "replay/values/evaluate.h"
-#include "replay/values/floats.h"
 
 namespace epweave::replay {
 namespace {
@@ -27,7 +27,7 @@ Buffer<double> read_numbers(const Tensor& tensor) {
   if (tensor.dtype == DType::kFloat32) {
     convert<float>(bytes, numbers, [](float x) { return x; });
   } else if (tensor.dtype == DType::kBfloat16) {
-    convert<std::uint16_t>(bytes, numbers, bfloat16_to_float);
+    convert<std::uint16_t>(bytes, numbers, math::float_from_bf16);
   } else {
     for (std::size_t i = 0; i < numbers.size(); ++i)
       numbers[i] = load_number(bytes.data() + i * tensor.element_bytes(), tensor.dtype);

@@ -9,8 +9,8 @@
 #include <thread>
 #include <type_traits>
 
+#include "replay/kernels/math/portable_math.h"
 #include "replay/values/block_cache.h"
-#include "replay/values/floats.h"
 
 namespace epweave::replay {
 
@@ -107,9 +107,11 @@ void reduce(std::span<const Contribution> operands, std::size_t first, std::span
     case DType::kUint8:
       return reduce_plain<std::uint8_t>(operands, first, to);
     case DType::kBfloat16:
-      return reduce_range<std::uint16_t, float>(operands, first, to, bfloat16_to_float, float_to_bfloat16);
+      return reduce_range<std::uint16_t, float>(operands, first, to, math::float_from_bf16,
+                                                math::bf16_from_float);
     case DType::kFloat16:
-      return reduce_range<std::uint16_t, float>(operands, first, to, float16_to_float, float_to_float16);
+      return reduce_range<std::uint16_t, float>(operands, first, to, math::float_from_fp16,
+                                                math::fp16_from_float);
     default:
       throw CollectiveError(fmt::format("{} cannot be reduced", info(operands[0].dtype).name));
   }

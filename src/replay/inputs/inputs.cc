@@ -13,10 +13,10 @@
 #include "replay/inputs/input_facts.h"
 #include "replay/inputs/recipe_advice.h"
 #include "replay/kernels/kernel.h"
+#include "replay/kernels/math/portable_math.h"
 #include "replay/run/parallel.h"
 #include "replay/values/compare.h"
 #include "replay/values/evaluate.h"
-#include "replay/values/floats.h"
 #include "replay/values/random_numbers.h"
 
 namespace epweave::replay {
@@ -37,7 +37,8 @@ void store_numbers(const Tensor& dense, const ElementRange& range, const Number&
     for (std::int64_t k = 0; k < range.count; ++k) to[k] = static_cast<float>(number(k));
   } else if (dense.dtype == DType::kBfloat16) {
     std::uint16_t* to = dense.data<std::uint16_t>() + range.first;
-    for (std::int64_t k = 0; k < range.count; ++k) to[k] = float_to_bfloat16(static_cast<float>(number(k)));
+    for (std::int64_t k = 0; k < range.count; ++k)
+      to[k] = math::bf16_from_float(static_cast<float>(number(k)));
   } else {
     for (std::int64_t k = 0; k < range.count; ++k) store_number(dense, range.first + k, number(k));
   }

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "replay/kernels/kernel.h"
+#include "replay/kernels/math/portable_math.h"
 #include "replay/kernels/math/special_functions.h"
-#include "replay/values/floats.h"
 
 namespace epweave::replay {
 namespace {
@@ -148,9 +148,9 @@ Value local_scalar(KernelCall& call) {
     case DType::kFloat64:
       return read_element<double>(tensor);
     case DType::kBfloat16:
-      return static_cast<double>(bfloat16_to_float(read_element<std::uint16_t>(tensor)));
+      return static_cast<double>(math::float_from_bf16(read_element<std::uint16_t>(tensor)));
     case DType::kFloat16:
-      return static_cast<double>(float16_to_float(read_element<std::uint16_t>(tensor)));
+      return static_cast<double>(math::float_from_fp16(read_element<std::uint16_t>(tensor)));
     default:
       throw KernelError("this dtype cannot be read by the host yet");
   }

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 
 namespace epweave::replay::nccl {
 namespace {
@@ -25,13 +25,6 @@ constexpr Launcher kLaunchers[] = {
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
 };
-
-std::optional<std::uint32_t> parse_number(std::string_view text) {
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return number;
-}
 
 class PlaceFinder {
  public:
@@ -54,7 +47,7 @@ class PlaceFinder {
   std::optional<std::uint32_t> number(const char* name) const {
     const std::string value = text(name);
     if (value.empty()) return std::nullopt;
-    const auto found = parse_number(value);
+    const auto found = parse_number<std::uint32_t>(value);
     if (!found) throw UsageError(fmt::format("{}={} is not a number", name, value));
     return found;
   }
@@ -116,7 +109,7 @@ class PlaceFinder {
       if (colon == std::string::npos || colon == 0)
         throw UsageError(fmt::format("--rendezvous {}: is neither HOST:PORT nor file:PATH", given));
       place_.host = given.substr(0, colon);
-      return set_port(parse_number(given.substr(colon + 1)), "--rendezvous");
+      return set_port(parse_number<std::uint32_t>(given.substr(colon + 1)), "--rendezvous");
     }
     place_.host = find_host();
     if (!has("MASTER_PORT")) return derive_port();
@@ -189,11 +182,12 @@ std::optional<std::uint32_t> tasks_of_host(std::string_view tasks, std::size_t h
     const std::size_t end = std::min(tasks.find(','), tasks.size());
     const std::string_view entry = tasks.substr(0, end);
     const std::size_t times = entry.find("(x");
-    const auto count = parse_number(entry.substr(0, times));
+    const auto count = parse_number<std::uint32_t>(entry.substr(0, times));
     std::optional<std::uint32_t> hosts = 1;
     if (times != std::string_view::npos)
-      hosts = entry.ends_with(')') ? parse_number(entry.substr(times + 2, entry.size() - times - 3))
-                                   : std::nullopt;
+      hosts = entry.ends_with(')')
+                  ? parse_number<std::uint32_t>(entry.substr(times + 2, entry.size() - times - 3))
+                  : std::nullopt;
     if (!count || !hosts) return std::nullopt;
     if (host < *hosts) return count;
     host -= *hosts;

@@ -1,13 +1,13 @@
 #include "replay/run/pairing.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
 
 #include "analysis/effects.h"
+#include "base/parse_number.h"
 #include "ops/op.h"
 #include "ops/traffic.h"
 
@@ -54,10 +54,8 @@ std::optional<ChunkName> read_chunk_name(std::string_view name) {
   constexpr std::string_view kMark = "_chunk";
   const std::size_t at = name.rfind(kMark);
   if (at == std::string_view::npos || at == 0) return std::nullopt;
-  ChunkName found{name.substr(0, at), 0};
-  const char* end = name.data() + name.size();
-  const auto read = std::from_chars(name.data() + at + kMark.size(), end, found.part);
-  return read.ec == std::errc() && read.ptr == end ? std::optional(found) : std::nullopt;
+  const auto part = parse_number<std::uint32_t>(name.substr(at + kMark.size()));
+  return part ? std::optional(ChunkName{name.substr(0, at), *part}) : std::nullopt;
 }
 
 // Nodes without provenance stand for the node of their name; else torchtitan's names of parts are

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "replay/kernels/math/portable_math.h"
 #include "replay/values/evaluate.h"
-#include "replay/values/floats.h"
 #include "replay/values/hash.h"
 #include "replay/values/row_major.h"
 
@@ -53,7 +53,7 @@ void visit_numbers(const RowMajor& bytes, DType dtype, const Visit& visit) {
       return visit_as(float{}, [](float x) { return static_cast<double>(x); });
     case DType::kBfloat16:
       return visit_as(std::uint16_t{},
-                      [](std::uint16_t x) { return static_cast<double>(bfloat16_to_float(x)); });
+                      [](std::uint16_t x) { return static_cast<double>(math::float_from_bf16(x)); });
     default:
       for (std::size_t at = 0; at < bytes.size(); at += info(dtype).bytes)
         visit(load_number(bytes.data() + at, dtype));

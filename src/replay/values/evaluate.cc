@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstring>
 
-#include "replay/values/floats.h"
+#include "base/parse_number.h"
+#include "replay/kernels/math/portable_math.h"
 
 namespace epweave::replay {
 
@@ -142,13 +142,8 @@ Value parse_default(std::string_view text) {
   if (text == "None") return {};
   if (text == "True") return true;
   if (text == "False") return false;
-  std::int64_t integer = 0;
-  const char* end = text.data() + text.size();
-  if (const auto r = std::from_chars(text.data(), end, integer); r.ec == std::errc() && r.ptr == end)
-    return integer;
-  double real = 0;
-  if (const auto r = std::from_chars(text.data(), end, real); r.ec == std::errc() && r.ptr == end)
-    return real;
+  if (const auto integer = parse_number<std::int64_t>(text)) return *integer;
+  if (const auto real = parse_number<double>(text)) return *real;
   if (text.size() >= 2 && text.front() == '[' && text.back() == ']') {
     std::vector<Value> items;
     std::string_view rest = text.substr(1, text.size() - 2);
@@ -196,9 +191,9 @@ void store_number(const Tensor& tensor, std::int64_t index, double value) {
     case DType::kFloat64:
       return store(value);
     case DType::kBfloat16:
-      return store(float_to_bfloat16(static_cast<float>(value)));
+      return store(math::bf16_from_float(static_cast<float>(value)));
     case DType::kFloat16:
-      return store(float_to_float16(static_cast<float>(value)));
+      return store(math::fp16_from_float(static_cast<float>(value)));
     case DType::kComplex64:
       return store(std::complex<float>(static_cast<float>(value), 0));
     case DType::kBool:
@@ -237,9 +232,9 @@ double load_number(const std::byte* element, DType dtype) {
     case DType::kFloat64:
       return load(double{});
     case DType::kBfloat16:
-      return static_cast<double>(bfloat16_to_float(load(std::uint16_t{})));
+      return static_cast<double>(math::float_from_bf16(load(std::uint16_t{})));
     case DType::kFloat16:
-      return static_cast<double>(float16_to_float(load(std::uint16_t{})));
+      return static_cast<double>(math::float_from_fp16(load(std::uint16_t{})));
     default:
       throw InputError(fmt::format("values of {} cannot be read as numbers", info(dtype).name));
   }

@@ -1,24 +1,17 @@
 #include "replay/kernels/device/dense_launches.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <span>
 
+#include "base/error.h"
+#include "replay/values/merge_dimensions.h"
+
 namespace epweave::replay::device {
 namespace {
-
-void leave_out_ones(Shape& shape, std::span<Strided* const> operands) {
-  int rank = 0;
-  for (int d = 0; d < shape.rank; ++d) {
-    if (shape.sizes[d] == 1) continue;
-    shape.sizes[rank] = shape.sizes[d];
-    for (Strided* operand : operands) operand->strides[rank] = operand->strides[d];
-    ++rank;
-  }
-  shape.rank = rank;
-}
 
 // Dimensions with larger strides of the first operand go first.
 void order_by_first(Shape& shape, std::span<Strided* const> operands) {
@@ -144,20 +137,12 @@ int bytes_of_stored(Stored stored) {
 }  // namespace
 
 void merge_dimensions(Shape& shape, std::span<Strided* const> operands) {
-  leave_out_ones(shape, operands);
   order_by_first(shape, operands);
-  int rank = 0;
-  for (int d = 0; d < shape.rank; ++d) {
-    const bool merges =
-        rank > 0 && std::all_of(operands.begin(), operands.end(), [&](const Strided* operand) {
-          return operand->strides[rank - 1] == operand->strides[d] * shape.sizes[d];
-        });
-    if (merges) --rank;
-    shape.sizes[rank] = merges ? shape.sizes[rank] * shape.sizes[d] : shape.sizes[d];
-    for (Strided* operand : operands) operand->strides[rank] = operand->strides[d];
-    ++rank;
-  }
-  shape.rank = rank;
+  std::array<std::int64_t*, 4> strides{};
+  EPWEAVE_CHECK(operands.size() <= strides.size());
+  for (std::size_t k = 0; k < operands.size(); ++k) strides[k] = operands[k]->strides;
+  const std::span<std::int64_t> sizes(shape.sizes, static_cast<std::size_t>(shape.rank));
+  shape.rank = static_cast<int>(replay::merge_dimensions(sizes, std::span(strides).first(operands.size())));
 }
 
 std::optional<DenseLaunch<VectorMap<1>>> find_dense(const MapTask<1>& task) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "replay/kernels/device/forwarding_api.h"
 
 namespace epweave::replay::device {
@@ -166,14 +166,11 @@ std::optional<DeviceFailure> read_failure(const char* text) {
   if (all.empty()) return std::nullopt;
   const std::size_t space = std::min(all.find(' '), all.size());
   const std::string_view word = all.substr(0, space);
-  DeviceFailure failure;
-  failure.at = word == "call" ? DeviceFailure::At::kCall : DeviceFailure::At::kLaunch;
-  const char* const end = all.data() + all.size();
-  const auto [read, problem] = std::from_chars(std::min(all.data() + space + 1, end), end, failure.number);
-  if ((word != "call" && word != "launch") || problem != std::errc() || read != end || failure.number == 0)
+  const auto number = parse_number<std::uint64_t>(all.substr(std::min(space + 1, all.size())));
+  if ((word != "call" && word != "launch") || !number || *number == 0)
     throw UsageError(
         fmt::format("{}: '{}' is neither 'call N' nor 'launch N', from 1", kFailureVariable, all));
-  return failure;
+  return DeviceFailure{word == "call" ? DeviceFailure::At::kCall : DeviceFailure::At::kLaunch, *number};
 }
 
 std::unique_ptr<DeviceApi> make_failing_device(std::unique_ptr<DeviceApi> device,

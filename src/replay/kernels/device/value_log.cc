@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "replay/kernels/host/elements.h"
+#include "replay/values/merge_dimensions.h"
 
 namespace epweave::replay::device {
 namespace {
@@ -27,22 +28,12 @@ Tensor in_words(const Tensor& tensor) {
   return split;
 }
 
-// Leaves out extents of 1, and merges dimensions that lie one behind the other.
-Tensor with_merged_dimensions(const Tensor& tensor) {
-  Tensor merged = tensor;
-  merged.sizes.clear();
-  merged.strides.clear();
-  for (std::size_t d = 0; d < tensor.rank(); ++d) {
-    if (tensor.sizes[d] == 1) continue;
-    if (!merged.sizes.empty() && merged.strides.back() == tensor.sizes[d] * tensor.strides[d]) {
-      merged.sizes.back() *= tensor.sizes[d];
-      merged.strides.back() = tensor.strides[d];
-      continue;
-    }
-    merged.sizes.push_back(tensor.sizes[d]);
-    merged.strides.push_back(tensor.strides[d]);
-  }
-  return merged;
+Tensor with_merged_dimensions(Tensor tensor) {
+  std::int64_t* const strides[] = {tensor.strides.data()};
+  const std::size_t rank = merge_dimensions(tensor.sizes, strides);
+  tensor.sizes.resize(rank);
+  tensor.strides.resize(rank);
+  return tensor;
 }
 
 // Threads of a block are as many for a row as it has chains; blocks are so many that all of a GPU's

@@ -20,6 +20,7 @@
 #include "replay/kernels/kernel.h"
 #include "replay/kernels/math/elements.h"
 #include "replay/values/block_cache.h"
+#include "replay/values/merge_dimensions.h"
 
 namespace epweave::replay::cpu {
 
@@ -117,7 +118,7 @@ class Walk {
  public:
   Walk(Extents sizes, std::array<Operand, N> operands)
       : sizes_(std::move(sizes)), operands_(std::move(operands)) {
-    merge_dimensions();
+    merge();
   }
   std::int64_t run_length() const { return sizes_.back(); }
   std::int64_t run_stride(std::size_t k) const { return operands_[k].strides.back(); }
@@ -151,28 +152,15 @@ class Walk {
   }
 
  private:
-  void merge_dimensions() {
-    Extents sizes;
-    std::array<Extents, N> strides;
-    for (std::size_t d = 0; d < sizes_.size(); ++d) {
-      if (sizes_[d] == 1) continue;
-      bool merges = !sizes.empty();
-      for (std::size_t k = 0; merges && k < N; ++k)
-        merges = strides[k].back() == operands_[k].strides[d] * sizes_[d];
-      if (merges) {
-        sizes.back() *= sizes_[d];
-        for (std::size_t k = 0; k < N; ++k) strides[k].back() = operands_[k].strides[d];
-      } else {
-        sizes.push_back(sizes_[d]);
-        for (std::size_t k = 0; k < N; ++k) strides[k].push_back(operands_[k].strides[d]);
-      }
-    }
-    if (sizes.empty()) {
-      sizes.push_back(1);
-      for (std::size_t k = 0; k < N; ++k) strides[k].push_back(0);
-    }
-    sizes_ = std::move(sizes);
-    for (std::size_t k = 0; k < N; ++k) operands_[k].strides = std::move(strides[k]);
+  void merge() {
+    std::array<std::int64_t*, N> strides;
+    for (std::size_t k = 0; k < N; ++k) strides[k] = operands_[k].strides.data();
+    const std::size_t rank = replay::merge_dimensions(sizes_, strides);
+    sizes_.resize(rank);
+    for (Operand& operand : operands_) operand.strides.resize(rank);
+    if (rank > 0) return;
+    sizes_ = {1};
+    for (Operand& operand : operands_) operand.strides = {0};
   }
 
   Extents sizes_;
