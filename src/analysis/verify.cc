@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/missing_types.h"
+#include "analysis/verify_changes.h"
 #include "analysis/verify_report.h"
 
 namespace epweave {
@@ -12,12 +13,19 @@ void report(const Graph& graph, const Body& body, const Node& node, std::string_
   out.push_back({std::string(invariant), std::move(message), site_of(graph, node), body.name});
 }
 
-std::vector<Violation> verify_graph(const Graph& graph) {
+namespace {
+
+// before: null, or as verify_changes says.
+std::vector<Violation> verify_all(const Graph& graph, const Graph* before) {
   std::vector<Violation> found;
   verify_structure(graph, found);
   if (!found.empty()) return found;
   Facts facts(graph);
-  verify_types(graph, facts, found);
+  if (before == nullptr) {
+    verify_types(graph, facts, found);
+  } else {
+    verify_types(graph, facts, UnchangedCalls(graph, *before), found);
+  }
   const std::optional<Graph> completed = write_missing_types(graph);
   const Graph& typed = completed ? *completed : graph;
   verify_communication(typed, facts, found);
@@ -27,6 +35,16 @@ std::vector<Violation> verify_graph(const Graph& graph) {
   verify_storage(typed, facts, found);
   verify_provenance(graph, found);
   return found;
+}
+
+}  // namespace
+
+std::vector<Violation> verify_graph(const Graph& graph) {
+  return verify_all(graph, nullptr);
+}
+
+std::vector<Violation> verify_changes(const Graph& graph, const Graph& before) {
+  return verify_all(graph, &before);
 }
 
 std::string print_violation(const Graph& graph, const Violation& violation) {

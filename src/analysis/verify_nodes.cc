@@ -11,6 +11,7 @@
 #include "analysis/verify_report.h"
 #include "analysis/world.h"
 #include "base/word_table.h"
+#include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/collective_arguments.h"
 #include "ops/may_copy.h"
@@ -162,8 +163,9 @@ void verify_regional(const Graph& graph, std::vector<Violation>& out) {
   for (const Body& body : graph.bodies) {
     IdSet<NodeId> functions;                  // nodes that name a nested graph
     SideTable<NodeId, NodeId> first, tagged;  // calls that read such a node
-    for (NodeId id : body.order) {
-      const Node& node = body.nodes[id];
+    for (const Walk::Step step : walk(*graph.context, body)) {
+      const NodeId id = step.id;
+      const Node& node = step.node;
       if (names_graph(node)) functions.insert(id);
       if (node.kind != NodeKind::kCall) continue;
       for_each_input(*graph.context, node, [&](NodeId input) {
@@ -233,8 +235,7 @@ void verify_provenance(const Graph& graph, std::vector<Violation>& out) {
   if (graph.passes.empty()) return;
   BodyParts parts(graph, out);
   const OriginTargets origins = list_targets(graph.origins);
-  for (NodeId id : graph.step().order) {
-    const Node& node = graph.step().nodes[id];
+  for (const auto [id, node] : walk_records(graph.step(), graph.step().order)) {
     if (node.provenance.empty())
       report(graph, graph.step(), node, "origin-covered", "has no provenance", out);
     for (std::size_t i = 0; i < node.provenance.size(); ++i) check_record(graph, node, i, origins, out);

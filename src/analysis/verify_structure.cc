@@ -6,6 +6,7 @@
 
 #include "analysis/verify_report.h"
 #include "analysis/world.h"
+#include "ir/walk.h"
 
 namespace epweave {
 namespace {
@@ -38,8 +39,7 @@ class BodyCheck {
   void check_nodes() {
     bool is_past_inputs = false;
     std::size_t outputs = 0;
-    for (NodeId id : body_.order) {
-      const Node& node = body_.nodes[id];
+    for (const auto [id, node] : walk(*graph_.context, body_)) {
       if (!node.name) {
         add_at(id, "unique-names", "has no name");
       } else if (!names_.insert(node.name)) {

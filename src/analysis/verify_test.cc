@@ -11,8 +11,11 @@
 #include <set>
 
 #include "analysis/rank_view.h"
+#include "analysis/type_symbols.h"
+#include "analysis/verify_changes.h"
 #include "io/file.h"
 #include "ir/text/text.h"
+#include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
 
@@ -25,6 +28,12 @@ std::string graph_folder() {
 
 Graph load(const std::string& name) {
   return read_graph(graph_folder() + name + ".epw.gz");
+}
+
+std::vector<std::string> lines_of(const Graph& graph, const std::vector<Violation>& violations) {
+  std::vector<std::string> lines;
+  for (const Violation& violation : violations) lines.push_back(print_violation(graph, violation));
+  return lines;
 }
 
 std::map<std::string, int> count_violations(const Graph& graph) {
@@ -117,7 +126,8 @@ const TensorType* first_tensor(const Context& context, TypeId id) {
 }
 
 // Alters, one by one, everything recorded for one node of each op that `seen` lacks.
-void check_alterations(Graph graph, std::set<const OpInfo*>& seen) {
+void check_alterations(const Graph& sound, std::set<const OpInfo*>& seen) {
+  Graph graph = sound;
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
     if (node.op == nullptr || !node.type || first_tensor(*graph.context, node.type) == nullptr) continue;
@@ -132,6 +142,9 @@ void check_alterations(Graph graph, std::set<const OpInfo*>& seen) {
       INFO(graph.text(node.name) << " (" << node.op->target << "), alteration " << i << " to "
                                  << print_type(*graph.context, node.type));
       CHECK(names(found, "type", graph.text(node.name)));
+      std::vector<Violation> of_changes;
+      verify_types(graph, facts, UnchangedCalls(graph, sound), of_changes);
+      CHECK(lines_of(graph, of_changes) == lines_of(graph, found));
     }
     graph.step().nodes[id].type = recorded;
   }
@@ -144,6 +157,84 @@ TEST_CASE("an altered dtype, extent, stride, offset or device is found at its no
                            "llama3_debug_fsdp2_tp2_coor.0_traced", "dsv3_debug_fsdp2_tp2_ep4.0_traced"})
     check_alterations(load(name), seen);
   CHECK(seen.size() >= 85);
+}
+
+TEST_CASE("a call that stays is checked again where what its type follows from does not") {
+  const Graph sound = load("dsv3_debug_ep2.1b_remat");
+  Graph graph = sound;
+  Body& step = graph.step();
+  const NodeId mm = first_call(graph, "aten.mm.default");
+  std::string expected;
+
+  SECTION("what a symbol is a multiple of") {
+    for (Symbol& symbol : graph.symbols) symbol.asserts.reset(), symbol.replaced_by.reset();
+    expected = "type 8";
+  }
+  SECTION("a symbol's row") {
+    graph.symbols.clear();
+    expected = "type 18";
+  }
+  SECTION("the ranks of a group") {
+    for (ProcessGroup& group : graph.groups) group.ranks.push_back(7);
+    expected = "collectives 254";
+  }
+  SECTION("the type of an operand") {
+    const NodeId operand = arg_of(*graph.context, step.nodes[mm], 0).as_node();
+    Node& node = step.nodes[operand];
+    node.type = altered(*graph.context, node.type, [](Context& c, TensorType& t) {
+      t.sizes[0] = c.exprs.add(t.sizes[0], c.exprs.number(1));
+    });
+    expected = "type 3";
+  }
+  SECTION("an argument") {
+    const auto args = graph.context->args[step.nodes[mm].args];
+    const Arg swapped[] = {args[1], args[0]};
+    step.nodes[mm].args = graph.context->args.add(swapped);
+    expected = "type 1";
+  }
+  SECTION("an argument that its schema lacks") {
+    const Arg kwargs[] = {Arg::text(graph.intern("dims")), Arg::integer(3)};
+    step.nodes[mm].kwargs = graph.context->args.add(kwargs);
+    expected = "schema 1";
+  }
+  SECTION("a row that did not execute") {
+    Graph before = sound;
+    Node wrong = step.nodes[mm];
+    wrong.name = graph.intern("wrong");
+    wrong.type = step.nodes[step.order.front()].type;
+    const NodeId id = before.step().nodes.push_back(wrong);
+    graph = before;
+    graph.step().order.insert(graph.step().order.end() - 1, id);
+    CHECK(lines_of(graph, verify_changes(graph, before)) == lines_of(graph, verify_graph(graph)));
+    expected = "type 1";
+  }
+  CHECK(lines_of(graph, verify_changes(graph, sound)) == lines_of(graph, verify_graph(graph)));
+  std::string found;
+  for (const auto& [invariant, count] : count_violations(graph))
+    found += fmt::format("{}{} {}", found.empty() ? "" : ", ", invariant, count);
+  CHECK(found == expected);
+}
+
+TEST_CASE("calls that stay are not checked again, where symbols go those without any") {
+  const Graph sound = load("dsv3_debug_ep2.1b_remat");
+  Graph graph = sound;
+  Context& context = *graph.context;
+  const auto count = [&] {
+    const UnchangedCalls unchanged(graph, sound);
+    std::size_t calls = 0, of_symbols = 0;
+    for (NodeId id : graph.step().order) {
+      const Node& node = graph.step().nodes[id];
+      if (node.kind != NodeKind::kCall || !unchanged.contains(id)) continue;
+      ++calls;
+      of_symbols += node.type && !mentions_only(context, node.type, [](StringId) { return false; });
+    }
+    return std::vector{calls, of_symbols};
+  };
+  CHECK(count() == std::vector<std::size_t>{3235, 1911});
+  graph.symbols.push_back({.name = graph.intern("another")});
+  CHECK(count() == std::vector<std::size_t>{3235, 1911});
+  graph.symbols.erase(graph.symbols.begin());
+  CHECK(count() == std::vector<std::size_t>{1219, 0});
 }
 
 TEST_CASE("each structural invariant has its violation") {

@@ -6,8 +6,10 @@
 
 #include "analysis/looked_up_group.h"
 #include "analysis/type_symbols.h"
+#include "analysis/verify_changes.h"
 #include "analysis/verify_report.h"
 #include "analysis/world.h"
+#include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/mesh_calls.h"
 #include "ops/type_memo.h"
@@ -43,10 +45,12 @@ class BoundSymbols {
 
 class TypeCheck {
  public:
-  TypeCheck(const Graph& graph, Facts& facts, std::vector<Violation>& out)
+  // unchanged: calls of the step that are known to be right; null: none is.
+  TypeCheck(const Graph& graph, Facts& facts, const UnchangedCalls* unchanged, std::vector<Violation>& out)
       : graph_(graph),
         context_(*graph.context),
         facts_(facts),
+        unchanged_(unchanged),
         out_(out),
         bound_(graph),
         symbols_(*graph.context) {}
@@ -54,15 +58,16 @@ class TypeCheck {
   // The step goes first: nested graphs may name its symbols.
   void check_body(const Body& body) {
     TypeMemo types(facts_);
-    for (NodeId id : body.order) {
-      const Node& node = body.nodes[id];
+    const UnchangedCalls* unchanged = &body == &graph_.step() ? unchanged_ : nullptr;
+    for (const auto [id, node] : walk(context_, body)) {
       bind(body, node);
       if (node.kind == NodeKind::kPlaceholder) {
         if (node.type) bind_type(node.type);
         continue;
       }
       check_symbols(body, node);
-      if (node.op != nullptr) check_call(body, node, types);
+      if (node.op != nullptr && (unchanged == nullptr || !unchanged->contains(id)))
+        check_call(body, node, types);
       const MeshCall mesh_call = mesh_call_of(node);
       if (mesh_call == MeshCall::kNone || !has_meshes(body, node, mesh_call)) continue;
       if (mesh_call == MeshCall::kGroup) check_lookup(body, node, types);
@@ -198,6 +203,7 @@ class TypeCheck {
   const Graph& graph_;
   Context& context_;
   Facts& facts_;
+  const UnchangedCalls* unchanged_;
   std::vector<Violation>& out_;
   BoundSymbols bound_;
   IdSet<TypeId> sound_;  // types all of whose symbols are bound
@@ -222,12 +228,22 @@ void check_hint(const Graph& graph, const Symbol& symbol, std::vector<Violation>
   check(symbol.upper, "most", std::greater<>());
 }
 
+void verify_types(const Graph& graph, Facts& facts, const UnchangedCalls* unchanged,
+                  std::vector<Violation>& out) {
+  for (const Symbol& symbol : graph.symbols) check_hint(graph, symbol, out);
+  TypeCheck check(graph, facts, unchanged, out);
+  for (const Body& body : graph.bodies) check.check_body(body);
+}
+
 }  // namespace
 
 void verify_types(const Graph& graph, Facts& facts, std::vector<Violation>& out) {
-  for (const Symbol& symbol : graph.symbols) check_hint(graph, symbol, out);
-  TypeCheck check(graph, facts, out);
-  for (const Body& body : graph.bodies) check.check_body(body);
+  verify_types(graph, facts, nullptr, out);
+}
+
+void verify_types(const Graph& graph, Facts& facts, const UnchangedCalls& unchanged,
+                  std::vector<Violation>& out) {
+  verify_types(graph, facts, &unchanged, out);
 }
 
 }  // namespace epweave

@@ -16,6 +16,7 @@
 #include "analysis/storage_span.h"
 #include "analysis/verify_report.h"
 #include "base/few_table.h"
+#include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 
@@ -55,8 +56,9 @@ class WaitCheck {
 
   void run() {
     std::vector<NodeId> collectives;
-    for (NodeId id : body_.order) {
-      const Node& node = body_.nodes[id];
+    for (const Walk::Step step : walk(context_, body_)) {
+      const NodeId id = step.id;
+      const Node& node = step.node;
       if (node.op != nullptr && node.op->reads_types_only) continue;
       if (is_wait(node)) {
         wait(id, node);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "analysis/collectives.h"
 #include "ir/facts.h"
@@ -54,9 +55,9 @@ class Canonicalizer {
 
   void run() {
     for (NodeId id : body_.order) {
-      redirect_arguments(body_.nodes[id]);
+      redirect_arguments(id);
       same_.at(id) = find_same(id);
-      if (!same_[id] && words_.form_of(body_.nodes[id]) == Form::kView) retarget_to_reshape(body_.nodes[id]);
+      if (!same_[id] && words_.form_of(node(id)) == Form::kView) retarget_to_reshape(body_.nodes[id]);
     }
     drop_collapsed_transposes();
     std::erase_if(body_.order, [&](NodeId id) {
@@ -68,19 +69,25 @@ class Canonicalizer {
  private:
   bool is_step() const { return !body_.name; }
 
-  void redirect_arguments(Node& node) {
+  // To read: asked to be changed, pages of nodes are copied.
+  const Node& node(NodeId id) const { return std::as_const(body_.nodes)[id]; }
+
+  void redirect_arguments(NodeId id) {
     const auto redirect = [&](Arg arg) {
       return arg.is_node() && same_[arg.as_node()] ? Arg::node(same_[arg.as_node()]) : arg;
     };
-    map_arguments(context_, node, redirect);
+    const ArgRange args = context_.args.map(node(id).args, redirect),
+                   kwargs = context_.args.map(node(id).kwargs, redirect);
+    if (args == node(id).args && kwargs == node(id).kwargs) return;
+    body_.nodes[id].args = args;
+    body_.nodes[id].kwargs = kwargs;
   }
 
   // The value that the node is an alias of, whole and in the same shape; none if there is none.
   NodeId find_same(NodeId id) {
-    const Node& node = body_.nodes[id];
-    const Form form = words_.form_of(node);
+    const Form form = words_.form_of(node(id));
     if (form == Form::kOther) return {};
-    const Arg self = arg_of(context_, node, 0);
+    const Arg self = arg_of(context_, node(id), 0);
     if (!self.is_node()) return {};
     const NodeId input = self.as_node();
     switch (form) {
@@ -88,11 +95,11 @@ class Canonicalizer {
         return input;
       case Form::kReshape:
       case Form::kView:
-        return has_same_shape(node, body_.nodes[input]) ? input : NodeId();
+        return has_same_shape(node(id), node(input)) ? input : NodeId();
       case Form::kTranspose:
-        return find_transposed(body_.nodes[input]);
+        return find_transposed(node(input));
       case Form::kSlice:
-        return is_full_range(node, body_.nodes[input]) ? input : NodeId();
+        return is_full_range(node(id), node(input)) ? input : NodeId();
       case Form::kWait:
         return find_waited(id, input);
       case Form::kOther:
@@ -174,9 +181,9 @@ class Canonicalizer {
     IdSet<NodeId> collapsed(body_.nodes.size());
     for (NodeId id : body_.order)
       if (same_[id]) {
-        if (words_.form_of(body_.nodes[id]) == Form::kTranspose) collapsed.insert(input_of(id));
+        if (words_.form_of(node(id)) == Form::kTranspose) collapsed.insert(input_of(id));
       } else {
-        for_each_input(context_, body_.nodes[id], [&](NodeId input) { ++uses_.at(input); });
+        for_each_input(context_, node(id), [&](NodeId input) { ++uses_.at(input); });
       }
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id)
       if (collapsed.contains(*id) && uses_[*id] == 0) {
@@ -185,7 +192,7 @@ class Canonicalizer {
       }
   }
 
-  NodeId input_of(NodeId id) const { return find_arg(context_, body_.nodes[id], 0, "self")->as_node(); }
+  NodeId input_of(NodeId id) const { return find_arg(context_, node(id), 0, "self")->as_node(); }
 
   Context& context_;
   Vocabulary& words_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "ir/walk.h"
 #include "ops/op.h"
@@ -132,34 +133,37 @@ class StrideRestater {
     types_.emplace(facts_);
     types_before_.emplace(facts_before_);
     IdSet<NodeId> restated(body.nodes.size());
-    for (const auto [id, row] : walk(context_, body)) {
-      const Node& node = body.nodes[id];
+    const auto& nodes = std::as_const(body.nodes);  // to read: asked to be changed, pages are copied
+    for (const auto [id, node] : walk(context_, body)) {
       if (!has_type_rule(node)) continue;
       const auto changed_unit = [&](NodeId value) {
-        return before.nodes[value].type != body.nodes[value].type && has_unit_extent(body.nodes[value].type);
+        return before.nodes[value].type != nodes[value].type && has_unit_extent(nodes[value].type);
       };
       bool is_concerned = changed_unit(id);
       for_each_input(context_, node, [&](NodeId input) {
         is_concerned = is_concerned || changed_unit(input) || restated.contains(input);
       });
-      if (is_concerned && restate(before, body, id)) restated.insert(id);
+      if (!is_concerned) continue;
+      if (const TypeId type = restate(before, body, id)) {
+        body.nodes[id].type = type;
+        restated.insert(id);
+      }
     }
   }
 
  private:
-  // Whether that changed something.
-  bool restate(const Body& before, Body& body, NodeId id) {
-    Node& node = body.nodes[id];
+  // The node's type as it is to be; none: it stays.
+  TypeId restate(const Body& before, const Body& body, NodeId id) {
+    const Node& node = body.nodes[id];
     try {
       const TypeId inferred = types_->infer(graph_, body, node);
-      if (!inferred || inferred == node.type) return false;
+      if (!inferred || inferred == node.type) return {};
       const TypeId type = with_layout(node.type, inferred);
-      if (type == node.type) return false;
-      if (!differ_in_unit_strides(type, node.type) && !was_inferred(before, before.nodes[id])) return false;
-      node.type = type;
-      return true;
+      if (type == node.type) return {};
+      if (!differ_in_unit_strides(type, node.type) && !was_inferred(before, before.nodes[id])) return {};
+      return type;
     } catch (const TypeMismatch&) {
-      return false;  // not typed by its arguments before either: verify reports it
+      return {};  // not typed by its arguments before either: verify reports it
     }
   }
 

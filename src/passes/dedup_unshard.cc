@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "analysis/effects.h"
 #include "analysis/random_draws.h"
@@ -186,14 +187,17 @@ class Deduplicator {
 
   void run() {
     for (NodeId id : body_.order)
-      if (body_.nodes[id].kind == NodeKind::kPlaceholder && users_[id].size() > 1) merge_chains_of(id);
+      if (node(id).kind == NodeKind::kPlaceholder && users_[id].size() > 1) merge_chains_of(id);
     if (!found_) return;
     drop_unused_groups();
     std::erase_if(body_.order, [&](NodeId id) { return gone_.contains(id); });
-    for (NodeId id : body_.order) redirect_arguments(body_.nodes[id]);
+    for (NodeId id : body_.order) redirect_arguments(id);
   }
 
  private:
+  // To read: asked to be changed, pages of nodes are copied.
+  const Node& node(NodeId id) const { return std::as_const(body_.nodes)[id]; }
+
   void merge_chains_of(NodeId input) {
     std::vector<Chain> chains = finder_.find(input);
     if (chains.size() < 2) return;
@@ -232,17 +236,21 @@ class Deduplicator {
   void drop_unused_groups() {
     for (auto id = body_.order.rbegin(); id != body_.order.rend(); ++id) {
       const auto users = users_[*id];
-      if (users.empty() || !body_.nodes[*id].op || !is_group(context_, body_.nodes[*id])) continue;
+      if (users.empty() || !node(*id).op || !is_group(context_, node(*id))) continue;
       if (std::all_of(users.begin(), users.end(), [&](NodeId user) { return gone_.contains(user); }))
         gone_.insert(*id);
     }
   }
 
-  void redirect_arguments(Node& node) {
+  void redirect_arguments(NodeId id) {
     const auto redirect = [&](Arg arg) {
       return arg.is_node() && same_[arg.as_node()] ? Arg::node(same_[arg.as_node()]) : arg;
     };
-    map_arguments(context_, node, redirect);
+    const ArgRange args = context_.args.map(node(id).args, redirect),
+                   kwargs = context_.args.map(node(id).kwargs, redirect);
+    if (args == node(id).args && kwargs == node(id).kwargs) return;
+    body_.nodes[id].args = args;
+    body_.nodes[id].kwargs = kwargs;
   }
 
   Context& context_;

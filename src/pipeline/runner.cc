@@ -8,6 +8,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analysis/verify_changes.h"
 #include "ir/walk.h"
 #include "pipeline/bind.h"
 
@@ -53,9 +54,8 @@ class KnownViolations {
 
   bool empty() const { return known_.empty(); }
 
-  // The violations of `graph` that are new.
-  std::vector<Violation> find_new(const Graph& graph) const {
-    std::vector<Violation> found = verify_graph(graph);
+  // Those of what was found in the graph that are new.
+  std::vector<Violation> find_new(const Graph& graph, std::vector<Violation> found) const {
     if (found.empty() || known_.empty()) return found;
     const std::unordered_map<std::string_view, NodeId> step_nodes = index_step(graph);
     std::erase_if(found, [&](const Violation& v) { return is_known(graph, step_nodes, v); });
@@ -148,6 +148,7 @@ class Run {
     if (options_.verify != VerifyPolicy::kOff)
       known_.add(options_.input_violations ? *options_.input_violations : verify_graph(graph_));
     if (options_.verify == VerifyPolicy::kOff || !known_.empty()) unsound_ = graph_;
+    is_typed_ = !unsound_;
     record_origins(graph_);
     for (const Origin& origin : graph_.origins) is_origin_.insert(origin.name);
   }
@@ -184,7 +185,9 @@ class Run {
          .nodes_after = static_cast<std::uint32_t>(result.graph.step().order.size()),
          .input_sha256 = std::move(sha256),
          .notes = result.notes});
-    const double verify_seconds = is_verified(position, changed) ? verify(call, result.graph) : 0;
+    const bool is_checked = is_verified(position, changed);
+    const double verify_seconds = is_checked ? verify(call, result.graph) : 0;
+    is_typed_ = is_checked ? known_.empty() : is_typed_ && !changed && keeps_types(result.graph, graph_);
     if (options_.hooks.after_pass)
       options_.hooks.after_pass({.position = position,
                                  .count = pipeline_.calls.size(),
@@ -251,7 +254,8 @@ class Run {
   // Seconds spent.
   double verify(const PassCall& call, const Graph& graph) const {
     const auto start = Clock::now();
-    const std::vector<Violation> violations = known_.find_new(graph);
+    const std::vector<Violation> violations =
+        known_.find_new(graph, is_typed_ ? verify_changes(graph, graph_) : verify_graph(graph));
     if (!violations.empty()) judge(call, graph, violations);
     return seconds_since(start);
   }
@@ -281,6 +285,7 @@ class Run {
   Binder binder_;
   Graph graph_;
   std::optional<Graph> unsound_;  // the graph given, where it is not known to verify
+  bool is_typed_ = false;         // each call of graph_ is known to fit its schema and its type
   IdSet<StringId> is_origin_;
   KnownViolations known_;
 };

@@ -186,6 +186,24 @@ graph
       "  host-reads: read (aten.neg.default): reads %early before anything made the host wait for the copy");
 }
 
+TEST_CASE("a wrong type is blamed on the pass that recorded it, behind passes that were verified") {
+  const Graph graph = parse_test_graph(R"(
+output other
+
+graph
+  %x = placeholder : f32[4] role=user
+  %b = aten.neg.default(%x) : f32[4]
+  %c = aten.unsqueeze.default(%b, 0) : f32[1, 4]
+  %unused = aten.neg.default(%x) : f32[4]
+  output((%c,))
+)");
+  REQUIRE(verify_graph(graph).empty());
+  for (const char* pipeline : {"misjudge-sound", "keep,misjudge-sound", "drop-last,misjudge-sound"})
+    CHECK(error_of<CheckError>([&] { run_pipeline(graph, parse_pipeline(pipeline, toy_passes())); }) ==
+          "pass 'misjudge-sound' broke the graph (1 violations; this is a bug of the tool):\n"
+          "  type: new (aten.neg.default): recorded f32[1, 4]{4, 1}@, the arguments give f32[4]{1}@");
+}
+
 // As the views in front of a merged collective, behind chunk.
 TEST_CASE("what a pass added for an origin may be several calls, each divided") {
   const auto verified = [](std::string_view first_record) {
