@@ -39,6 +39,7 @@ std::uint32_t NodeRegions::group_of_root(StringId root) {
 }
 
 RegionId NodeRegions::find(NodeId id) {
+  asked_.at(id) = ++asked_count_;
   const Node& node = step_.nodes[id];
   if (node.kind != NodeKind::kCall) return RegionId();
   // An element goes with its tuple: only then has it parts, or none.
@@ -92,8 +93,11 @@ RegionId NodeRegions::region_of_sums(NodeId id) {
   const Node& node = step_.nodes[id];
   if (!node.is_backward() || graph_.text(node.target).starts_with("_c10d_functional")) return RegionId();
   RegionId latest;
+  std::uint32_t last_asked = 0;
   for_each_input(*graph_.context, node, [&](NodeId input) {
-    if (placements_.region[input] && placements_.is_divided(input)) latest = placements_.region[input];
+    if (!placements_.region[input] || !placements_.is_divided(input) || asked_[input] < last_asked) return;
+    latest = placements_.region[input];
+    last_asked = asked_[input];
   });
   if (!latest || !placements_.regions[latest.index()].backward) return RegionId();
   bool has_parts = true;

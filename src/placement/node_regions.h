@@ -50,6 +50,8 @@ class NodeRegions {
   SideTable<StringId, RegionId> forward_, backward_;  // by root
   SideTable<StringId, std::uint32_t> group_of_;       // of a root, from 1 on
   std::uint32_t group_count_ = 0;
+  SideTable<NodeId, std::uint32_t> asked_;  // when a node was asked for, from 1 on
+  std::uint32_t asked_count_ = 0;
   SideTable<NodeId, RegionId> taken_by_;  // the region that takes an outside value in parts
 };
 

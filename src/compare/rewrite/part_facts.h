@@ -162,7 +162,7 @@ class PartFacts {
   bool undoes_order(NodeId origin, NodeId part) const;
   PartFact find_places() const;
   PartFact find_quotient(NodeId origin);
-  std::optional<NumberedRows> divide_rows(std::uint32_t numbered, Arg divisor);
+  std::optional<NumberedRows> divide_rows(std::uint32_t numbered, Arg divisor, std::int64_t blocks);
   bool moves_elements(NodeId origin) const;
   bool picks_entries() const;
   bool may_hold_places(NodeId value) const;

@@ -134,7 +134,9 @@ PartFact PartFacts::find_places() const {
 
 // Of c rows that were numbered each; or which of its c rows one is.
 PartFact PartFacts::find_quotient(NodeId origin) {
-  const auto rows = divide_rows(operands_.front().numbered, named_arg(context_, *node_, "other"));
+  const Arg slots = operands_.front().taken->value;
+  const std::int64_t blocks = slots.is_node() ? orders_.numbered_blocks(slots.as_node()) : 0;
+  const auto rows = divide_rows(operands_.front().numbered, named_arg(context_, *node_, "other"), blocks);
   if (!rows || !counts(claims_.tensor_a(origin))) return PartFact::kOwn;
   if (number_rule(*op_) == NumberRule::kRemainder) return PartFact::kRows;
   numbered_ = static_cast<std::uint32_t>(numbered_rows_.size());
@@ -142,16 +144,18 @@ PartFact PartFacts::find_quotient(NodeId origin) {
   return PartFact::kNumbers;
 }
 
-// None where c does not divide the rows of each part.
-std::optional<PartFacts::NumberedRows> PartFacts::divide_rows(std::uint32_t numbered, Arg divisor) {
+// None where c does not divide the rows that each part has of each block.
+std::optional<PartFacts::NumberedRows> PartFacts::divide_rows(std::uint32_t numbered, Arg divisor,
+                                                              std::int64_t blocks) {
   if (numbered == 0 || !divisor.is_int() || divisor.as_int() <= 0) return {};
   const NumberedRows& rows = numbered_rows_[numbered];
   ExprPool& exprs = context_.exprs;
   const ExprId c = exprs.number(divisor.as_int());
+  const ExprId of_all = exprs.number(divisor.as_int() * std::max<std::int64_t>(blocks, 1));
   NumberedRows result{exprs.floordiv(rows.whole, c), {}};
   for (ExprId of_part : rows.of_parts) {
     result.of_parts.push_back(exprs.floordiv(of_part, c));
-    const bool is_whole = numbers_.is_same(exprs.mul(result.of_parts.back(), c), of_part);
+    const bool is_whole = numbers_.is_same(exprs.mul(exprs.floordiv(of_part, of_all), of_all), of_part);
     if (!holds(Condition::kEntriesDivideRows, is_whole)) return {};
   }
   return rows.of_parts.empty() ? std::nullopt : std::optional(result);

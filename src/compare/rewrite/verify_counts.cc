@@ -33,7 +33,7 @@ CountCheck::CountCheck(const Graph& graph, const Effects& effects, const ValueNu
 // What the rows are sorted by.
 NodeId CountCheck::key_of(NodeId sort) const {
   const NodeId keys = first_input(sort);
-  return keys ? integers_behind(keys) : NodeId();
+  return keys ? ids_behind(keys) : NodeId();
 }
 
 const CountCheck::Counted& CountCheck::list_counted(NodeId exchange) const {
@@ -375,6 +375,14 @@ NodeId CountCheck::integers_behind(NodeId value) const {
   return value && writes_to(value) == 0 ? value : NodeId();
 }
 
+// As many of each, in whatever order.
+NodeId CountCheck::ids_behind(NodeId value) const {
+  NodeId ids = integers_behind(value);
+  while (ids && node(ids).op != nullptr && traits_of(node(ids).op->family).elements == Elements::kMoved)
+    ids = integers_behind(first_input(ids));
+  return ids;
+}
+
 NodeId CountCheck::first_input(NodeId value) const {
   const Arg first = arg_of(context_, node(value), 0);
   return first.is_node() ? first.as_node() : NodeId();
@@ -436,7 +444,7 @@ NodeId CountCheck::marked_ids(NodeId marks) const {
   if (is_of(marks, OpFamily::kOneHot)) {
     const Arg classes = named_arg(context_, node(marks), "num_classes");
     const bool are_all = classes.is_int() && classes.as_int() > 0 && first_input(marks);
-    return are_all ? integers_behind(first_input(marks)) : NodeId();
+    return are_all ? ids_behind(first_input(marks)) : NodeId();
   }
   const NodeId zeros = first_input(marks);
   const Arg value = named_arg(context_, node(marks), "value"), dim = named_arg(context_, node(marks), "dim"),
@@ -451,7 +459,7 @@ NodeId CountCheck::marked_ids(NodeId marks) const {
   const bool is_new = are_zeros && writes_to(zeros) == own && writes_to(marks) == own;
   const bool are_counted =
       is_one && is_last && is_new && holds(Condition::kMarksDiffer, differ_in_each_row(ids.as_node()));
-  return are_counted ? integers_behind(ids.as_node()) : NodeId();
+  return are_counted ? ids_behind(ids.as_node()) : NodeId();
 }
 
 // A mark that is set twice counts once. A row has one id, or the places that a topk gives.

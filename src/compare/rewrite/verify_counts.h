@@ -113,6 +113,7 @@ class CountCheck {
   NodeId marked_ids(NodeId marks) const;
   bool differ_in_each_row(NodeId ids) const;
   NodeId integers_behind(NodeId value) const;
+  NodeId ids_behind(NodeId value) const;
   NodeId key_of(NodeId sort) const;
 
   NodeId first_input(NodeId value) const;

@@ -60,6 +60,8 @@ class OrderCheck {
 
   // How many blocks its rows are of; 0: they are in no such order, or it is not known.
   std::int64_t known_blocks(NodeId b) const { return std::max<std::int64_t>(blocks_[b], 0); }
+  // In how many blocks the rows are that a value numbers; 0: it numbers none in such an order.
+  std::int64_t numbered_blocks(NodeId b) const { return std::max<std::int64_t>(numbered_[b], 0); }
   // Whether rows that a node takes together were found to be in other blocks.
   bool has_reported(NodeId b) const { return reported_.contains(b); }
 

@@ -105,13 +105,19 @@ class Tracer {
   bool keeps_counts(NodeId id) const { return node(id).op != nullptr && keeps_numbers(node(id).op->family); }
   Arg first_arg(NodeId id) const { return arg_of(context_, node(id), 0); }
 
+  // As many of each, in whatever order.
+  bool keeps_ids(NodeId id) const {
+    const OpInfo* op = node(id).op;
+    return keeps_counts(id) || (op != nullptr && traits_of(op->family).elements == Elements::kMoved);
+  }
+
   struct Ids {
-    NodeId made_of;          // before they were given another shape or dtype
+    NodeId made_of;          // before they were moved or given another shape or dtype
     bool may_merge = false;  // some may have become one, which no order tells apart any more
   };
   Ids trace_ids(NodeId id) const {
     bool may_merge = false;
-    for (; keeps_counts(id) && first_arg(id).is_node(); id = first_arg(id).as_node())
+    for (; keeps_ids(id) && first_arg(id).is_node(); id = first_arg(id).as_node())
       may_merge |= is_of(id, OpFamily::kCast) && merges_ids(id);
     return {id, may_merge};
   }

@@ -12,6 +12,7 @@
 #include "ops/number_ops.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
+#include "placement/placement_blocks.h"
 
 namespace epweave {
 namespace {
@@ -207,26 +208,24 @@ class Checker {
     return kept({std::max(a.kind, b.kind)});
   }
 
-  // How many rows of `divisor` slots each there are, if every part has whole ones.
-  std::optional<PolyId> rows_of_slots(Numbers slots, Arg divisor) {
+  // How many rows of `divisor` slots each there are, if every part has whole ones in each block.
+  std::optional<PolyId> rows_of_slots(Arg numbers, Arg divisor) {
+    const Numbers slots = of(numbers);
     if (slots.kind != Numbers::Kind::kRows || !divisor.is_int() || divisor.as_int() < 1) return {};
-    const PolyId rows = facts_.pool().scale(slots.rows, Rational{1, divisor.as_int()});
-    const auto& terms = facts_.pool()[rows].terms;
-    const bool is_whole =
-        std::all_of(terms.begin(), terms.end(), [](const auto& t) { return t.coefficient.is_integer(); });
-    return is_whole ? std::optional(rows) : std::nullopt;
+    ExprPool& pool = facts_.pool();
+    const auto rows = whole_quotient(pool, slots.rows, pool.poly_number(divisor.as_int()));
+    const PolyId blocks = placement(numbers).blocks;
+    return rows && (!blocks || whole_quotient(pool, *rows, blocks)) ? rows : std::nullopt;
   }
 
   Numbers quotient() {
     const Numbers numbers = of(args_.values[0]);
     if (!numbers.is_own()) return made_of_data();
-    const auto rows = rows_of_slots(numbers, args_.values[1]);
+    const auto rows = rows_of_slots(args_.values[0], args_.values[1]);
     if (result() == nullptr || is_floating(result()->dtype)) return made_of_data();  // not rounded
     return rows ? Numbers{Numbers::Kind::kRows, *rows} : made_of_data();
   }
-  Numbers remainder() {
-    return rows_of_slots(of(args_.values[0]), args_.values[1]) ? Numbers() : made_of_data();
-  }
+  Numbers remainder() { return rows_of_slots(args_.values[0], args_.values[1]) ? Numbers() : made_of_data(); }
 
   Numbers arange() {
     const TensorType* type = result();

@@ -143,9 +143,7 @@ Placement PlacementCall::constant_rows(int dim, const Placement& like) {
   Placement rows = Placement::split(dim);
   const TensorType* type = result_tensor();
   if (type == nullptr) return rows;
-  const ExprId extent = type->sizes[static_cast<std::size_t>(dim)];
-  if (!tokens_.is_inner() && !tokens_.is_shared(extent)) return rows;
-  const auto multiple = tokens_.multiple(extent);
+  const auto multiple = tokens_.multiple(type->sizes[static_cast<std::size_t>(dim)]);
   if (multiple && multiple->factor == 1) return rows;
   rows.blocks = like.blocks;
   rows.any_order = true;

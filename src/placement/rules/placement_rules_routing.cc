@@ -141,11 +141,10 @@ Placement gather(PlacementCall& call) {
 void refuse_masks(PlacementCall& call, std::span<const Operand> indices) {
   for (const Operand& index : indices)
     if (const TensorType* type = call.tensor(index); type != nullptr && type->dtype == DType::kBool)
-      call.refuse(
-          "chunk.mask",
-          fmt::format("it picks by the mask '{}', and how many rows that are depends on the values",
-                      call.name_of(index)),
-          "keep the rows and use where(mask, rows, 0), or select roots that leave this operation outside");
+      call.refuse("chunk.mask",
+                  fmt::format("it picks by the mask '{}', and how many rows that are depends on the values",
+                              call.name_of(index)),
+                  fmt::format("keep the rows and use where(mask, rows, 0); of experts: {}", kGroupRows));
 }
 
 // x[:, i]: what a call indexes, None not counted.

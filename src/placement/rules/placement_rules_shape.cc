@@ -169,7 +169,10 @@ Placement slice(PlacementCall& call) {
   const Operand value = call.arg(0);
   if (!p.is_rows() || call.dim(call.int_arg(1, "dim", 0), call.rank(value)) != p.dim) return p;
   if (!takes_all_rows(call, 2, call.tensor(value)->sizes[static_cast<std::size_t>(p.dim)]))
-    call.refuse("chunk.along-divided", "it slices the divided dimension");
+    call.refuse("chunk.along-divided", "it slices the divided dimension",
+                p.blocks ? "take whole blocks by chunk or by a view as [blocks, rows]; copies of rows are "
+                           "x.repeat(k, 1), not cat([x] * k), whose gradient is sliced"
+                         : "");
   if (const Operand end = call.arg(3, "end"); call.is_scalar(end)) call.take_part(end);
   return p;
 }
