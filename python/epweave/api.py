@@ -166,7 +166,7 @@ def _rewrite_into(folder: str, graph: Graph, choice: list[str], output: Path | N
         report, _ = run("epweave", "rewrite", source, *choice, *words, timeout=how.timeout)
     except EpweaveError as error:
         rescue_reproducer(error, folder)
-        raise
+        raise error.naming(os.path.join(folder, "input.epw"), "the graph") from None
     result = Result(target, report["pipeline"], report["passes"], source)
     weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
@@ -177,6 +177,15 @@ def words_of_pipeline(pipeline: str) -> dict:
     require_text("a pipeline", pipeline, _PASSES)
     presets = {x["name"] for x in run("epweave", "passes")[0]["presets"]}
     return {"preset": pipeline} if pipeline.partition("{")[0] in presets else {"pipeline": pipeline}
+
+
+def check_pipeline(pipeline: str, what: str) -> None:
+    """UsageError, which calls it `what`, for a pipeline, or a preset with options, that no graph would go through."""
+    word, text = next(iter(words_of_pipeline(pipeline).items()))
+    try:
+        run("epweave", "rewrite", f"--{word}", text, "--print-pipeline")
+    except UsageError as error:
+        raise error.within(what) from None
 
 
 @dataclasses.dataclass
