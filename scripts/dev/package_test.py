@@ -300,6 +300,7 @@ class Package(unittest.TestCase):
                  "the option roots of overlap is a text, a number or a list of them, and function was given"),
                 (lambda: epweave.save_artifact(None, "step.epw", pipeline=a_pass), "a pipeline is a text, and function was given"),
                 (lambda: epweave.check_artifact(GRAPH, allow=[a_pass]), "a field that may differ is a text, and function was given"),
+                (epweave.verify_ranks, "verify_ranks takes the graphs of the ranks, and none was given"),
                 (lambda: epweave.check_artifact(GRAPH, allow=3), "a field that may differ is a text, and int was given: 3"),
                 (lambda: epweave.check_artifact(GRAPH, "loss"), "config is a dictionary, and str was given: 'loss'"),
                 (lambda: epweave.check_artifact(GRAPH, {"loss": a_pass}), "config.loss is <function")):
@@ -392,6 +393,9 @@ class Package(unittest.TestCase):
                 ({"EPWEAVE_PIPELINE": "ep-overlap{parts=4,symbolize=yes}", "EPWEAVE_THEN": "schedule"}, None, None),
                 ({"EPWEAVE_PIPELINE": "chunk{roots="}, "EPWEAVE_PIPELINE: column 13: a value is missing\n  chunk{roots=\n"
                  "              ^\n  expected a word, a quoted text, or a list in brackets", None),
+                ({"EPWEAVE_PIPELINE": "ep-overlapp{parts=2}"}, "EPWEAVE_PIPELINE: column 1: unknown preset 'ep-overlapp', did you mean "
+                 "'ep-overlap'?\n  ep-overlapp{parts=2}\n  ^\n  expected one of overlap, ep-overlap", None),
+                ({"EPWEAVE_PIPELINE": " overlap-ep"}, None, None),
                 ({"EPWEAVE_THEN": "dce{"}, "EPWEAVE_THEN: column 5: an option is missing\n  dce{\n      ^\n"
                  "  expected an option's name", None),
                 ({"EPWEAVE": "/nowhere"}, "EPWEAVE names /nowhere, which cannot be executed",
