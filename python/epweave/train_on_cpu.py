@@ -340,10 +340,7 @@ class FailedRow(Exception):
 
 def run_pipeline(pipeline: str, settings: dict[str, str], arguments: list[str], options) -> dict:
     """One run: a process per rank. The ranks' reports as one."""
-    environment = {**rank_environment(), "WORLD_SIZE": str(options.world)}
-    for of_one_pipeline in ("EPWEAVE_ARTIFACT", "EPWEAVE_PARTITION"):
-        environment.pop(of_one_pipeline, None)
-    environment |= settings
+    environment = {**rank_environment(), "WORLD_SIZE": str(options.world), **settings}
     with tempfile.TemporaryDirectory(prefix="epweave-train-") as temporary:
         folder = pathlib.Path(temporary)
         command = [*rank_command(arguments), "--pipeline", pipeline, "--rank-of", str(folder)]
@@ -500,6 +497,8 @@ def find_misuse(options, pipelines: list[str]) -> str | None:
         (unknown, f"--compare: there is no pipeline {''.join(unknown[:1])}: {', '.join(PIPELINES)}"),
         (len(set(pipelines)) < len(pipelines), "--compare names a pipeline twice"),
         (("artifact" in pipelines) != bool(options.artifact), "--compare artifact and --artifact DIR belong together"),
+        (os.environ.get("EPWEAVE_PARTITION"), "EPWEAVE_PARTITION is not read here: give --compare halves --partition POLICY"),
+        (os.environ.get("EPWEAVE_ARTIFACT"), "EPWEAVE_ARTIFACT is not read here: give --compare artifact --artifact DIR"),
         (options.partition and "halves" not in pipelines, "--partition belongs to --compare halves"),
         (options.tolerance is not None and places < 2, "--tolerance compares: give two pipelines or more"),
         (options.repair and not options.precompile, "--repair belongs to --precompile DIR"),

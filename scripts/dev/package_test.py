@@ -340,6 +340,14 @@ class Package(unittest.TestCase):
                 train_on_cpu.main(["--model", "llama3", "--world", "2", *words])
             self.assertEqual((caught.exception.code, errors.getvalue().partition("error: ")[2].splitlines()[0]), (2, said))
 
+    def test_variables_that_training_takes_as_options(self):
+        for variable, said in (("EPWEAVE_PARTITION", "EPWEAVE_PARTITION is not read here: give --compare halves --partition POLICY"),
+                               ("EPWEAVE_ARTIFACT", "EPWEAVE_ARTIFACT is not read here: give --compare artifact --artifact DIR")):
+            errors = io.StringIO()
+            with mock.patch.dict(os.environ, {variable: "x"}), contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as caught:
+                train_on_cpu.main(["--model", "llama3"])
+            self.assertEqual((caught.exception.code, errors.getvalue().partition("error: ")[2]), (2, said + "\n"))
+
     def test_ranks_end_with_the_command_that_started_them(self):
         code = ("import sys; from epweave import train_on_cpu; train_on_cpu.rank_command = lambda arguments: [sys.executable, '-c', "
                 "'import os, time; open(os.environ[\"FOLDER\"] + \"/\" + str(os.getpid()), \"w\"); time.sleep(100)'];"
