@@ -10,6 +10,8 @@ torch is imported by what needs it only (`export`, `load`, `Result.graph`), torc
 """
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .api import Difference, Proof, Report, Result, diff, replay_check, rewrite, verify, verify_ranks
 from .artifact import Artifact, check_artifact, load_artifact, make_artifact, save_artifact, save_trace
 from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, MismatchError,
@@ -20,6 +22,7 @@ from .halves import Halves, partition
 from .labels import annotate
 from .loader import load
 from .programs import find_program
+from .programs import package_version as _package_version
 from .tracing import Step, trace
 
 __all__ = [
@@ -28,3 +31,11 @@ __all__ = [
     "create_process_groups", "diff", "export", "find_program", "load", "load_artifact", "make_artifact", "partition",
     "replay_check", "rewrite", "save_artifact", "save_trace", "trace", "verify", "verify_ranks",
 ]
+
+if TYPE_CHECKING:
+    __version__: str
+else:
+    def __getattr__(name):
+        if name == "__version__":
+            return _package_version()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import html
 import os
@@ -166,17 +167,29 @@ def _rewrite_into(folder: str, graph: Graph, choice: list[str], output: Path | N
         report, _ = run("epweave", "rewrite", source, *choice, *words, timeout=how.timeout)
     except EpweaveError as error:
         rescue_reproducer(error, folder)
-        raise
+        raise error.naming(os.path.join(folder, "input.epw"), "the graph") from None
     result = Result(target, report["pipeline"], report["passes"], source)
     weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
 
 
 def words_of_pipeline(pipeline: str) -> dict:
-    """The keywords of `rewrite` for a pipeline, or a preset with options."""
+    """The keywords of `rewrite` for a pipeline, or a preset with options; a misspelt name is what it is nearest to."""
     require_text("a pipeline", pipeline, _PASSES)
-    presets = {x["name"] for x in run("epweave", "passes")[0]["presets"]}
-    return {"preset": pipeline} if pipeline.partition("{")[0] in presets else {"pipeline": pipeline}
+    known = run("epweave", "passes")[0]
+    presets, passes = ([x["name"] for x in known[kind]] for kind in ("presets", "passes"))
+    name = pipeline.partition("{")[0].strip()
+    near = difflib.get_close_matches(name, [*presets, *passes], n=1, cutoff=0.8)
+    return {"preset": pipeline} if near and near[0] in presets else {"pipeline": pipeline}
+
+
+def check_pipeline(pipeline: str, what: str) -> None:
+    """UsageError, which calls it `what`, for a pipeline, or a preset with options, that no graph would go through."""
+    word, text = next(iter(words_of_pipeline(pipeline).items()))
+    try:
+        run("epweave", "rewrite", f"--{word}", text, "--print-pipeline")
+    except UsageError as error:
+        raise error.within(what) from None
 
 
 @dataclasses.dataclass
@@ -230,7 +243,10 @@ def verify(a: Graph, b: Graph | None = None, *, assume_none: bool = False, timeo
 
 
 def verify_ranks(*graphs: Graph, timeout: float | None = None) -> Report:
-    """Check that the collectives of the ranks' graphs match: no deadlock between ranks."""
+    """Check that the collectives of the ranks' graphs match: no deadlock between ranks. One graph alone is all ranks'."""
+    if not graphs:
+        raise UsageError("verify_ranks takes the graphs of the ranks, and none was given",
+                         remedy="give one of each rank, or one alone that all ranks run")
     with contextlib.ExitStack() as files:
         paths = [files.enter_context(graph_file(graph)) for graph in graphs]
         report, _ = run("epweave", "verify", "--ranks", *paths, "-q", accept=(0, 1), timeout=timeout)

@@ -35,6 +35,13 @@ class EpweaveError(Exception):
         known = {name: getattr(self, name) for name in (*FACTS, "reproducer")}
         return type(self)(f"{where}: {self}", **{name: known[name] or facts.get(name) for name in known})
 
+    def naming(self, path: str, name: str) -> EpweaveError:
+        """The same error, its message with `name` for the path of a temporary file that nobody knows."""
+        if path not in str(self):
+            return self
+        known = {fact: getattr(self, fact) for fact in (*FACTS, "reproducer")}
+        return type(self)(str(self).replace(path, name), **known)
+
 
 class UsageError(EpweaveError, ValueError):
     """The pipeline, an option or an argument is wrong."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -122,7 +123,23 @@ def graph_file(graph, **facts):
     with tempfile.TemporaryDirectory(prefix="epweave-") as folder:
         path = os.path.join(folder, "graph.epw")
         write_graph(graph, path, **facts)
-        yield path
+        try:
+            yield path
+        except EpweaveError as error:
+            raise error.naming(path, "the graph") from None
+
+
+@functools.cache
+def package_version() -> str:
+    """The version of this package: of a checkout what its CMakeLists.txt says, else pip's, else that of the program."""
+    project = _HERE.parents[1] / "CMakeLists.txt"
+    said = re.search(r"project\(epweave VERSION ([0-9.]+)", project.read_text(encoding="utf-8")) if project.is_file() else None
+    if said:
+        return said[1]
+    try:
+        return importlib.metadata.version("epweave")
+    except importlib.metadata.PackageNotFoundError:  # installed by CMake or a Debian package, beside the programs
+        return versions().split()[1]
 
 
 @functools.cache

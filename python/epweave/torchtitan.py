@@ -21,12 +21,15 @@ On every rank the traced step goes through `epweave rewrite` and comes back as t
                          an artifact of the traces of several ranks
     EPWEAVE_ARTIFACT     a folder: the artifact there is loaded when the trainer is built, and nothing is traced
 
-A variable that looks like one of these and is none is refused (EPWEAVE_PIPLINE). A rank that fails stops all ranks; so do graphs whose collectives do not match (`epweave verify --ranks`).
+A variable that looks like one of these and is none is refused (EPWEAVE_PIPLINE). Pipelines and programs are looked at when the
+trainer is built, before anything is traced. A rank that fails stops all ranks; so do ranks that are told different passes, and
+graphs whose collectives do not match (`epweave verify --ranks`).
 
 `python -m epweave.torchtitan --help`: trains a debug model on CPU ranks with several pipelines and compares them.
 """
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import glob
@@ -38,8 +41,9 @@ import re
 import tempfile
 import time
 import weakref
+from collections.abc import Iterator
 
-from .api import Proof, rescue_reproducer, rewrite, run, verify, words_of_pipeline
+from .api import Proof, check_pipeline, rescue_reproducer, rewrite, run, verify, words_of_pipeline
 from .artifact import Artifact, load_artifact, make_artifact, save_artifact, save_trace
 from .errors import EpweaveError, GraphFileError, RunError, UsageError, full_text
 from .exporter import export
@@ -53,8 +57,9 @@ from .roles import describe_process_groups, describe_roles
 ARTIFACT = "step.epw"  # in the folder
 NORMALIZE = "dce,canonicalize,dedup-unshard"
 _SECONDS_TO_HEAR_OF_OTHERS = 1800.0  # of ranks that work; one that fails is heard of at once
-_trainers: list = []  # the trainer built last, as a weak reference
+_trainers: list = []  # those that were built, as weak references
 _rounds = itertools.count()
+_OF_THE_STEP = ("PIPELINE", "BEFORE", "AFTER", "THEN", "PARTITION")  # of the settings, which all ranks must share
 _SETTINGS = ("PIPELINE", "BEFORE", "AFTER", "THEN", "KEEP", "PARTITION", "VERIFY", "PRECOMPILE", "REPAIR", "TRACE", "ARTIFACT")
 
 
@@ -66,8 +71,19 @@ def is_set(variable: str) -> bool:
     return value == "1"
 
 
+def _make_folder(variable: str) -> None:
+    """Makes the folder that a variable names, if it is set."""
+    if folder := os.environ.get(variable):
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{variable}: there can be no folder {folder}: {error.strerror}",
+                             remedy="name one that can be made and written") from None
+
+
 def check_environment() -> None:
-    """Refuses what would be passed over in silence: a misspelt variable, a switch that is neither on nor off."""
+    """Refuses what would be passed over in silence, or fail when the step is traced: a misspelt variable, a switch that is
+    neither on nor off, a pipeline that none is, a folder that cannot be made, programs that are not there."""
     for variable in os.environ:
         prefix, _, name = variable.partition("_")
         near = difflib.get_close_matches(name, _SETTINGS, n=1, cutoff=0.8) if prefix == "EPWEAVE" else []
@@ -75,23 +91,34 @@ def check_environment() -> None:
             raise UsageError(f"there is no variable {variable}", remedy=f"did you mean EPWEAVE_{near[0]}?")
     for switch in ("EPWEAVE_VERIFY", "EPWEAVE_REPAIR"):
         is_set(switch)
+    for variable in ("EPWEAVE_PIPELINE", "EPWEAVE_THEN"):
+        check_pipeline(os.environ.get(variable) or NORMALIZE, variable)
+    for variable in ("EPWEAVE_KEEP", "EPWEAVE_PRECOMPILE", "EPWEAVE_TRACE"):
+        _make_folder(variable)
 
 
 def remember_trainer(trainer) -> None:
     """torchtitan's post-init hook: the trainer says what parameters and meshes are called. It gets its step from the
     artifact where there is one."""
-    check_environment()
-    _trainers[:] = [weakref.ref(trainer)]
+    with stopping_all():
+        check_environment()
+    _trainers[:] = [*(known for known in _trainers if known() is not None), weakref.ref(trainer)]
     if os.environ.get("EPWEAVE_ARTIFACT"):
         trainer._traced_step = load_step(trainer, os.environ["EPWEAVE_ARTIFACT"]).traced()
 
 
-def _trainer():
-    trainer = _trainers[0]() if _trainers else None
-    if trainer is None:
+def _is_one_process() -> bool:
+    """Whether this process works for itself and ends then: it waits for no other rank."""
+    return bool(os.environ.get("EPWEAVE_TRACE") or os.environ.get("EPWEAVE_PRECOMPILE"))
+
+
+def _trainer_of(traced):
+    """The trainer that a step was traced for; the one built last where none says so."""
+    trainers = [trainer for known in _trainers if (trainer := known()) is not None]
+    if not trainers:
         raise UsageError("the pass pipeline epweave has seen no trainer",
                          remedy="import epweave.torchtitan before the trainer is built")
-    return trainer
+    return next((trainer for trainer in trainers if trainer._traced_step is traced), trainers[-1])
 
 
 def _name_of(run_pass) -> str:
@@ -132,6 +159,10 @@ class Ranks:
     def _key(self, what: str) -> str:
         return f"epweave/{self.round}/{what}"
 
+    def is_first_to_fail(self) -> bool:
+        """Whether no other rank has said so before: ranks that fail alike need one reproducer."""
+        return self.is_alone or self.store.add(self._key("failing"), 1) == 1
+
     def fail(self, message: str) -> None:
         """Tells the others that this rank stops."""
         if not self.is_alone:
@@ -156,6 +187,16 @@ class Ranks:
         return self.store.get(self._key(f"{what}/{rank}"))
 
 
+@contextlib.contextmanager
+def stopping_all(ranks: Ranks | None = None) -> Iterator[None]:
+    """What is raised within stops the other ranks, too: those that meet as `ranks`, else where they meet next."""
+    try:
+        yield
+    except Exception as error:
+        (ranks or Ranks(is_alone=_is_one_process())).fail(full_text(error))
+        raise
+
+
 def check_ranks(ranks: Ranks, path: str, folder: str) -> None:
     """Stops all ranks where the collectives of their graphs do not match."""
     if ranks.is_alone:
@@ -171,8 +212,24 @@ def check_ranks(ranks: Ranks, path: str, folder: str) -> None:
         report, _ = run("epweave", "verify", "--ranks", *paths, "-q", accept=(0, 1))
         if not report["ok"]:
             first = report["violations"][0]
-            raise RunError("the ranks' graphs do not match: " + first["message"], id=first["invariant"])
+            between = " and ".join(f"rank {rank}" for rank in first["ranks"])
+            raise RunError(f"the ranks' graphs do not match: {between}: {first['message']}", id=first["invariant"],
+                           remedy="EPWEAVE_KEEP=FOLDER keeps the ranks' graphs; `epweave verify --ranks` lists all that differs")
     ranks.meet("checked")
+
+
+def check_settings(ranks: Ranks) -> None:
+    """Stops all ranks where one is told other passes than rank 0."""
+    if ranks.is_alone:
+        return
+    own = {f"EPWEAVE_{name}": os.environ.get(f"EPWEAVE_{name}", "") for name in _OF_THE_STEP}
+    ranks.meet("settings", json.dumps(own).encode())
+    first = json.loads(ranks.get("settings", 0))
+    rows = [f"{name}: rank 0 has {first[name] or 'none'}, rank {ranks.rank} has {own[name] or 'none'}"
+            for name in own if own[name] != first[name]]
+    if rows:
+        raise UsageError("\n  ".join(["the ranks are told different passes:", *rows]), remedy="give all ranks the same environment")
+    ranks.meet("agreed")
 
 
 # ------------------------------------------------------------------------------------------ pass
@@ -210,20 +267,24 @@ def split_step(path: str, wanted: str, folder: str, rank: int) -> Halves | None:
 
 def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
     """The traced step of this rank, rewritten by a pipeline; a new module. `stage` tells the files of EPWEAVE_KEEP apart."""
-    trainer, ranks = _trainer(), Ranks()
+    trainer, ranks = _trainer_of(traced), Ranks()
     keep = os.environ.get("EPWEAVE_KEEP")
     with tempfile.TemporaryDirectory(prefix="epweave-") as temporary:
         folder = keep or temporary
-        os.makedirs(folder, exist_ok=True)
         before, after = (os.path.join(folder, f"rank{ranks.rank}.{stage}{part}.epw") for part in ("in", "out"))
-        try:
+        with stopping_all(ranks):
             export(module, before, **_export_facts(traced, trainer, dims, ranks.rank, ranks.size))
-            kept = os.path.join(keep, f"rank{ranks.rank}.{stage}reproducer.epw") if keep else None
+            kept = os.path.join(folder, f"rank{ranks.rank}.{stage}reproducer.epw")
             try:
                 rewrite(before, output=after, keep_reproducer=kept, **words_of_pipeline(pipeline))
             except EpweaveError as error:
-                rescue_reproducer(error, temporary)
-                raise
+                if keep:
+                    raise
+                if ranks.is_first_to_fail():
+                    rescue_reproducer(error, temporary)
+                else:
+                    error.keep_reproducer(None)
+                raise error.naming(before, f"the step of rank {ranks.rank}") from None
             if is_set("EPWEAVE_VERIFY"):
                 _require_proof(verify(before, after), "rewrite")
             is_last = bool(stage) or not os.environ.get("EPWEAVE_THEN")
@@ -231,9 +292,6 @@ def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
             ranks.meet("rewritten")
             check_ranks(ranks, after, temporary)
             rewritten = halves.join() if halves else load(after)
-        except Exception as error:
-            ranks.fail(full_text(error))
-            raise
     create_process_groups(rewritten)
     return rewritten
 
@@ -259,7 +317,7 @@ def _describe(trainer, dims) -> dict[str, str]:
 
 def precompile(traced, dims, module, folder: str) -> str:
     """Writes the traced step, rewritten, as the artifact of `folder`; its path."""
-    trainer, ranks = _trainer(), Ranks(is_alone=True)
+    trainer, ranks = _trainer_of(traced), Ranks(is_alone=True)
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, ARTIFACT)
     facts = _export_facts(traced, trainer, dims, ranks.rank, dims.world_size)
@@ -272,7 +330,7 @@ def precompile(traced, dims, module, folder: str) -> str:
 def write_trace(traced, dims, module, folder: str) -> str:
     """Writes this rank's step, as traced, and the job's key/values, for `join_traces`; the path of the step."""
     import torch.distributed as dist
-    trainer, rank = _trainer(), dist.get_rank()
+    trainer, rank = _trainer_of(traced), dist.get_rank()
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"rank-{rank:05}.epw")
     # The step last: where it is, the other is.
@@ -332,15 +390,12 @@ def load_step(trainer, folder: str) -> Artifact:
     """The artifact of `folder` as this rank runs it. Stops all ranks where one has another, or one that is stale."""
     _require_nothing_behind()
     dims, ranks = trainer.parallel_dims, Ranks()
-    try:
+    with stopping_all(ranks):
         artifact = load_artifact(os.path.join(folder, ARTIFACT), _describe(trainer, dims), rank=ranks.rank,
                                  meshes=live_meshes(dims), rank_device=str(trainer.device))
         check_state(artifact, trainer.model_parts[0])
         ranks.meet("fingerprint", json.dumps(artifact.fingerprint).encode())
         check_fingerprints(ranks)
-    except Exception as error:
-        ranks.fail(full_text(error))
-        raise
     create_process_groups(artifact.graph)
     return artifact
 
@@ -374,7 +429,10 @@ def construct_passes(traced, config, *, parallel_dims=None) -> list:
     """torchtitan's pass pipeline `epweave`."""
     from torchtitan.experiments.graph_trainer.passes import compile_time_passes
 
-    known = compile_time_passes(traced, config, parallel_dims=parallel_dims, include_inductor=False)
+    with stopping_all(ranks := Ranks(is_alone=_is_one_process())):
+        known = compile_time_passes(traced, config, parallel_dims=parallel_dims, include_inductor=False)
+        before, after = (choose_passes(os.environ.get(variable, ""), known) for variable in ("EPWEAVE_BEFORE", "EPWEAVE_AFTER"))
+        check_settings(ranks)
 
     def epweave_rewrite_pass(module, example_inputs):
         if os.environ.get("EPWEAVE_TRACE"):
@@ -390,9 +448,7 @@ def construct_passes(traced, config, *, parallel_dims=None) -> list:
     def epweave_then_pass(module, example_inputs):
         return rewrite_step(traced, parallel_dims, module, os.environ["EPWEAVE_THEN"], "then.")
 
-    return [*choose_passes(os.environ.get("EPWEAVE_BEFORE", ""), known), epweave_rewrite_pass,
-            *choose_passes(os.environ.get("EPWEAVE_AFTER", ""), known),
-            *([epweave_then_pass] if os.environ.get("EPWEAVE_THEN") else [])]
+    return [*before, epweave_rewrite_pass, *after, *([epweave_then_pass] if os.environ.get("EPWEAVE_THEN") else [])]
 
 
 def register() -> None:

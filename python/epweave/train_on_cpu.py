@@ -29,12 +29,14 @@ import json
 import math
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from .errors import EpweaveError, full_text
+from .api import check_pipeline
+from .errors import EpweaveError, UsageError, full_text
 from .files import check_place, write_bytes
 
 TRACER = "torchtitan.experiments.graph_trainer"
@@ -338,10 +340,7 @@ class FailedRow(Exception):
 
 def run_pipeline(pipeline: str, settings: dict[str, str], arguments: list[str], options) -> dict:
     """One run: a process per rank. The ranks' reports as one."""
-    environment = {**rank_environment(), "WORLD_SIZE": str(options.world)}
-    for of_one_pipeline in ("EPWEAVE_ARTIFACT", "EPWEAVE_PARTITION"):
-        environment.pop(of_one_pipeline, None)
-    environment |= settings
+    environment = {**rank_environment(), "WORLD_SIZE": str(options.world), **settings}
     with tempfile.TemporaryDirectory(prefix="epweave-train-") as temporary:
         folder = pathlib.Path(temporary)
         command = [*rank_command(arguments), "--pipeline", pipeline, "--rank-of", str(folder)]
@@ -498,6 +497,8 @@ def find_misuse(options, pipelines: list[str]) -> str | None:
         (unknown, f"--compare: there is no pipeline {''.join(unknown[:1])}: {', '.join(PIPELINES)}"),
         (len(set(pipelines)) < len(pipelines), "--compare names a pipeline twice"),
         (("artifact" in pipelines) != bool(options.artifact), "--compare artifact and --artifact DIR belong together"),
+        (os.environ.get("EPWEAVE_PARTITION"), "EPWEAVE_PARTITION is not read here: give --compare halves --partition POLICY"),
+        (os.environ.get("EPWEAVE_ARTIFACT"), "EPWEAVE_ARTIFACT is not read here: give --compare artifact --artifact DIR"),
         (options.partition and "halves" not in pipelines, "--partition belongs to --compare halves"),
         (options.tolerance is not None and places < 2, "--tolerance compares: give two pipelines or more"),
         (options.repair and not options.precompile, "--repair belongs to --precompile DIR"),
@@ -528,6 +529,22 @@ def run_rows(pipelines: list[str], arguments: list[str], options) -> tuple[dict[
     return rows, failed
 
 
+def run_rank(options) -> int:
+    """Trains or traces as the rank that this process is; its exit code."""
+    try:
+        if options.trace_of is not None:
+            if options.rewrite:
+                os.environ["EPWEAVE_PIPELINE"] = options.rewrite[0]
+            trace_rank(options)
+        else:
+            report = train_rank(options, options.rank_of)
+            (options.rank_of / f"report{os.environ['RANK']}.json").write_text(json.dumps(report))
+    except EpweaveError as error:
+        print(f"epweave: error: {full_text(error)}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command of these arguments, else of the process's; its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -535,15 +552,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.ep is None:
         options.ep = 1 if options.model == "llama3" else options.world
-    if options.rank_of:
-        report = train_rank(options, options.rank_of)
-        (options.rank_of / f"report{os.environ['RANK']}.json").write_text(json.dumps(report))
-        return 0
-    if options.trace_of is not None:
-        if options.rewrite:
-            os.environ["EPWEAVE_PIPELINE"] = options.rewrite[0]
-        trace_rank(options)
-        return 0
+    if options.rank_of or options.trace_of is not None:
+        return run_rank(options)
     pipelines = options.compare.split(",")
     if misuse := find_misuse(options, pipelines):
         parser.error(misuse)
@@ -554,6 +564,11 @@ def main(arguments: list[str] | None = None) -> int:
             check_place(options.json)
     except EpweaveError as error:
         parser.error(f"--json: {error}")
+    try:
+        for text in options.rewrite:
+            check_pipeline(text, "--rewrite")
+    except UsageError as error:
+        parser.error(full_text(error))
     if options.ranks:
         precompile_of_ranks(options, arguments)
         return 0
@@ -568,6 +583,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compare_rows(pipelines: list[str], arguments: list[str], options) -> int:
     """Runs the rows and prints their table; the process's exit code."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # which ends the ranks, too
     rows, failed = run_rows(pipelines, arguments, options)
     print_table(rows, by_step=options.by_step)
     for name, error in failed.items():

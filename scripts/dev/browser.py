@@ -26,12 +26,13 @@ TIMEOUT = 60  # seconds for one answer, also on a machine that is busy with othe
 FIND = """((selector, text) => [...document.querySelectorAll(selector)].filter(element => text === null || (
     element.textContent.includes(text) && ![...element.children].some(child => child.textContent.includes(text)))))"""
 
-# What a person could read of the page: a space between the texts of two elements.
+# What a person could read of the page: a space between the texts of two elements, none where a
+# word may break.
 READ = """(() => {
   const words = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode())
-    if (!walker.currentNode.parentElement.closest('script, style')) words.push(walker.currentNode.data);
-  return words.join(' ').replace(/\\s+/g, ' ');
+    if (!walker.currentNode.parentElement.closest('script, style')) words.push((walker.currentNode.previousSibling?.nodeName === 'WBR' ? '' : ' ') + walker.currentNode.data);
+  return words.join('').replace(/\\s+/g, ' ');
 })()"""
 
 

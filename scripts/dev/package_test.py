@@ -12,10 +12,13 @@ import json
 import os
 import pathlib
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import traceback
 import unittest
 from unittest import mock
@@ -34,6 +37,17 @@ class Package(unittest.TestCase):
         code = "import epweave_fx, epweave, sys; print([m for m in ('torch', 'torchtitan', 'numpy') if m in sys.modules])"
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "scripts", capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, "[]\n")
+
+    def test_the_package_has_the_version_of_its_programs(self):
+        self.assertEqual(epweave.__version__, programs.versions().split()[1])
+        with mock.patch.object(programs, "_HERE", pathlib.Path("/nowhere/lib/epweave")), \
+                mock.patch.object(programs.importlib.metadata, "version", lambda name: f"{name} 1.2.3"):
+            self.assertEqual(programs.package_version.__wrapped__(), "epweave 1.2.3")
+        with mock.patch.object(programs, "_HERE", pathlib.Path("/nowhere/lib/epweave")), mock.patch.object(
+                programs.importlib.metadata, "version", side_effect=programs.importlib.metadata.PackageNotFoundError):
+            self.assertEqual(programs.package_version.__wrapped__(), epweave.__version__)
+        with self.assertRaisesRegex(AttributeError, "module 'epweave' has no attribute 'none_such'"):
+            epweave.none_such
 
     def test_all_names_are_there_and_explained(self):
         for name in epweave.__all__:
@@ -286,6 +300,7 @@ class Package(unittest.TestCase):
                  "the option roots of overlap is a text, a number or a list of them, and function was given"),
                 (lambda: epweave.save_artifact(None, "step.epw", pipeline=a_pass), "a pipeline is a text, and function was given"),
                 (lambda: epweave.check_artifact(GRAPH, allow=[a_pass]), "a field that may differ is a text, and function was given"),
+                (epweave.verify_ranks, "verify_ranks takes the graphs of the ranks, and none was given"),
                 (lambda: epweave.check_artifact(GRAPH, allow=3), "a field that may differ is a text, and int was given: 3"),
                 (lambda: epweave.check_artifact(GRAPH, "loss"), "config is a dictionary, and str was given: 'loss'"),
                 (lambda: epweave.check_artifact(GRAPH, {"loss": a_pass}), "config.loss is <function")):
@@ -318,18 +333,63 @@ class Package(unittest.TestCase):
                             (["--ranks", "a", "--precompile", "x"], "argument --ranks: 'a' is no list of ranks, such as 0,1,4"),
                             (["--tolerance", "nan"], "argument --tolerance: 'nan' is not a number from 0"),
                             (["--json", "-"], "--json - shares standard output with the table: give it a file"),
+                            (["--rewrite", "dce", "--rewrite", "chunk{roots="], "--rewrite: column 13: a value is missing"),
                             (["--json", "/none/x"], "--json: /none/x: cannot be written: there is no folder /none")):
             errors = io.StringIO()
             with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as caught:
                 train_on_cpu.main(["--model", "llama3", "--world", "2", *words])
-            self.assertEqual((caught.exception.code, errors.getvalue().splitlines()[-1].partition("error: ")[2]), (2, said))
+            self.assertEqual((caught.exception.code, errors.getvalue().partition("error: ")[2].splitlines()[0]), (2, said))
+
+    def test_variables_that_training_takes_as_options(self):
+        for variable, said in (("EPWEAVE_PARTITION", "EPWEAVE_PARTITION is not read here: give --compare halves --partition POLICY"),
+                               ("EPWEAVE_ARTIFACT", "EPWEAVE_ARTIFACT is not read here: give --compare artifact --artifact DIR")):
+            errors = io.StringIO()
+            with mock.patch.dict(os.environ, {variable: "x"}), contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as caught:
+                train_on_cpu.main(["--model", "llama3"])
+            self.assertEqual((caught.exception.code, errors.getvalue().partition("error: ")[2]), (2, said + "\n"))
+
+    def test_ranks_end_with_the_command_that_started_them(self):
+        code = ("import sys; from epweave import train_on_cpu; train_on_cpu.rank_command = lambda arguments: [sys.executable, '-c', "
+                "'import os, time; open(os.environ[\"FOLDER\"] + \"/\" + str(os.getpid()), \"w\"); time.sleep(100)'];"
+                "train_on_cpu.main(['--model', 'llama3', '--compare', 'none'])")
+        with tempfile.TemporaryDirectory() as folder:
+            command = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "FOLDER": folder, "PYTHONPATH": os.pathsep.join(sys.path)})
+            until = time.monotonic() + 60
+            while len(os.listdir(folder)) < 2 and time.monotonic() < until:
+                time.sleep(0.1)
+            ranks = [int(name) for name in os.listdir(folder)]
+            command.terminate()
+            self.assertEqual((command.wait(timeout=60), len(ranks)), (128 + signal.SIGTERM, 2))
+            for rank in ranks:
+                self.assertRaises(ProcessLookupError, os.kill, rank, 0)
+
+    def test_errors_about_a_live_graph_name_no_temporary_file(self):
+        class Live:
+            trained = ()
+
+            def __init__(self, source):
+                self.source = source
+
+            def export(self, path):
+                shutil.copy(self.source, path)
+
+        with tempfile.TemporaryDirectory() as folder:
+            junk = os.path.join(folder, "junk")
+            pathlib.Path(junk).write_bytes(b"no graph")
+            for call, said in ((lambda: epweave.rewrite(Live(GRAPH), "chunk{roots=nothing}"), "the graph: no module matches 'nothing'; the model has "),
+                               (lambda: epweave.verify(Live(junk)), "the graph: ")):
+                with self.assertRaises(epweave.EpweaveError) as caught:
+                    call()
+                self.assertTrue(str(caught.exception).startswith(said), str(caught.exception))
+            self.assertEqual((epweave.errors.RunError("/x/a: b", node="n", remedy="r").naming("/x/a", "it").__dict__),
+                             epweave.errors.RunError("it: b", node="n", remedy="r").__dict__)
 
     def test_the_cpu_is_where_it_runs_without_a_word(self):
         parse = train_on_cpu.make_parser().parse_args
         self.assertEqual([parse(words).device for words in ([], ["--cpu"], ["--device", "cuda"], ["--device", "cuda", "--cpu"])],
                          ["cpu", "cpu", "cuda", "cpu"])
 
-    def test_variables_of_the_drop_in_that_are_misspelt(self):
+    def test_variables_of_the_drop_in_that_are_wrong(self):
         stand_ins = {name: mock.MagicMock() for name in ("torchtitan", "torchtitan.experiments",
                                                          "torchtitan.experiments.graph_trainer")}
         with mock.patch.dict(sys.modules, stand_ins):
@@ -337,7 +397,19 @@ class Package(unittest.TestCase):
         for variables, said, remedy in (
                 ({"EPWEAVE_VERIFY": "1", "EPWEAVE_REPAIR": "0", "EPWEAVE_OTHER": "x"}, None, None),
                 ({"EPWEAVE_PIPLINE": "dce"}, "there is no variable EPWEAVE_PIPLINE", "did you mean EPWEAVE_PIPELINE?"),
-                ({"EPWEAVE_VERIFY": "true"}, "EPWEAVE_VERIFY is 'true'", "set it to 1, or to 0")):
+                ({"EPWEAVE_VERIFY": "true"}, "EPWEAVE_VERIFY is 'true'", "set it to 1, or to 0"),
+                ({"EPWEAVE_PIPELINE": "ep-overlap{parts=4,symbolize=yes}", "EPWEAVE_THEN": "schedule"}, None, None),
+                ({"EPWEAVE_PIPELINE": "chunk{roots="}, "EPWEAVE_PIPELINE: column 13: a value is missing\n  chunk{roots=\n"
+                 "              ^\n  expected a word, a quoted text, or a list in brackets", None),
+                ({"EPWEAVE_PIPELINE": "ep-overlapp{parts=2}"}, "EPWEAVE_PIPELINE: column 1: unknown preset 'ep-overlapp', did you mean "
+                 "'ep-overlap'?\n  ep-overlapp{parts=2}\n  ^\n  expected one of overlap, ep-overlap", None),
+                ({"EPWEAVE_PIPELINE": " overlap-ep"}, None, None),
+                ({"EPWEAVE_THEN": "dce{"}, "EPWEAVE_THEN: column 5: an option is missing\n  dce{\n      ^\n"
+                 "  expected an option's name", None),
+                ({"EPWEAVE": "/nowhere"}, "EPWEAVE names /nowhere, which cannot be executed",
+                 "unset it, or let it name the program epweave"),
+                ({"EPWEAVE_KEEP": "/dev/null/x"}, "EPWEAVE_KEEP: there can be no folder /dev/null/x: Not a directory",
+                 "name one that can be made and written")):
             with mock.patch.dict(os.environ, variables), contextlib.ExitStack() as stack:
                 caught = stack.enter_context(self.assertRaises(epweave.UsageError)) if said else None
                 torchtitan.check_environment()

@@ -65,6 +65,13 @@ class ReportPageTest(unittest.TestCase):
             self.assertIn(f"{row['region']} {row['direction']} × {row['count']}", text)
         self.assertNotRegex(text, r"%arg\d|undefined|NaN|null")
 
+    def test_long_names_break_between_words_alone(self):
+        page = self.open("page.html")
+        self.assertIn("layers.{0..5}.attention.wkv_b", page.read())
+        cell = "[...document.querySelectorAll('td')].find(cell => cell.textContent.startsWith('layers.{0..5}.attention.wkv_b'))"
+        parts = page.evaluate(f"[...{cell}.childNodes].map(part => part.nodeName === 'WBR' ? '|' : part.data).join('')")
+        self.assertTrue(parts.startswith("layers.|{0..5}.|attention.|wkv_|b"), parts)
+
     def test_figures_of_a_row_have_one_unit(self):
         rows = [line for line in (self.folder / "page.md").read_text().splitlines() if line.startswith("| ")]
         units = [set(re.findall(r"(?<=\d )(?:s|ms|µs|[KMG]iB|[kMGTP]?B|[kMGTP]?flop)\b", row)) for row in rows]

@@ -123,6 +123,52 @@ class Passes(unittest.TestCase):
         self.assertEqual(self.run_passes(EPWEAVE_BEFORE="bucketing_pass"),
                          ["bucketing_pass", ("dce,canonicalize,dedup-unshard", "", 1)])
 
+    def test_each_step_is_rewritten_for_its_own_trainer(self):
+        """Two models in one process: the first may be traced when the second was built."""
+        from types import SimpleNamespace as N
+        sys.path.insert(0, str(ROOT / "python"))
+        from epweave import torchtitan as client
+        class Trainer(N):
+            __hash__ = object.__hash__
+        with mock.patch.object(client, "_trainers", []), mock.patch.dict(os.environ, {"EPWEAVE_ARTIFACT": ""}):
+            with self.assertRaisesRegex(ValueError, "has seen no trainer"):
+                client._trainer_of(None)
+            first, second = Trainer(_traced_step=None), Trainer(_traced_step=None)
+            client.remember_trainer(first)
+            client.remember_trainer(second)
+            first._traced_step, second._traced_step = object(), object()
+            self.assertIs(client._trainer_of(first._traced_step), first)
+            self.assertIs(client._trainer_of(second._traced_step), second)
+            self.assertIs(client._trainer_of(object()), second)
+            step = second._traced_step
+            del second
+            self.assertIs(client._trainer_of(step), first)
+
+    def test_ranks_that_are_told_different_passes_stop(self):
+        from torch.distributed import HashStore
+        sys.path.insert(0, str(ROOT / "python"))
+        from epweave import torchtitan as client
+        store = HashStore()
+
+        def ranks_of(rank):
+            made = object.__new__(client.Ranks)
+            made.rank, made.size, made.is_alone, made.store, made.round = rank, 2, False, store, 7
+            return made
+
+        for rank, other in ((0, 1), (1, 0)):
+            with mock.patch.dict(os.environ, {"EPWEAVE_THEN": "schedule"}):
+                store.set("epweave/7/settings/0", json.dumps({f"EPWEAVE_{name}": "" for name in client._OF_THE_STEP}))
+                store.set("epweave/7/settings/1", "{}")
+                if rank == 0:
+                    store.set("epweave/7/failed", "rank 1: is told other passes")
+                with self.assertRaises(ValueError if rank else client.RunError) as caught, client.stopping_all(ranks_of(rank)):
+                    client.check_settings(ranks_of(rank))
+            self.assertEqual(str(caught.exception), "the ranks are told different passes:\n  EPWEAVE_THEN: rank 0 has none, rank 1 "
+                             "has schedule" if rank else "another rank stopped: rank 1: is told other passes")
+        self.assertEqual(store.get("epweave/7/failed").decode(), "rank 1: the ranks are told different passes:\n  EPWEAVE_THEN: "
+                         "rank 0 has none, rank 1 has schedule\n  remedy: give all ranks the same environment")
+        self.assertEqual([ranks_of(rank).is_first_to_fail() for rank in (1, 0)], [True, False])
+
     def test_the_entry_is_torchtitans_with_the_pipeline_registered(self):
         code = ("import runpy, torchtitan.train; from torchtitan.experiments.graph_trainer import registry;"
                 "torchtitan.train.main = lambda: print('epweave' in registry.PASS_PIPELINE_REGISTRY);"
