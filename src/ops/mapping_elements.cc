@@ -179,8 +179,16 @@ FactorUse use_of_reduction(const B& b) {
 
 }  // namespace
 
+// Of terms of all operands, which broadcast.
 void loss(B& b) {
-  const Dims dims = b.fresh(b.sizes(0));
+  Sizes sizes;
+  for (std::size_t i = 0; i < b.operand_count(); ++i) {
+    const Sizes& other = b.sizes(i);
+    if (other.size() > sizes.size()) sizes.insert(sizes.begin(), other.size() - sizes.size(), 1);
+    for (std::size_t d = 1; d <= other.size(); ++d)
+      if (other[other.size() - d] != 1) sizes[sizes.size() - d] = other[other.size() - d];
+  }
+  const Dims dims = b.fresh(sizes);
   for (const Factors& factors : dims) b.mark(factors, use_of_reduction(b));
   for (std::size_t i = 0; i < b.operand_count(); ++i) align(b.operand(i), b.sizes(i), dims);
   align(b.result(0), b.result_sizes(0), dims);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ops/family.h"
+
 namespace epweave {
 namespace {
 
@@ -13,7 +15,7 @@ bool is_tensor_param(const OpParam& param) {
 
 // Ops that a chain may hold, by what they do to memory.
 struct OpClasses {
-  std::vector<const OpInfo*> views, writers, reductions, pairs, others;
+  std::vector<const OpInfo*> views, writers, reductions, pairs, makers, others;
 
   OpClasses() {
     for (const OpInfo& op : ops()) {
@@ -26,6 +28,7 @@ struct OpClasses {
                    : op.is_view                                            ? views
                    : op.cost == CostClass::kReduction                      ? reductions
                    : std::ranges::count_if(op.params, is_tensor_param) > 1 ? pairs
+                   : makes_rows_alike(op.family)                           ? makers
                                                                            : others;
       list.push_back(&op);
     }
@@ -35,7 +38,8 @@ struct OpClasses {
 const OpInfo& draw_op(Dice& dice) {
   static const OpClasses classes;
   const std::vector<const OpInfo*>* const lists[] = {&classes.views, &classes.writers, &classes.reductions,
-                                                     &classes.pairs, &classes.others,  &classes.others};
+                                                     &classes.pairs, &classes.makers,  &classes.others,
+                                                     &classes.others};
   return *dice.pick(*lists[dice.below(std::size(lists))]);
 }
 
@@ -93,6 +97,7 @@ std::optional<WrongChain::Operand> WrongChain::draw_operand(const OpParam& param
   if (is_tensor_param(param)) {
     Operand operand;
     operand.is_list = param.type == "Tensor[]";
+    if (operand.is_list) operand.next = dice_.below(values);
     if (!dice_.one_in(4)) return operand.value = dice_.one_in(2) ? values - 1 : dice_.below(values), operand;
     const std::vector<NodeId>& order = a_.step().order;
     operand.outside = order[dice_.below(editor_a_.position(base_) + 1) % order.size()];
@@ -144,8 +149,9 @@ Arg WrongChain::resolve(Lane& lane, const Operand& operand) {
     if (!value) value = paired_.whole(operand.outside);
     if (!value || editor_b_.position(value) > editor_b_.position(lane.last)) return Arg();
   }
-  return operand.is_list ? lane.editor->list(std::vector{Arg::node(value), Arg::node(value)})
-                         : Arg::node(value);
+  return operand.is_list
+             ? lane.editor->list(std::vector{Arg::node(value), Arg::node(lane.values[operand.next])})
+             : Arg::node(value);
 }
 
 // A node like the lane's last one; none: the arguments do not fit.

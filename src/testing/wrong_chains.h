@@ -38,7 +38,8 @@ class WrongChain {
     NodeId outside;                    // else a value of A
     Arg literal;                       // else this; of the whole, where parts have another
     std::optional<Arg> of_part;
-    bool is_list = false;  // the value, twice
+    bool is_list = false;  // the value, and this one of the lane
+    std::size_t next = 0;
   };
   struct Call {
     const OpInfo* op = nullptr;

@@ -384,7 +384,9 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
 // that went. Blocks that change places as a whole stay blocks (verify_orders.h).
 FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   const Operand& source = facts_->operands().front();
-  const Order rows = orders_.of(source);
+  Order rows = orders_.of(source);
+  // What is like each other on one rank need not be so on another.
+  if (rows.kind == Order::Kind::kAny && is_along(source, 0)) rows = orders_.tokens();
   if (!rows.is_known() || !is_along(source, 0)) return reduced();
   if (orders_.is_tokens(rows) && blocks_.known_blocks(part_) > 0) return rows;
   bool are_counted = true;

@@ -24,6 +24,8 @@ FrameCheck::Order FrameCheck::gathered(NodeId origin) {
   const Operand& source = facts_->operands().front();
   const Order rows = orders_.of(source);
   if (!takes_one_tensor()) return orders_.unknown(origin);
+  // What is like each other on one rank need not be so on another.
+  if (rows.kind == Order::Kind::kAny && is_along(source, 0)) return in_blocks(origin, orders_.tokens());
   if (!rows.is_known() || orders_.is_tokens(rows) || !is_along(source, 0))
     return in_blocks(origin, reduced());
   const FrameTerms::Term& term = terms_[rows.frame];
@@ -65,12 +67,12 @@ FrameCheck::Order FrameCheck::joined(NodeId origin) {
   const auto tensors = std::ranges::count_if(operands, [](const Operand& o) { return o.is_tensor; });
   if (tensors == 1) return orders_.of(operands.front());
   std::vector<std::uint64_t> words;
-  bool are_tokens = true, are_any = true, any_counted = false;
+  bool are_tokens = true, are_one = true, any_counted = false;
   for (const Operand& operand : operands) {
     if (!operand.is_tensor) continue;
     const Order order = orders_.of(operand);
     are_tokens &= orders_.is_tokens(order) || order.kind == Order::Kind::kAny;
-    are_any &= order.kind == Order::Kind::kAny;
+    are_one &= order.kind == Order::Kind::kAny && operand.taken->value == operands.front().taken->value;
     any_counted |= order.is_counted();
     words.push_back(order.is_known() ? order.frame.index() : FrameTerms::kNoFrame);
     const ExprId extent =
@@ -78,7 +80,7 @@ FrameCheck::Order FrameCheck::joined(NodeId origin) {
     words.push_back(extent ? facts_a_.normalize(extent).index() : FrameTerms::kNoFrame);
   }
   if (any_counted) return orders_.unknown(origin);
-  if (are_any) return {Order::Kind::kAny, {}};
+  if (are_one) return {Order::Kind::kAny, {}};
   return are_tokens ? in_blocks(origin, orders_.tokens())
                     : Order::known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
 }
@@ -120,16 +122,16 @@ FrameCheck::Order FrameCheck::fail_regrouped(NodeId origin, NodeId part) {
 FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const Operand& source = facts_->operands().front();
   const Order rows = orders_.of(source);
-  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || orders_.is_tokens(rows))
-    return in_blocks(origin, rows);
+  if (rows.kind == Order::Kind::kNoRows || orders_.is_tokens(rows)) return in_blocks(origin, rows);
   const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part);
   const ExprId before = divided_extent(value_in_a(source), source.is_divided),
                after = divided_extent(origin, is_divided);
   const bool has_same_outer =
       facts_a_.equal(outer_extents(value_in_a(source), source.is_divided), outer_extents(origin, is_divided));
   const bool is_kept = before && after && has_same_outer && facts_a_.equal(before, after);
-  // What is no longer 0, 1, .. numbers rows from place to place, as they lie.
-  if (rows.is_counted()) return is_kept ? rows : in_blocks(origin, orders_.tokens());
+  // What is no longer 0, 1, .. numbers rows from place to place, as they lie; so do rows that were
+  // like each other.
+  if (!rows.is_known()) return is_kept ? rows : in_blocks(origin, orders_.tokens());
   if (splits_rows(origin, part)) return fail_regrouped(origin, part);
   if (!before || !after || !has_same_outer) return orders_.unknown(origin, rows.frame);
   if (is_kept) return rows;

@@ -87,7 +87,7 @@ bool OrderCheck::is_known_equal(ExprId x, ExprId y) {
 }
 
 ExprId OrderCheck::groups_of(NodeId share) {
-  return groups_[share] ? groups_[share] : exprs_.number(blocks_[share]);
+  return groups_[share] ? groups_[share] : exprs_.number(plain_blocks(share));
 }
 
 // The groups that a call's operands have in common, unless it makes others.
@@ -383,7 +383,7 @@ std::int64_t OrderCheck::order_by_operands(NodeId id, bool pairs) {
   bool agree = true, any_own = false, any_alike = false, any_share = false;
   for_each_input(context_, node, [&](NodeId input) {
     if (!is_share(input)) return;
-    any_share = true;
+    any_share |= claims_.tensor_b(input) != nullptr;
     if (has_unknown_order(input)) unknown = input;
     any_own |= blocks_[input] == kOwn;
     any_alike |= blocks_[input] == kAny;
@@ -474,10 +474,10 @@ std::int64_t OrderCheck::order_of_repeat(NodeId id, NodeId from) {
 }
 
 // How many runs of rows of a part there are in all does not change. Each group of rows must have
-// as many runs, and no row be made of two. 0, 1, .. that are regrouped number rows that lie one
-// behind another.
+// as many runs, and no row be made of two. 0, 1, .. that are regrouped, and rows that were like
+// each other, lie one behind another.
 std::int64_t OrderCheck::order_of_reshape(NodeId id, NodeId from) {
-  if (is_kept(blocks_[from])) return blocks_[from];
+  if (blocks_[from] == kOwn) return kOwn;
   const int before = divided_dimension(from), after = divided_dimension(id);
   if (before < 0 || after < 0 || blocks_[from] == kUnknown) return kUnknown;
   const Sizes source = sizes_in_a(claims_[from].origin), target = sizes_in_a(claims_[id].origin);
@@ -485,14 +485,12 @@ std::int64_t OrderCheck::order_of_reshape(NodeId id, NodeId from) {
   const std::int64_t outer_before = product_of(std::span(source).first(at)),
                      outer = product_of(std::span(target).first(to)),
                      inner = product_of(std::span(target).subspan(to + 1));
-  const bool is_counted = blocks_[from] == kCounted;
-  if (is_counted && source[at] == target[to] && outer_before == outer) return kCounted;
-  const std::int64_t runs = (is_counted ? 1 : blocks_[from]) * outer_before;
+  if (lies_plainly(from) && source[at] == target[to] && outer_before == outer) return blocks_[from];
+  const std::int64_t runs = plain_blocks(from) * outer_before;
   const Sizes part = sizes_in_b(id);
   if (runs == 0 || outer == 0 || inner == 0) return kUnknown;
   if (runs % outer == 0 && product_of(part) % (runs * inner) == 0) {
-    const ExprId all = exprs_.mul(is_counted ? exprs_.number(1) : groups_of(from),
-                                  product(claims_.tensor_a(claims_[from].origin), at));
+    const ExprId all = exprs_.mul(groups_of(from), product(claims_.tensor_a(claims_[from].origin), at));
     divide_groups(id, all, product(claims_.tensor_a(claims_[id].origin), to), runs / outer);
     const ExprId extent = claims_.tensor_b(id)->sizes[to], groups = groups_[id];
     if (groups && !is_known_equal(exprs_.mul(groups, exprs_.floordiv(extent, groups)), extent))
@@ -523,19 +521,21 @@ std::int64_t OrderCheck::order_of_exchange(NodeId id, NodeId from) {
   return blocks_[from];
 }
 
+// What is like each other on one rank need not be so on another.
 std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {
-  if (blocks_[from] == kCounted) return kOwn;
-  if (is_kept(blocks_[from])) return blocks_[from];
+  if (blocks_[from] == kCounted || blocks_[from] == kOwn) return kOwn;
+  const int dim = divided_dimension(from);
+  if (dim < 0 && blocks_[from] == kAny) return kUnknown;
   const Sizes mine = sizes_in_a(claims_[from].origin), all = sizes_in_a(claims_[id].origin);
-  if (divided_dimension(from) != 0 || mine.empty() || all.empty() || mine[0] == 0) return blocks_[from];
-  const std::int64_t ranks = all[0] / mine[0];
-  divide_groups(id, exprs_.mul(groups_of(from), rows_in_a(id)), rows_in_a(from), blocks_[from] * ranks);
-  return blocks_[from] * ranks;
+  if (dim != 0 || mine.empty() || all.empty() || mine[0] == 0) return blocks_[from];
+  const std::int64_t ranks = all[0] / mine[0], blocks = plain_blocks(from) * ranks;
+  divide_groups(id, exprs_.mul(groups_of(from), rows_in_a(id)), rows_in_a(from), blocks);
+  return blocks;
 }
 
 std::int64_t OrderCheck::order_of_scatter(NodeId id, NodeId from) {
   if (blocks_[from] == kCounted) return kOwn;
-  if (is_kept(blocks_[from])) return blocks_[from];
+  if (blocks_[from] == kOwn || blocks_[from] == kAny) return blocks_[from];
   const Sizes all = sizes_in_a(claims_[from].origin), mine = sizes_in_a(claims_[id].origin);
   if (blocks_[from] == kUnknown || divided_dimension(from) != 0 || mine.empty() || all.empty() ||
       mine[0] == 0)
@@ -559,7 +559,9 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
   const std::int64_t cat_dim = along.is_int() ? along.as_int() : 0;
   if ((cat_dim < 0 ? cat_dim + rank : cat_dim) != dim) return order_by_operands(id, true);
   const auto items = context_.args.children(list);
-  std::int64_t blocks = kUnknown;
+  // Items whose rows are like each other are of as many blocks as the others have.
+  std::int64_t blocks = kAny;
+  NodeId counted;  // an item of so many
   const TensorType* first = nullptr;
   // By what is known of extents, not by what they were when traced.
   const auto is_as_first = [&](const TensorType& type) {
@@ -570,15 +572,21 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
     const bool is_known = item.is_node() && is_share(item.as_node());
     const std::int64_t found = is_known ? blocks_[item.as_node()] : kUnknown;
     const TensorType* type = is_known ? claims_.tensor_b(item.as_node()) : nullptr;
-    if (found == kCounted) return kOwn;
-    if (is_kept(found)) return found;
+    if (found == kCounted || found == kOwn) return kOwn;
     if (found == kUnknown || type == nullptr) return kUnknown;
-    if (blocks != kUnknown && (found != blocks || !is_as_first(*type))) return kUnknown;
-    blocks = found;
+    if (first != nullptr && !is_as_first(*type)) return kUnknown;
     first = type;
+    if (found == kAny) continue;
+    if (counted && found != blocks) return kUnknown;
+    blocks = found;
+    counted = item.as_node();
   }
+  if (items.empty()) return kUnknown;
+  const bool is_one = std::ranges::all_of(items, [&](Arg item) { return item == items.front(); });
+  if (!counted && is_one) return kAny;
+  if (!counted) blocks = 1;
   const auto count = static_cast<std::int64_t>(items.size());
-  if (blocks > 0) groups_.at(id) = exprs_.mul(groups_of(items.front().as_node()), exprs_.number(count));
+  groups_.at(id) = exprs_.mul(counted ? groups_of(counted) : exprs_.number(1), exprs_.number(count));
   return blocks * count;
 }
 
@@ -646,7 +654,7 @@ bool OrderCheck::check_in_order(NodeId id, NodeId part, std::string_view verb, c
   }
   if (blocks_[part] == whole.count && !is_known_equal(groups_of(part), whole.groups))
     rest_on_traced(part, whole.count);
-  if (is_kept(blocks_[part]) || blocks_[part] == whole.count) return true;
+  if (blocks_[part] == kOwn || blocks_[part] == kAny || blocks_[part] == whole.count) return true;
   if (blocks_[part] == kCounted && repeats_within_blocks(part, part, whole)) return true;
   claims_.fail(id, "rewrite-join",
                fmt::format("{} rows of {} blocks, of which {} has some, as those of {}", verb, blocks_[part],

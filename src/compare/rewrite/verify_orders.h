@@ -16,7 +16,8 @@
 // have, by the family of the op. Rows of a part that are paired, joined or scattered must be in
 // the same blocks. Rows in an order of the part's own pair with any, and no join may show them;
 // rows written into a destination are in its order. What factories make pairs with any, until
-// rows are written there: then every view of that memory has their order. Rows of which nothing
+// rows are written there: then every view of that memory has their order; or until it is
+// regrouped, gathered or joined with others: then it lies as if cut plainly. Rows of which nothing
 // is known (extents without a number) are an assumption where they are joined, or paired with
 // rows in a known order. A reshape may not make rows, or groups of rows, of others that a part
 // has side by side. Extents are compared by the numbers that they had when the graph was traced;
@@ -81,8 +82,9 @@ class OrderCheck {
   static constexpr std::int64_t kOwn = -1;      // an order of the part's own
   static constexpr std::int64_t kAny = -2;      // rows that are like each other
   static constexpr std::int64_t kCounted = -3;  // 0, 1, ..: in the order of the rows that they pick
-  // What regrouping rows leaves as it is.
-  static bool is_kept(std::int64_t order) { return order == kOwn || order == kAny; }
+  // Rows that are like each other, or counted, lie as if cut plainly, once others come between.
+  bool lies_plainly(NodeId share) const { return blocks_[share] == kAny || blocks_[share] == kCounted; }
+  std::int64_t plain_blocks(NodeId share) const { return lies_plainly(share) ? 1 : blocks_[share]; }
 
   // Of a tensor, each extent; empty: it is none, or has an extent without a number.
   Sizes sizes_in_a(NodeId id);

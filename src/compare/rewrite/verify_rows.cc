@@ -154,6 +154,22 @@ void RowCheck::check(NodeId part) {
   }
   for (const Cut& cut : cuts)
     if (!check_cut(part, cut)) return;
+  check_sums(part, mapping, cuts);
+}
+
+// A sum along two dimensions, each cut in an operand of its own, is one of pairs, of which a part
+// has those of its own rows alone.
+void RowCheck::check_sums(NodeId part, const CallMapping& mapping, std::span<const Cut> cuts) {
+  const Cut* other = nullptr;
+  for (Factor factor = 0; factor < cuts.size(); ++factor) {
+    if (mapping.use(factor) != FactorUse::kSummed || !cuts[factor].divided) continue;
+    if (other != nullptr && !holds(Condition::kPairsRows, cuts[factor].divided == other->divided))
+      return claims_.fail(
+          part, "rewrite-rows",
+          fmt::format("adds up pairs of rows of {} and of {}, of which a part has its own alone",
+                      claims_.describe(other->divided), claims_.describe(cuts[factor].divided)));
+    other = &cuts[factor];
+  }
 }
 
 // The mapping is that of the extents that were traced: what was one dimension of operand and result

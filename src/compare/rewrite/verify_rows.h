@@ -45,6 +45,7 @@ class RowCheck {
   // Of a node of A, whatever part of it asks.
   const CallMapping& mapping_of(NodeId origin);
   bool check_cut(NodeId part, const Cut& cut);
+  void check_sums(NodeId part, const CallMapping& mapping, std::span<const Cut> cuts);
   bool is_as_traced(NodeId origin, const CallMapping& mapping, std::span<const Factor> factors,
                     ExprId extent);
   // Of tensors; FlexAttention's calls have rules of their own (verify_attention.h).
