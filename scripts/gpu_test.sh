@@ -300,8 +300,8 @@ hashes_over_nccl() {
     "$graphs/$1.epw.gz" -q >"$work/found" && diff "$hashes/$1.txt" "$work/found"
 }
 # hang_over_nccl GRAPH: one of two ranks stands still between its steps; the other ends soon behind
-# its deadline, with exit 1 and the reason: the collective was not done, or, where the rank stood
-# before its launch, not launched.
+# its deadline, with exit 1 and the reason: the collective was not done, or, where NCCL waits for
+# the other one before it queues it, not queued.
 hang_over_nccl() {
   local rank status=0 processes=()
   for rank in 0 1; do
@@ -315,7 +315,7 @@ hang_over_nccl() {
   kill -KILL "${processes[1]}"
   cat "$work/rank0"
   [ "$status" -eq 1 ] && grep -q -e 'all_reduce.* was not done within 5 s (--deadline)' \
-    -e 'waited 5 s (--deadline) for the launch of collective [0-9]* on group 7 by the others' "$work/rank0"
+    -e 'NCCL did not .* (collective [0-9]* on group 7) within 5 s (--deadline)' "$work/rank0"
 }
 # check_over_nccl ALONE RANKS A B [OPTION...]: two graphs compared by a process for each rank; the
 # verdict, and all that is printed, must be what virtual ranks give with the options ALONE.

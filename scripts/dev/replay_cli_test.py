@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import struct
 import subprocess
 import tempfile
@@ -86,6 +87,36 @@ class ReplayCommandLineTest(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (code, ""))
         self.assertTrue(result.stderr.startswith("epweave-replay: error: "), result.stderr)
         return result.stderr
+
+    def test_no_thread_or_memory_for_a_rank(self):
+        """The system gives fewer threads than there are ranks, or too little memory: an error that names the rank."""
+        many = self.write("many.txt", SMALL.replace("[0, 1]", str(list(range(256)))))
+
+        def run_within(megabytes, *arguments):
+            def limit():
+                resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, 64 << 20))  # of each thread
+                resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+            return subprocess.run([REPLAY, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True,
+                                  timeout=300, check=False, preexec_fn=limit)
+
+        if run_within(2000, "--version").returncode != 0:
+            self.skipTest("the program itself needs more (a sanitizer)")
+        result = run_within(2000, "run", many)
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+        self.assertRegex(result.stderr, r"^epweave-replay: error: rank \d+: the system gives no thread to run it, \d+ being there: ")
+        large = self.write("large.txt", """epweave text 1
+graph
+  %x = placeholder : f32[1024] role=user which=x
+  %y = aten.expand.default(%x, [600000, 1024]) : f32[600000, 1024]{0, 1}
+  %z = aten.clone.default(%y) : f32[600000, 1024]{1024, 1} src="model.py:3 in forward: y.clone()"
+  %s = aten.sum.default(%z) : f32[]
+  output([%s])
+""")
+        result = run_within(2000, "run", large)
+        self.assertEqual(
+            (result.returncode, result.stdout, result.stderr),
+            (1, "", "epweave-replay: error: rank 0: %z = aten.clone.default (model.py:3 in forward: y.clone()): the host has no "
+                    "more memory to give\n"))
 
     def test_errors_name_the_program(self):
         self.assertIn("nothing.epw", self.fails(3, "run", "nothing.epw"))

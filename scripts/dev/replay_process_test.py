@@ -495,6 +495,39 @@ def check_stuck(files):
                f"rank {rank} of a run with an error of NCCL: {code} {errors}")
 
 
+def check_no_meeting(files):
+    """Where the graph says all sizes a rank goes on without the others: what is late is the work, not a launch."""
+    graph = files.folder / "known.txt"
+    graph.write_text("""epweave text 1
+group 7 ranks=[0, 1]
+graph
+  %x = placeholder : f32[4] role=user which=x
+  %a = _c10d_functional.all_to_all_single.default(%x, [2, 2], [2, 2], "7") : f32[4]
+  %w = _c10d_functional.wait_tensor.default(%a) : f32[4]
+  %r = _c10d_functional.all_reduce.default(%w, "sum", "7") : f32[4]
+  %v = _c10d_functional.wait_tensor.default(%r) : f32[4]
+  output([%v])
+""")
+    arguments = [graph, "--deadline", 3]
+    for fault, reason in (
+        # Both are launched: the first is underway, and the second waits behind it.
+        ("hang:0", "collective 0 on group 7: %a = _c10d_functional.all_to_all_single.default of f32[4], sends [2, 2], expects "
+                   "[2, 2] began and was not done within 3 s (--deadline)"),
+        ("progress:0", "NCCL did not send and receive (collective 0 on group 7) within 3 s (--deadline)"),
+        ("progress:1", "NCCL did not send and receive (collective 1 on group 7) within 3 s (--deadline)"),
+    ):
+        port = free_port()
+        results = finish([
+            start(arguments, {**torchrun(rank, 2, port), **({"EPWEAVE_SOCKET_NCCL": fault} if rank == 1 else {})})
+            for rank in range(2)
+        ], 60)
+        for rank, (code, output, errors) in enumerate(results):
+            expect(code == 1 and not output and reason in errors, f"rank {rank}, {fault}: exit {code}: {errors}")
+            expect("waited 3 s" not in errors, f"rank {rank}, {fault}: a meeting: {errors}")
+        if fault == "hang:0":
+            expect("%r = _c10d_functional.all_reduce.default of f32[4], sum (queued)" in results[1][2], results[1][2])
+
+
 def check_lost_device(files):
     """A kernel that crashes on one rank's device: all end, and are told where that rank was."""
     arguments = [files.exchange, "--inputs", files.counts, "--deadline", 20]
@@ -579,7 +612,7 @@ def main():
         pair = MISMATCH.replace("[1, 3]", "[2, 2]")
         (files.folder / "pair.txt").write_text(pair)
         for check in (check_refusals, check_bits, check_library_sums, check_log, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous, check_strangers,
-                      check_mismatch, check_killed, check_stuck, check_lost_device, check_measuring):
+                      check_mismatch, check_killed, check_stuck, check_no_meeting, check_lost_device, check_measuring):
             began = time.time()
             check(files)
             print(f"{check.__name__}: as expected, {time.time() - began:.1f} s", flush=True)

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/family.h"
 
 namespace epweave::replay {
@@ -72,6 +74,50 @@ Contribution read_contribution(const OpInfo& op, const BoundCall& bound, const T
     part.sends = read_splits(*find_argument(op, bound, "input_split_sizes"), operand, members);
   }
   return part;
+}
+
+namespace {
+
+// Nothing that a run computes.
+bool is_literal(const Context& context, Arg arg) {
+  switch (arg.kind()) {
+    case ArgKind::kNone:
+    case ArgKind::kBool:
+    case ArgKind::kInt:
+    case ArgKind::kText:
+      return true;
+    case ArgKind::kList:
+    case ArgKind::kTuple:
+      return std::ranges::all_of(context.args.children(arg),
+                                 [&](Arg item) { return is_literal(context, item); });
+    default:
+      return false;
+  }
+}
+
+// As the run checks it where it is made.
+bool has_numbers_for_sizes(const Graph& graph, Arg operand) {
+  if (!operand.is_node()) return false;
+  const Context& context = *graph.context;
+  const TypeId id = graph.step().nodes[operand.as_node()].type;
+  if (!id || context.types[id].kind != TypeKind::kTensor) return false;
+  const TensorType& type = context.types[id].tensor;
+  const auto is_number = [&](ExprId expr) { return context.exprs.constant(expr).has_value(); };
+  return std::ranges::all_of(type.sizes, is_number) && std::ranges::all_of(type.strides, is_number);
+}
+
+}  // namespace
+
+bool is_known_from_graph(const Graph& graph, const Node& call) {
+  const Context& context = *graph.context;
+  const auto is_said = [&](Arg arg) { return is_literal(context, arg); };
+  const std::span<const Arg> args = context.args[call.args];
+  if (args.empty() || !std::ranges::all_of(args.subspan(1), is_said) ||
+      !std::ranges::all_of(context.args[call.kwargs], is_said))
+    return false;
+  if (!args[0].is_list()) return has_numbers_for_sizes(graph, args[0]);
+  return std::ranges::all_of(context.args.children(args[0]),
+                             [&](Arg operand) { return has_numbers_for_sizes(graph, operand); });
 }
 
 Extents result_sizes(const Contribution& part, std::size_t members) {

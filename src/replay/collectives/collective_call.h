@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/graph.h"
 #include "ops/op.h"
 #include "replay/collectives/transport.h"
 #include "replay/run/call_values.h"
@@ -28,6 +29,9 @@ const std::string& group_of(const OpInfo& op, const BoundCall& bound);
 // Throws KernelError if the call gives another number of members.
 Contribution read_contribution(const OpInfo& op, const BoundCall& bound, const Tensor& operand,
                                std::size_t members);
+// Whether the graph alone says what every member contributes: extents and splits are numbers there,
+// so ranks that run the same graph, and whose values are as recorded, launch the same.
+bool is_known_from_graph(const Graph& graph, const Node& call);
 // Throws KernelError if the operand cannot be divided, or a split is negative.
 Extents result_sizes(const Contribution& part, std::size_t members);
 

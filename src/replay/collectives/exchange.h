@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -23,10 +24,12 @@ struct Parcel {
 };
 
 // Where a call is queued: a group's communicator, and a stream as the device's libraries know it.
+// `number`: which of the group's collectives it is of.
 struct Channel {
   const std::string& group;
   const std::vector<Rank>& members;  // two graphs may call different groups by one name
   void* stream = nullptr;
+  std::uint64_t number = 0;
 };
 
 // Elements that the members add up, in an order of the library's own.

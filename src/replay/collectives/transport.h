@@ -71,6 +71,8 @@ struct Contribution {
   std::shared_ptr<Storage> bound;             // float32 per element, where bounds are made (error_bounds.h)
   std::shared_ptr<Storage> ideal;             // float64 per element, where bounds are made (ideal_values.h)
   std::shared_ptr<void> ready;                // on a device: the event behind the copy
+  // What is above `data` is the graph's: it is the same for every member, and none need ask.
+  bool is_graphs = false;
 };
 
 // A collective that all its members have posted, seen by one of them.

@@ -54,6 +54,13 @@ Sum sum_of(Reduction reduction) {
   return Sum::kProduct;
 }
 
+// "gather (collective 3 on group 35)", for messages.
+auto name_call(const char* what, const Channel& channel) {
+  return [what, &channel] {
+    return fmt::format("{} (collective {} on group {})", what, channel.number, channel.group);
+  };
+}
+
 Config make_config() {
   Config config;
   config.blocking = 0;
@@ -98,7 +105,7 @@ void Communicators::make(const CommunicatorSetup& setup) {
                             &config);
     hold(world);
   }
-  finish_call(result, world, "make the communicator of all ranks");
+  finish_call(result, world, [] { return std::string("make the communicator of all ranks"); });
   // All ranks split together, so whether a group of that name is made already is asked of all
   // ranks' members.
   std::multimap<std::string, const std::vector<std::vector<Rank>>*> split_already;
@@ -129,25 +136,25 @@ Comm Communicators::split(Comm world, const std::string& group, const std::vecto
     const std::lock_guard lock(calls_);
     result = api_.split(world, static_cast<int>(color), static_cast<int>(key), made, &config);
   }
-  const std::string what = fmt::format("make the communicator of group {}", group);
+  const CallName what = [&] { return fmt::format("make the communicator of group {}", group); };
   // A split that goes on in a thread of NCCL returns success, and has made no communicator yet.
-  finish_call(result, world, what.c_str(), made);
+  finish_call(result, world, what, made);
   {
     const std::lock_guard lock(calls_);
     hold(*made);
   }
-  finish_call(Result::kInProgress, *made, what.c_str());
+  finish_call(Result::kInProgress, *made, what);
   return *made;
 }
 
-std::string Communicators::explain(Result result, Comm comm, const char* what) const {
+std::string Communicators::explain(Result result, Comm comm, std::string_view what) const {
   const char* last = api_.last_error(comm);
   std::string text = fmt::format("NCCL failed to {}: {}", what, api_.error_text(result));
   if (last != nullptr && *last != '\0') text += fmt::format(" ({})", last);
   return text;
 }
 
-void Communicators::finish_call(Result result, Comm comm, const char* what, Comm* written) {
+void Communicators::finish_call(Result result, Comm comm, const CallName& what, Comm* written) {
   const Clock::time_point began = Clock::now(), until = began + deadline_;
   const auto is_written = [&] {
     return written == nullptr || std::atomic_ref(*written).load(std::memory_order_acquire) != nullptr;
@@ -158,7 +165,7 @@ void Communicators::finish_call(Result result, Comm comm, const char* what, Comm
   while (goes_on()) {
     if (const std::string failure = transport_.failure(); !failure.empty()) throw CollectiveError(failure);
     if (Clock::now() >= until)
-      throw CollectiveError(fmt::format("NCCL did not {} within {} s (--deadline)", what,
+      throw CollectiveError(fmt::format("NCCL did not {} within {} s (--deadline)", what(),
                                         std::chrono::duration<double>(deadline_).count()));
     {
       const std::lock_guard lock(calls_);
@@ -173,7 +180,7 @@ void Communicators::finish_call(Result result, Comm comm, const char* what, Comm
   std::string text;
   {
     const std::lock_guard lock(calls_);
-    text = explain(result, comm, what);
+    text = explain(result, comm, what());
   }
   // A process that ended is better known to rank 0 than to NCCL.
   transport_.abort(text);
@@ -188,6 +195,12 @@ Comm Communicators::find(const Channel& channel) {
   return found->second;
 }
 
+void Communicators::require_open() {
+  if (!is_aborted_) return;
+  const std::string failure = transport_.failure();
+  throw CollectiveError(failure.empty() ? "the communicators were aborted" : failure);
+}
+
 void Communicators::exchange(const Channel& channel, std::span<const Parcel> sends,
                              std::span<const Parcel> receives) {
   const Comm comm = find(channel);
@@ -198,7 +211,7 @@ void Communicators::exchange(const Channel& channel, std::span<const Parcel> sen
   };
   {
     const std::lock_guard lock(calls_);
-    if (is_aborted_) throw CollectiveError("the communicators were aborted");
+    require_open();
     keep(api_.group_start());
     for (const Parcel& parcel : sends)
       if (parcel.bytes != 0)
@@ -210,7 +223,7 @@ void Communicators::exchange(const Channel& channel, std::span<const Parcel> sen
                           channel.stream));
     keep(api_.group_end());
   }
-  finish_call(result, comm, "send and receive");
+  finish_call(result, comm, name_call("send and receive", channel));
 }
 
 void Communicators::gather(const Channel& channel, const void* from, void* to, std::size_t bytes) {
@@ -218,10 +231,10 @@ void Communicators::gather(const Channel& channel, const void* from, void* to, s
   Result result;
   {
     const std::lock_guard lock(calls_);
-    if (is_aborted_) throw CollectiveError("the communicators were aborted");
+    require_open();
     result = api_.all_gather(from, to, bytes, kByte, comm, channel.stream);
   }
-  finish_call(result, comm, "gather");
+  finish_call(result, comm, name_call("gather", channel));
 }
 
 void Communicators::broadcast(const Channel& channel, const Parcel& source, void* to) {
@@ -229,11 +242,11 @@ void Communicators::broadcast(const Channel& channel, const Parcel& source, void
   Result result;
   {
     const std::lock_guard lock(calls_);
-    if (is_aborted_) throw CollectiveError("the communicators were aborted");
+    require_open();
     result = api_.broadcast(source.data, to, source.bytes, kByte, static_cast<int>(source.member), comm,
                             channel.stream);
   }
-  finish_call(result, comm, "broadcast");
+  finish_call(result, comm, name_call("broadcast", channel));
 }
 
 bool Communicators::adds_up(DType dtype, Reduction reduction) const {
@@ -246,11 +259,11 @@ void Communicators::reduce(const Channel& channel, const LibrarySum& sum, Reduce
   Result result;
   {
     const std::lock_guard lock(calls_);
-    if (is_aborted_) throw CollectiveError("the communicators were aborted");
+    require_open();
     result = call(sum.from, sum.to, sum.count, static_cast<int>(*element_of(sum.dtype)),
                   static_cast<int>(sum_of(sum.reduction)), comm, channel.stream);
   }
-  finish_call(result, comm, what);
+  finish_call(result, comm, name_call(what, channel));
 }
 
 void Communicators::reduce_scatter(const Channel& channel, const LibrarySum& sum) {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -84,8 +85,10 @@ class Communicators : public Exchange {
   void reduce(const Channel& channel, const LibrarySum& sum, Reduce call, const char* what);
   // Throws if NCCL failed; waits while it is in progress, and, where it says success, for
   // `written`: a communicator that a thread of NCCL writes.
-  void finish_call(Result result, Comm comm, const char* what, Comm* written = nullptr);
-  std::string explain(Result result, Comm comm, const char* what) const;
+  using CallName = std::function<std::string()>;
+  void finish_call(Result result, Comm comm, const CallName& what, Comm* written = nullptr);
+  std::string explain(Result result, Comm comm, std::string_view what) const;
+  void require_open();  // with calls_ held: throws once all were aborted
   void guard();
   std::string find_problem();  // empty: none
   std::string find_error();    // of NCCL, with calls_ held; empty: none

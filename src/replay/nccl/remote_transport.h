@@ -3,9 +3,11 @@
 // A transport of several runs: begin() and finish() are around each; share() and conclude() are
 // called between runs.
 //
-// A launch is posted with its sizes and splits; once all members have posted, every rank has all of
-// them, checks them, and only then moves data. When the run fails anywhere, who waits here throws a
-// CollectiveError with the reasons of all ranks, and failure() tells them to who does not.
+// A launch whose sizes and splits depend on computed values is posted with them; once all members
+// have posted, every rank has all of them, checks them, and only then moves data. One that the
+// graph alone says in full (Contribution::is_graphs) waits for nobody: the ranks run one graph.
+// When the run fails anywhere, who waits here throws a CollectiveError with the reasons of all
+// ranks, and failure() tells them to who does not.
 #pragma once
 
 #include <atomic>

@@ -52,17 +52,16 @@ TEST_CASE("the memory of a run on the CPU is bounded", "[slow]") {
   require_bound(measured.ranks * need.at_peak(), measured.bytes);
 }
 
-// In doubles and integers of 64 bits, several to an element. They are counted as a device makes
-// them: uniform numbers, of which nothing else is made, are integers there first.
+// In doubles, several to an element, but for uniform ones, which are written where they stay.
 TEST_CASE("the memory of a run that draws random numbers is bounded") {
   const auto [call, most] =
-      GENERATE(std::pair("aten.rand_like.default(%x) : bf16[512, 512]", 2.6),
-               std::pair("aten.bernoulli.p(%x, 0.25) : bf16[512, 512]", 2.6),
-               std::pair("aten.randn_like.default(%x) : bf16[512, 512]", 1.5),
-               std::pair("aten.exponential.default(%x) : bf16[512, 512]", 1.5),
-               std::pair("aten.randint_like.low_dtype(%x, 2, 7) : bf16[512, 512]", 1.5),
-               std::pair("aten.native_dropout.default(%x, 0.1, True) : (bf16[512, 512], b8[512, 512])", 1.5),
-               std::pair("aten.cauchy_.default(%x) : bf16[512, 512]", 1.5));
+      GENERATE(std::pair("aten.rand_like.default(%x) : bf16[512, 512]", 1.1),
+               std::pair("aten.bernoulli.p(%x, 0.25) : bf16[512, 512]", 1.1),
+               std::pair("aten.randn_like.default(%x) : bf16[512, 512]", 1.1),
+               std::pair("aten.exponential.default(%x) : bf16[512, 512]", 1.1),
+               std::pair("aten.randint_like.low_dtype(%x, 2, 7) : bf16[512, 512]", 1.1),
+               std::pair("aten.native_dropout.default(%x, 0.1, True) : (bf16[512, 512], b8[512, 512])", 1.1),
+               std::pair("aten.cauchy_.default(%x) : bf16[512, 512]", 1.1));
   INFO(call);
   const Graph graph = parse_text(fmt::format(R"(epweave text 1
 graph

@@ -51,8 +51,7 @@ std::uint64_t ValueSizes::block_of(std::uint64_t bytes) const {
 }
 
 std::uint64_t ValueSizes::scratch_of(NodeId call, std::uint64_t of_kernel) const {
-  // Random numbers are made by the same calls on the CPU as on a device, but for uniform ones,
-  // which the CPU makes at once: it needs no more.
+  // Random numbers are made by the same calls on the CPU as on a device.
   const bool is_of_kernel = is_on_device() || graph_.step().nodes[call].op->is_random;
   const std::uint64_t scratch = is_of_kernel ? of_kernel : host_scratch(call);
   return is_bounded(call) ? bounded_scratch(call, scratch) : scratch;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -27,7 +28,11 @@ void for_each_in_parallel(std::size_t count, const Visit& visit) {
   };
   std::vector<std::thread> others;
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  while (others.size() + 1 < std::min(cores, count)) others.emplace_back(work);
+  try {
+    while (others.size() + 1 < std::min(cores, count)) others.emplace_back(work);
+  } catch (const std::system_error&) {
+    // The system gives no more of them: those that are there do the work.
+  }
   work();
   for (std::thread& thread : others) thread.join();
   for (const std::exception_ptr& error : errors)

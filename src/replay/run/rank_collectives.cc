@@ -55,6 +55,7 @@ void RankCollectives::launch_part(const Node& node, const BoundCall& bound, Pend
   const std::size_t members = setup_.transport.member_count(setup_.rank, group);
   Contribution part = read_contribution(*node.op, bound, operand, members);
   part.what = fmt::format("%{} = {}", graph_.text(node.name), node.op->target);
+  part.is_graphs = options_.types == RecordedTypes::kMustHold && is_known_from_graph(graph_, node);
   const Extents sizes = result_sizes(part, members);
   const Value* out = find_argument(*node.op, bound, "out");
   const bool in_place = node.op->writes && out == nullptr;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
 #include "ir/facts.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -29,6 +31,8 @@ void RankErrors::rethrow(const Node& node) const {
   } catch (const KernelError& error) {
     check_fault();
     throw RunError(describe(node, error.what()));
+  } catch (const std::bad_alloc&) {
+    throw RunError(describe(node, "the host has no more memory to give"));
   } catch (const DeviceError&) {
     throw;
   } catch (const RunError& error) {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "replay/kernels/missing_kernels.h"
@@ -77,8 +78,13 @@ class RankThreads {
     result_.ranks.resize(program_.world.size);
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::thread> threads;
-    for (Rank rank = here_.first; rank < here_.end; ++rank)
-      threads.emplace_back([this, rank] { run_until_failure(rank); });
+    try {
+      for (Rank rank = here_.first; rank < here_.end; ++rank)
+        threads.emplace_back([this, rank] { run_until_failure(rank); });
+    } catch (const std::system_error& error) {
+      fail(fmt::format("rank {}: the system gives no thread to run it, {} being there: {}",
+                       here_.first + threads.size(), threads.size(), error.code().message()));
+    }
     for (std::thread& thread : threads) thread.join();
     if (first_error_ != nullptr) std::rethrow_exception(first_error_);
     result_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -102,6 +108,14 @@ class RankThreads {
     const Measuring* measuring = options_.measuring;
     const std::size_t runs = measuring == nullptr ? 1 : measuring->warm_up + measuring->repeat;
     return runs * program_.steps.list.size() * here_.count();
+  }
+
+  void fail(const std::string& problem) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (first_error_ == nullptr) first_error_ = std::make_exception_ptr(RunError(problem));
+    }
+    transport_.abort(problem);
   }
 
   void run_until_failure(Rank rank) {

@@ -9,8 +9,8 @@ KernelTable make_device_kernels() {
   KernelTable table;
   for (const std::span<const KernelRow> rows :
        {cpu::activation_rows(), cpu::copy_rows(), cpu::factory_rows(), cpu::pointwise_rows(),
-        cpu::random_rows(), cpu::slice_rows(), cpu::view_rows(), shared::kernel_rows(), attention_rows(),
-        flex_attention_rows(), matmul_rows(), host_kernel_rows()})
+        cpu::slice_rows(), cpu::view_rows(), shared::kernel_rows(), attention_rows(), flex_attention_rows(),
+        matmul_rows(), host_kernel_rows()})
     table.add(rows);
   return table;
 }

@@ -61,7 +61,8 @@ TEST_CASE("the device draws the CPU's random numbers") {
         CHECK(run_both(target, {over, half, none}) == "");
       CHECK(run_both("aten.native_dropout.default", {over, half, yes}) == "");
       CHECK(run_both("aten.randint_like.low_dtype", {over, low, high, none, none, none, none, none}) == "");
-      CHECK(run_both("aten.randn_like.default", {over, none, none, none, none, none}) == "");
+      for (const char* target : {"aten.rand_like.default", "aten.randn_like.default"})
+        CHECK(run_both(target, {over, none, none, none, none, none}) == "");
     }
   }
 }

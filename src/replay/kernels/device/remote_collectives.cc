@@ -15,7 +15,7 @@ class Collective {
         meeting_(meeting),
         own_(meeting.contributions[meeting.member]),
         out_(out),
-        channel_{meeting.group, meeting.members, launcher.native_stream()} {
+        channel_{meeting.group, meeting.members, launcher.native_stream(), meeting.number} {
     launcher_.pool().use(*own_.data, launcher_.stream());
     launcher_.pool().use(*out_.storage, launcher_.stream());
   }

@@ -11,8 +11,8 @@ std::span<const KernelRow> cpu_kernel_rows() {
     std::vector<KernelRow> rows;
     for (const std::span<const KernelRow> family :
          {cpu::activation_rows(), cpu::attention_rows(), cpu::copy_rows(), cpu::factory_rows(),
-          cpu::flex_attention_rows(), cpu::matmul_rows(), cpu::pointwise_rows(), cpu::random_rows(),
-          cpu::slice_rows(), cpu::view_rows(), shared::kernel_rows()})
+          cpu::flex_attention_rows(), cpu::matmul_rows(), cpu::pointwise_rows(), cpu::slice_rows(),
+          cpu::view_rows(), shared::kernel_rows()})
       rows.insert(rows.end(), family.begin(), family.end());
     return rows;
   }();

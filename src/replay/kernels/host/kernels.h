@@ -39,7 +39,6 @@ std::span<const KernelRow> factory_rows();
 std::span<const KernelRow> flex_attention_rows();
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> pointwise_rows();
-std::span<const KernelRow> random_rows();
 std::span<const KernelRow> slice_rows();
 std::span<const KernelRow> view_rows();
 }  // namespace cpu

@@ -120,6 +120,11 @@ TEST_CASE("what a call draws follows from its number and from the place of an el
   CHECK(same_bits(uniform(rows, 3), uniform(columns, 3)));
   const Tensor others = make_tensor(memory, DType::kFloat64, {4, 1000});
   CHECK_FALSE(same_bits(uniform(others, 4), rows));
+  // The numbers themselves: splitmix64 of the place, by the number of the call.
+  const Tensor first = draw("aten.rand_like.default", {rows, none, none, none, none, none}, 7).tensor();
+  std::vector<double> numbers;
+  for (std::size_t i = 0; i < 3; ++i) numbers.push_back(first.data<double>()[i] * 0x1p53);
+  CHECK(numbers == std::vector<double>{280876042814767, 2520724128995064, 4291486097119967});
   // Of 4,000 numbers: the least and the largest, and their mean.
   struct Summary {
     double least, largest, mean;

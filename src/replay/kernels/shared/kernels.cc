@@ -8,8 +8,8 @@ std::span<const KernelRow> kernel_rows() {
   static const std::vector<KernelRow> all = [] {
     std::vector<KernelRow> rows;
     for (const std::span<const KernelRow> family :
-         {index_rows(), loss_rows(), normalise_rows(), rearrange_rows(), reduce_rows(), scatter_rows(),
-          solve_rows(), sort_rows(), statistics_rows()})
+         {index_rows(), loss_rows(), normalise_rows(), random_rows(), rearrange_rows(), reduce_rows(),
+          scatter_rows(), solve_rows(), sort_rows(), statistics_rows()})
       rows.insert(rows.end(), family.begin(), family.end());
     return rows;
   }();

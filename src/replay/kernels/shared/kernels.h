@@ -12,6 +12,7 @@ namespace epweave::replay::shared {
 std::span<const KernelRow> index_rows();
 std::span<const KernelRow> loss_rows();
 std::span<const KernelRow> normalise_rows();
+std::span<const KernelRow> random_rows();
 std::span<const KernelRow> rearrange_rows();
 std::span<const KernelRow> reduce_rows();
 std::span<const KernelRow> scatter_rows();

@@ -3,6 +3,7 @@
 
 #include "replay/kernels/tasks/attention_tasks.h"
 #include "replay/kernels/tasks/covered_matmul_task.h"
+#include "replay/kernels/tasks/draw_task.h"
 #include "replay/kernels/tasks/hash_task.h"
 #include "replay/kernels/tasks/index_tasks.h"
 #include "replay/kernels/tasks/rearrange_tasks.h"
@@ -28,6 +29,7 @@ namespace epweave::replay::tasks {
   X(Copy2, UnitCopyTask<std::uint16_t>) \
   X(Fill16, UnitFillTask) \
   X(Progression, ProgressionTask) \
+  X(Draw, DrawTask) \
   X(LaneSumFloat, LaneSumTask<float>) \
   X(LaneSumDouble, LaneSumTask<double>) \
   X(LaneSumInt, LaneSumTask<std::int64_t>) \

@@ -5,7 +5,8 @@
 // As in NCCL, calls queue work on a stream, communicators are non-blocking, a peer that ends is an
 // asynchronous error, and a rank whose peer sends nothing waits until it is aborted.
 // EPWEAVE_SOCKET_NCCL makes faults: "hang:N" lets the work after the first N groups wait for ever,
-// "error:N" makes it fail, "flip:N" changes one bit of what the next one brings.
+// "error:N" makes it fail, "flip:N" changes one bit of what the next one brings, "progress:N"
+// leaves the calls after the first N in progress, which queue nothing.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -16,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -172,6 +174,12 @@ Work& work_for(Comm comm, void* stream) {
 }
 
 Result queue_group() {
+  static std::atomic<long> groups = 0;
+  if (const long after = fault_after("progress"), number = groups++; after >= 0 && number >= after) {
+    for (auto& work : group_work) work->comm->polls_in_progress = std::numeric_limits<int>::max();
+    group_work.clear();
+    return Result::kInProgress;
+  }
   for (auto& work : group_work) {
     work->comm->polls_in_progress = 2;
     auto* stream = static_cast<device::EmulatedStream*>(work->stream);

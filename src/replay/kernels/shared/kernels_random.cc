@@ -4,38 +4,29 @@
 // (KernelCall::draw) alone: two graphs that draw in the same order draw the same, whatever lies
 // between, on any device and with any strides.
 //
-//   bits(i)    splitmix64(i * kStep ^ draw)
+//   bits(i)    splitmix64(i * kStep ^ draw): tasks/draw_task.h
 //   uniform    the upper bits, read as k / 2^digits: in [0, 1); 53, or as many as the result's dtype
 //              holds where the number itself is the result, so that it is not rounded to 1
 //   normal     sqrt(-2 log(1 - u)) cos(2 pi v)        u, v: two streams
-#include <cmath>
-#include <limits>
-#include <utility>
+#include "replay/kernels/shared/kernels.h"
+#include "replay/kernels/shared/scratch.h"
 
-#include "replay/kernels/host/kernels.h"
-#include "replay/kernels/host/map_ops.h"
-
-namespace epweave::replay::cpu {
+namespace epweave::replay::shared {
 namespace {
 
-constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15, kFirst = 0xbf58476d1ce4e5b9, kSecond = 0x94d049bb133111eb;
+using namespace cpu;  // NOLINT: the elementwise ops
 
-// Number `i` of those that `salt` tells apart: 64 bits.
-std::uint64_t bits_at(std::uint64_t i, std::uint64_t salt) {
-  std::uint64_t bits = i * kStep ^ salt;
-  bits = (bits ^ bits >> 30) * kFirst;
-  bits = (bits ^ bits >> 27) * kSecond;
-  return bits ^ bits >> 31;
-}
-
-// Arithmetic of doubles, and of integers of 64 bits that wrap.
+// Arithmetic of doubles.
 class Draws {
  public:
   explicit Draws(KernelCall& call) : call_(call) {}
 
   template <class Op, class... In>
   Tensor map(const In&... in) {
-    return map_as<Op>(DType::kFloat64, in...);
+    const std::vector<const Tensor*> all{&in...};
+    Tensor to = call_.make(DType::kFloat64, broadcast_sizes(all));
+    map_op<Op, sizeof...(In)>(call_, DType::kFloat64, to, {&in...});
+    return to;
   }
   Tensor number(double value) { return number_tensor(call_, Value(value), DType::kFloat64); }
   Tensor number(std::size_t param) { return number_tensor(call_, call_[param], DType::kFloat64); }
@@ -47,17 +38,17 @@ class Draws {
   }
 
   // In [0, 1), of so many binary digits.
-  Tensor uniform(const Extents& sizes, unsigned digits = 53) {
+  void draw_into(const Tensor& out, unsigned digits) {
     const std::uint64_t stream = call_.draw() * 2 + stream_++;
     const std::uint64_t salt = stream * 0xd1342543de82ef95 + 0x2545f4914f6cdd1d;
-    const double unit = std::ldexp(1.0, -static_cast<int>(digits));
-    const Tensor out = call_.make(DType::kFloat64, sizes);
-    if (Queue* queue = out.storage->queue(); queue != nullptr)
-      return uniform_on(*queue, sizes, salt, digits, unit);
-    Buffer<double> values(static_cast<std::size_t>(out.numel()));
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<double>(bits_at(i, salt) >> (64 - digits)) * unit;
-    store_dense(values, out);
+    const Tensor to = out.is_contiguous() ? out.view({out.numel()}, {1}, out.offset) : out;
+    tasks::DrawTask task{shape_of(to.sizes), strided(to, to.sizes), salt, digits};
+    task.out.stored = stored_of(to.dtype);
+    Scratch(call_).launch(task, to.numel(), {&to});
+  }
+  Tensor uniform(const Extents& sizes, unsigned digits = 53) {
+    Tensor out = call_.make(DType::kFloat64, sizes);
+    draw_into(out, digits);
     return out;
   }
   Tensor normal(const Extents& sizes) {
@@ -75,39 +66,6 @@ class Draws {
   }
 
  private:
-  template <class Op, class... In>
-  Tensor map_as(DType dtype, const In&... in) {
-    const std::vector<const Tensor*> all{&in...};
-    Tensor to = call_.make(dtype, broadcast_sizes(all));
-    map_op<Op, sizeof...(In)>(call_, dtype, to, {&in...});
-    return to;
-  }
-  template <class Op>
-  Tensor map_int(const Tensor& bits, std::uint64_t constant) {
-    const Value value(static_cast<std::int64_t>(constant));
-    return map_as<Op>(DType::kInt64, bits, number_tensor(call_, value, DType::kInt64));
-  }
-  // The same of steps that a device has.
-  Tensor uniform_on(Queue& queue, const Extents& sizes, std::uint64_t salt, unsigned digits, double unit) {
-    Tensor bits = call_.make(DType::kInt64, sizes);  // one at a time: each step's goes with the next
-    queue.progress(bits.view({bits.numel()}, {1}, bits.offset), Value(std::int64_t{0}),
-                   Value(std::int64_t{1}));
-    bits = map_int<Mul>(bits, kStep);
-    bits = map_int<BitXor>(bits, salt);
-    bits = mixed(std::move(bits));
-    return map<Mul>(values_of(shifted(bits, 64 - digits)), number(unit));
-  }
-  // To the right, with zeros from the left.
-  Tensor shifted(const Tensor& bits, unsigned count) {
-    return map_int<BitAnd>(map_int<ShiftRight>(bits, count),
-                           std::numeric_limits<std::uint64_t>::max() >> count);
-  }
-  Tensor mixed(Tensor bits) {
-    bits = map_int<Mul>(map_as<BitXor>(DType::kInt64, bits, shifted(bits, 30)), kFirst);
-    bits = map_int<Mul>(map_as<BitXor>(DType::kInt64, bits, shifted(bits, 27)), kSecond);
-    return map_as<BitXor>(DType::kInt64, bits, shifted(bits, 31));
-  }
-
   KernelCall& call_;
   std::uint64_t stream_ = 0;
 };
@@ -143,18 +101,19 @@ Extents sizes_of(const KernelCall& call) {
   return position ? Extents(call[*position].integers()) : call.tensor(0).sizes;
 }
 
+Tensor result_of(KernelCall& call, const Extents& sizes) {
+  return call.op().writes ? call.tensor(0) : call.make_result(0, result_dtype(call), sizes);
+}
 Value store(KernelCall& call, const Tensor& values) {
-  if (call.op().writes) {
-    copy_elements(values, call.tensor(0));
-    return call.tensor(0);
-  }
-  const Tensor out = call.make_result(0, result_dtype(call), values.sizes);
+  const Tensor out = result_of(call, values.sizes);
   copy_elements(values, out);
   return out;
 }
 
 Value uniform(KernelCall& call) {
-  return store(call, Draws(call).uniform(sizes_of(call), count_digits(result_dtype(call))));
+  const Tensor out = result_of(call, sizes_of(call));
+  Draws(call).draw_into(out, count_digits(out.dtype));
+  return out;
 }
 Value normal(KernelCall& call) {
   return store(call, Draws(call).normal(sizes_of(call)));
@@ -260,4 +219,4 @@ std::span<const KernelRow> random_rows() {
   return kRows;
 }
 
-}  // namespace epweave::replay::cpu
+}  // namespace epweave::replay::shared
