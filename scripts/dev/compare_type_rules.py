@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the type rules of elementwise calls with PyTorch: what is refused, and the dtype of what is not.
+"""Compares type rules with PyTorch: what is refused, and the dtype and the sizes of what is not.
 
-Each row of src/ops/op_table.cc whose arguments are tensors and numbers alone is called with every combination of some dtypes and
-numbers, torch's on meta tensors and on the CPU. Rows of other ops are left out, as they need shapes of their own.
+Each elementwise row of src/ops/op_table.cc whose arguments are tensors and numbers alone is called with every combination of some
+dtypes, shapes and numbers, and each row that indexes, gathers or scatters with those of OPERANDS; torch's on meta tensors and on the
+CPU. Rows of other ops are left out, as they need shapes of their own.
 
     compare_type_rules.py [--epweave PROGRAM] [OP...]     exits 1 where they differ; needs torch
 """
@@ -18,15 +19,41 @@ import warnings
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DTYPES = {"b8": torch.bool, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64, "bf16": torch.bfloat16, "f32": torch.float32, "c64": torch.complex64}
-NAMES = {dtype: name for name, dtype in DTYPES.items()} | {torch.float64: "f64", torch.float16: "f16"}
+DTYPES = {"b8": torch.bool, "u8": torch.uint8, "i32": torch.int32, "i64": torch.int64, "f16": torch.float16, "bf16": torch.bfloat16,
+          "f32": torch.float32, "f64": torch.float64, "c64": torch.complex64}
+NAMES = {dtype: name for name, dtype in DTYPES.items()} | {torch.complex128: "c128"}
 NUMBERS = (True, 2, 0.5)
 ROW = re.compile(r'\{"(aten\.[\w.]+)",\s*(?:"[^"]*"\s*)+,\s*OpFamily::(\w+)')
-FAMILY = "kElementwise"  # its operands broadcast; other families need shapes of their own
+ELEMENTWISE = "kElementwise"  # its operands broadcast
+INDEXED = ("kIndex", "kGather", "kIndexSelect", "kEmbedding", "kEmbeddingBackward", "kIndexPut", "kScatter", "kScatterAdd",
+           "kIndexAdd", "kIndexCopy")
+
+
+def named(dtype, *sizes):
+    """A tensor of ones, of zeros where it is numbers of rows."""
+    return f"%{dtype}_" + "x".join(map(str, sizes))
+
+
+# Arguments that belong together, which no program has otherwise.
+TOGETHER = {"aten.log_sigmoid_backward.default": lambda args: args[1][-2:] == args[2][-2:]}  # the buffer is as large as self
+
+# What each operand may be, of ops that index, by its name. Two are varied at a time: the others
+# are the first of their lists.
+VALUES = [named(d, 4) for d in DTYPES] + [named("f32"), named("f32", 4, 3), named("f32", 3), named("i64"), named("f32", 1)]
+INDICES = [named("i64", 4), named("i32", 4), named("u8", 4), named("b8", 4), named("f32", 4), named("i64"), named("i64", 3),
+           named("i64", 5), named("i64", 4, 3), named("i64", 4, 4), named("i64", 1)]
+OPERANDS = {
+    "self": VALUES, "weight": [named("f32", 4, 3)] + VALUES, "src": VALUES, "source": VALUES, "values": VALUES,
+    "grad_output": [named("f32", 4, 3)] + [named(d, 4, 3) for d in DTYPES], "index": INDICES,
+    "indices": lambda kind: [f"[{i}]" for i in INDICES] + ["[None]", "[None, %i64_4]", "[%i64_4, %i64_3]"] if "List" in kind else INDICES,
+    "dim": [0, -1, 1], "value": list(NUMBERS), "alpha": list(NUMBERS), "num_weights": [5], "padding_idx": [-1],
+    "reduce": ['"sum"', '"amax"', '"mean"', '"no"'], "accumulate": [False, True], "scale_grad_by_freq": [False]}
 
 
 def rows():
-    return [name for name, family in ROW.findall((ROOT / "src/ops/op_table.cc").read_text()) if family == FAMILY]
+    """Each op with whether it indexes."""
+    table = ROW.findall((ROOT / "src/ops/op_table.cc").read_text())
+    return [(name, family in INDEXED) for name, family in table if family == ELEMENTWISE or family in INDEXED]
 
 
 def schema_of(name):
@@ -36,25 +63,26 @@ def schema_of(name):
 
 
 def choices(argument):
-    """What to give for an argument: tensors by the names of their dtypes; None where there is nothing to give."""
+    """What to give for an argument: tensors by their names; None where there is nothing to give."""
     kind = str(argument.type).replace("Optional[", "").rstrip("]")
+    is_optional = argument.type.kind() == "OptionalType"
     if kind == "Tensor":
-        return [f"%{name}" for name in DTYPES] + (["%s_f32", "%s_i64"] if argument.name != "self" else [])
+        return [named(d, 4) for d in DTYPES] + [named(d) for d in ("f32", "f64", "i64")] + ["None"] * is_optional
     if kind in ("number", "Scalar"):
-        return list(NUMBERS)
+        return list(NUMBERS) + ["None"] * is_optional
     return None
 
 
 def calls(op):
-    """Argument lists and keywords. Left out: what has a default and is neither a tensor nor a number."""
+    """Argument lists and keywords of an elementwise op. Left out: what has a default and is neither a tensor nor a number."""
     positional, keywords = [], []
     for argument in op._schema.arguments:
         values = choices(argument)
         if argument.has_default_value() and (values is None or argument.type.kind() == "OptionalType"):
             if values is None or argument.kwarg_only:
                 continue
-            if not isinstance(values[0], str):
-                values = [number for number in NUMBERS if number is not True]
+            if values[0] is True:
+                values = values[1:]
         if values is None:
             return
         if not argument.kwarg_only:
@@ -66,52 +94,88 @@ def calls(op):
     if not positional or not isinstance(positional[0][0], str):
         return
     for args in itertools.product(*positional):
-        for named in itertools.product(*keywords):
-            yield args, dict(item for item in named if item)
+        for given in itertools.product(*keywords):
+            yield args, dict(item for item in given if item)
 
 
-def tensor(name, device):
-    scalar, _, dtype = name[1:].rpartition("_")
-    return torch.ones([] if scalar else [4], dtype=DTYPES[dtype], device=device)
+def indexed_calls(op):
+    """Every pair of two operands, the others as they come first."""
+    lists = []
+    for argument in op._schema.arguments:
+        if argument.has_default_value() and argument.name not in ("accumulate", "alpha"):
+            continue
+        values = OPERANDS.get(argument.name)
+        if values is None:
+            return
+        lists.append((argument, values(str(argument.type)) if callable(values) else values))
+    seen = set()
+    for varied in itertools.combinations(range(len(lists)), 2):
+        for args in itertools.product(*[values if i in varied else values[:1] for i, (_, values) in enumerate(lists)]):
+            key = tuple(map(repr, args))
+            if key in seen:
+                continue
+            seen.add(key)
+            yield (tuple(a for a, (argument, _) in zip(args, lists) if not argument.kwarg_only),
+                   {argument.name: a for a, (argument, _) in zip(args, lists) if argument.kwarg_only})
 
 
-def call_torch(op, args, named, device):
-    """The dtype that torch gives, None: it refuses, "?": it has no kernel of this dtype."""
+def value_of(text, is_index, device):
+    if not isinstance(text, str):
+        return text
+    if text == "None":
+        return None
+    if text.startswith('"'):
+        return text[1:-1]
+    if text.startswith("["):
+        return [value_of(item, True, device) for item in text[1:-1].split(", ")]
+    dtype, sizes = text[1:].split("_")
+    is_number = is_index and dtype not in ("b8", "u8")  # masks take all
+    return (torch.zeros if is_number else torch.ones)([int(n) for n in sizes.split("x") if n], dtype=DTYPES[dtype], device=device)
+
+
+def call_torch(op, args, given, device):
+    """The dtype and the sizes that torch gives, None: it refuses, "?": it has no kernel of this dtype."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = op(*[tensor(a, device) if isinstance(a, str) else a for a in args], **named)
+            names = [argument.name for argument in op._schema.arguments]
+            result = op(*[value_of(a, name in ("index", "indices"), device) for a, name in zip(args, names)], **given)
     except Exception as error:  # noqa: BLE001, torch throws many kinds
-        return "?" if "\" not implemented for '" in str(error) or "Could not run" in str(error) else None
-    return NAMES.get(result.dtype, "?") if isinstance(result, torch.Tensor) else "?"
+        missing = ("\" not implemented for '", "Could not run", "dynamic shape operator")
+        return "?" if any(text in str(error) for text in missing) else None
+    if not isinstance(result, torch.Tensor) or result.dtype not in NAMES:
+        return "?"
+    return f"{NAMES[result.dtype]}{list(result.shape)}"
 
 
-def ask_torch(op, args, named):
+def ask_torch(op, args, given):
     """What torch's kernel says; where it has none, its meta function may refuse. "?": either is right."""
-    traced, run = (call_torch(op, args, named, device) for device in ("meta", "cpu"))
+    traced, run = (call_torch(op, args, given, device) for device in ("meta", "cpu"))
     if run == "?":
         return None if traced is None else "?"
     return run if run is None or run == traced else "?"
 
 
-def write_arguments(args, named):
-    return ", ".join([str(arg) for arg in args] + [f"{name}={value}" for name, value in named.items()])
+def write_arguments(args, given):
+    return ", ".join([str(arg) for arg in args] + [f"{name}={value}" for name, value in given.items()])
 
 
 def ask_epweave(program, asked):
+    written = [(name, write_arguments(args, given)) for name, args, given in asked]
+    tensors = sorted({tensor for _, text in written for tensor in re.findall(r"%\w+", text)})
     lines = ["epweave text 1", "device cpu", "", "graph"]
-    lines += [f"  %{d} = placeholder : {d}[4] role=user which={d}" for d in DTYPES]
-    lines += [f"  %s_{d} = placeholder : {d}[] role=user which=s_{d}" for d in ("f32", "i64")]
-    for i, (name, args, named) in enumerate(asked):
-        lines.append(f"  %n{i} = {name}({write_arguments(args, named)}) : i8[9]")  # no call gives this type
-    lines.append("  output([%f32])")
+    for name in tensors:
+        dtype, sizes = name[1:].split("_")
+        lines.append(f"  {name} = placeholder : {dtype}[{sizes.replace('x', ', ')}] role=user which={name[1:]}")
+    lines += [f"  %n{i} = {name}({text}) : i8[9]" for i, (name, text) in enumerate(written)]  # no call gives this type
+    lines.append(f"  output([{tensors[0]}])")
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(lines) + "\n")
         file.flush()
         ran = subprocess.run([program, "verify", file.name], capture_output=True, text=True)
     said = {}
     for i, text in re.findall(r"^type: n(\d+) \([^)]*\): (.*)$", ran.stdout, re.M):
-        given = re.search(r"the arguments give (\w+)\[", text)
+        given = re.search(r"the arguments give (\w+\[[^\]]*\])", text)
         said[int(i)] = given.group(1) if given else None
     if not said:
         raise SystemExit(f"{program}: {ran.stdout}{ran.stderr}"[:2000])
@@ -125,25 +189,28 @@ def main():
     parser.add_argument("ops", nargs="*")
     options = parser.parse_args()
     asked, expected, skipped = [], [], []
-    for name in rows():
+    for name, indexes in rows():
         if options.ops and name not in options.ops:
             continue
         op = schema_of(name)
-        made = list(calls(op)) if op is not None else []
+        made = list((indexed_calls if indexes else calls)(op)) if op is not None else []
         if not made:
             skipped.append(name)
-        for args, named in made:
-            answer = ask_torch(op, args, named)
+        fits = TOGETHER.get(name, lambda args: True)
+        for args, given in made:
+            if not fits(args):
+                continue
+            answer = ask_torch(op, args, given)
             if answer != "?":
-                asked.append((name, args, named))
+                asked.append((name, args, given))
                 expected.append(answer)
     answers = ask_epweave(options.epweave, asked)
     kinds = {}
-    for (name, args, named), wanted, got in zip(asked, expected, answers):
-        if wanted == got:
+    for (name, args, given), wanted, got in zip(asked, expected, answers):
+        if wanted == got or (wanted is None and got == "no rule"):  # sizes that data say
             continue
-        text = f"{name}({write_arguments(args, named)})"
-        kinds.setdefault((name, "taken" if wanted is None else "refused" if got is None else "dtype"), []).append(
+        text = f"{name}({write_arguments(args, given)})"
+        kinds.setdefault((name, "taken" if wanted is None else "refused" if got is None else "type"), []).append(
             f"{text}: torch {wanted or 'refuses'}, here {got or 'refused'}")
     for (name, kind), found in kinds.items():
         print(f"{name}: {kind}: {len(found)}")

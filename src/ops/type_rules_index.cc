@@ -40,6 +40,17 @@ std::vector<const TensorType*> indices_of(TypeRuleCall& call, const TensorType& 
   return indices;
 }
 
+// A mask has the extents of the dimensions that it stands for.
+void check_masks(TypeRuleCall& call, const TensorType& self) {
+  std::size_t at = 0;
+  for (const TensorType* index : call.optional_tensors(1)) {
+    const std::size_t rank = is_mask(index) ? index->rank() : 1;
+    for (std::size_t i = 0; is_mask(index) && i < rank && at + i < self.rank(); ++i)
+      call.check_equal(index->sizes[i], self.sizes[at + i], "sizes of a mask and of what it selects");
+    at += rank;
+  }
+}
+
 Dims index_sizes(TypeRuleCall& call, std::span<const TensorType* const> indices) {
   std::vector<std::span<const ExprId>> shapes;
   for (const TensorType* index : indices)
@@ -106,6 +117,10 @@ void check_scatter(TypeRuleCall& call, const TensorType& self) {
   if (source.dtype != self.dtype)
     call.mismatch("the source is {}, the tensor {}", info(source.dtype).short_name,
                   info(self.dtype).short_name);
+  if (std::max<std::size_t>(source.rank(), 1) != std::max<std::size_t>(index.rank(), 1))
+    call.mismatch("the index has {} dimensions, the source {}", index.rank(), source.rank());
+  if (source.rank() == 0)
+    call.check_equal(product(call.facts, index.sizes), call.number(1), "the elements of index and source");
   for (std::size_t i = 0; i < index.rank() && i < source.rank(); ++i)
     if (call.facts.at_least(index.sizes[i], call.exprs.add(source.sizes[i], call.number(1))))
       call.mismatch("the index has {} in dimension {}, the source {}", call.text(index.sizes[i]), i,
@@ -138,6 +153,7 @@ void check_written(TypeRuleCall& call, const TensorType& values, const Dims& ind
 }
 
 void check_index_put(TypeRuleCall& call, const TensorType& self) {
+  check_masks(call, self);
   const bool is_masked = has_mask(call);
   const TensorType selected = {};  // stands in place of a mask: only that a dimension is indexed counts
   const auto indices = indices_of(call, self, is_masked ? &selected : nullptr);
@@ -154,6 +170,7 @@ void check_index_put(TypeRuleCall& call, const TensorType& self) {
 TypeId index(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   TensorType selected;
+  check_masks(call, self);
   if (has_mask(call)) {
     const ExprId count = call.bound_symbol();
     if (!count) return TypeId();
@@ -208,32 +225,79 @@ TypeId deterministic_scatter_add(TypeRuleCall& call) {
   return call.fresh_like(out);
 }
 
-static void require_numbers_of_rows(TypeRuleCall& call, const TensorType& index) {
+namespace {
+
+void require_numbers_of_rows(TypeRuleCall& call, const TensorType& index) {
   if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32)
     call.mismatch("the index is {}", info(index.dtype).short_name);
   if (index.rank() > 1) call.mismatch("the index has {} dimensions", index.rank());
 }
 
-// index_add, index_copy (self, dim, index, source, ...).
-TypeId index_add(TypeRuleCall& call) {
-  const TensorType& self = call.tensor(std::size_t{0});
-  require_numbers_of_rows(call, call.tensor(std::size_t{2}));
-  call.dim_or_scalar(1, self.rank());
-  return call.contiguous(self.dtype, self.sizes, self.device);
+void require_int64(TypeRuleCall& call, const TensorType& index) {
+  if (index.dtype != DType::kInt64) call.mismatch("the index is {}, not i64", info(index.dtype).short_name);
 }
 
+// Of index_add, index_copy (self, dim, index, source): as many rows in the source as the index has
+// numbers, as large as those of self. A tensor of no dimension is one row.
+void check_rows_written(TypeRuleCall& call) {
+  const TensorType &self = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{2}),
+                   &source = call.tensor(std::size_t{3});
+  require_numbers_of_rows(call, index);
+  const std::size_t dim = call.dim_or_scalar(1, self.rank());
+  if (std::max<std::size_t>(source.rank(), 1) != std::max<std::size_t>(self.rank(), 1))
+    call.mismatch("the source has {} dimensions, the tensor {}", source.rank(), self.rank());
+  for (std::size_t i = 0; i < source.rank() && i < self.rank(); ++i)
+    if (i != dim) call.check_equal(self.sizes[i], source.sizes[i], "sizes of the tensor and the source");
+  call.check_equal(product(call.facts, index.sizes), source.rank() == 0 ? call.number(1) : source.sizes[dim],
+                   "numbers in the index and rows of the source");
+}
+void check_rows_added(TypeRuleCall& call) {
+  check_rows_written(call);
+  if (call.tensor(std::size_t{0}).rank() == 0) call.check_rank(call.tensor(std::size_t{3}), 0, "the source");
+}
+void check_rows_copied(TypeRuleCall& call) {
+  check_rows_written(call);
+  require_int64(call, call.tensor(std::size_t{2}));
+}
+
+}  // namespace
+
+TypeId index_add(TypeRuleCall& call) {
+  check_rows_added(call);
+  return contiguous_of_self(call);
+}
 TypeId index_add_in_place(TypeRuleCall& call) {
-  const TensorType& self = call.tensor(std::size_t{0});
-  require_numbers_of_rows(call, call.tensor(std::size_t{2}));
+  check_rows_added(call);
+  return call.same(call.tensor(std::size_t{0}));
+}
+TypeId index_copy(TypeRuleCall& call) {
+  check_rows_copied(call);
+  return contiguous_of_self(call);
+}
+TypeId index_copy_in_place(TypeRuleCall& call) {
+  check_rows_copied(call);
+  return call.same(call.tensor(std::size_t{0}));
+}
+
+// index_fill(self, dim, index, value).
+TypeId index_fill(TypeRuleCall& call) {
+  const TensorType &self = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{2});
+  require_numbers_of_rows(call, index);
+  require_int64(call, index);
   call.dim_or_scalar(1, self.rank());
-  return call.same(self);
+  return copy_of_self(call);
 }
 
 TypeId index_select(TypeRuleCall& call) {
   const TensorType &self = call.tensor(std::size_t{0}), &index = call.tensor(std::size_t{2});
   require_numbers_of_rows(call, index);
   Dims sizes = self.sizes;
-  if (self.rank() > 0) sizes[call.dim_or_scalar(1, self.rank())] = product(call.facts, index.sizes);
+  const std::size_t dim = call.dim_or_scalar(1, self.rank());
+  const ExprId count = product(call.facts, index.sizes);
+  if (self.rank() > 0)
+    sizes[dim] = count;
+  else
+    call.check_equal(count, call.number(1), "numbers in the index and elements of a scalar");
   return call.contiguous(self.dtype, std::move(sizes), self.device);
 }
 
@@ -250,6 +314,8 @@ TypeId embedding(TypeRuleCall& call) {
 // embedding_dense_backward(grad_output, indices, num_weights, ...).
 TypeId embedding_backward(TypeRuleCall& call) {
   const TensorType &grad = call.tensor(std::size_t{0}), &indices = call.tensor(std::size_t{1});
+  if (indices.dtype != DType::kInt64 && indices.dtype != DType::kInt32)
+    call.mismatch("the indices are {}", info(indices.dtype).short_name);
   call.check_rank(grad, indices.rank() + 1, "the gradient");
   for (std::size_t i = 0; i < indices.rank(); ++i) call.check_equal(grad.sizes[i], indices.sizes[i], "sizes");
   return call.contiguous(grad.dtype, {call.extent(2), grad.sizes.back()}, grad.device);

@@ -155,8 +155,12 @@ DType as_it_is(DType dtype) {
   return dtype;
 }
 
+// A tensor and its limits, of which there is at least one.
 std::size_t clamp_operands(TypeRuleCall& call) {
-  return call.param_count();
+  const std::size_t count = call.param_count();
+  for (std::size_t i = 1; i < count; ++i)
+    if (call.has(i)) return count;
+  call.mismatch("no limit is given");
 }
 
 }  // namespace
@@ -375,6 +379,12 @@ TypeId copy_in_place(TypeRuleCall& call) {
     call.mismatch("the source has {} dimensions, the tensor written {}", source.rank(), self.rank());
   for (std::size_t i = 0; i < sizes.size(); ++i) call.check_equal(self.sizes[i], sizes[i], "sizes");
   return call.same(self);
+}
+
+// copy: what copy_ would write, in new memory.
+TypeId copy_into_self(TypeRuleCall& call) {
+  copy_in_place(call);
+  return copy_of_self(call);
 }
 
 TypeId complex(TypeRuleCall& call) {

@@ -431,6 +431,51 @@ TEST_CASE("elementwise calls that torch refuses for their dtypes") {
   CHECK(c.type("aten.cumsum_.default", {ints, i(0)}) == i64);
 }
 
+TEST_CASE("calls that index, and copies, that torch refuses for their sizes") {
+  Calls c;
+  c.assume("u0", {"0 <= u0"});
+  const Arg row = n(c.tensor("f32", {"4"}, {"1"})), rows = n(c.tensor("f32", {"4", "3"}, {"3", "1"})),
+            two = n(c.tensor("f32", {"2", "3"}, {"3", "1"})), number = n(c.tensor("f32", {}, {})),
+            some = n(c.tensor("f32", {"u0", "3"}, {"3", "1"})), index = n(c.tensor("i64", {"4"}, {"1"})),
+            pair = n(c.tensor("i64", {"2"}, {"1"})), narrow = n(c.tensor("i32", {"2"}, {"1"})),
+            mask = n(c.tensor("b8", {"3"}, {"1"}));
+  const std::string of_row = "f32[4]{1}@cuda:0", of_rows = "f32[4, 3]{3, 1}@cuda:0";
+  CHECK(c.type("aten.copy.default", {row, number}) == of_row);
+  CHECK(c.type("aten.copy.default", {number, row}) ==
+        "copy: the source has 1 dimensions, the tensor written 0");
+  for (const std::string name : {"index_add", "index_copy"}) {
+    for (const std::string suffix : {"", "_"}) {
+      CAPTURE(name, suffix);
+      const std::string target = "aten." + name + suffix + ".default";
+      const auto type = [&](const Arg& self, int dim, const Arg& numbers, const Arg& source) {
+        const std::string said = c.type(target, {self, i(dim), numbers, source});
+        return said.starts_with(name) ? said.substr(said.find(": ") + 2) : said;
+      };
+      CHECK(type(rows, 0, pair, two) == of_rows);
+      CHECK(type(rows, 0, pair, some) == of_rows);
+      CHECK(type(rows, 0, index, two) == "numbers in the index and rows of the source 4 and 2 differ");
+      CHECK(type(rows, 1, pair, two) == "sizes of the tensor and the source 4 and 2 differ");
+      CHECK(type(rows, 0, index, row) == "the source has 1 dimensions, the tensor 2");
+      CHECK(type(row, 0, index, number) == "numbers in the index and rows of the source 4 and 1 differ");
+      CHECK(type(rows, 0, narrow, two) == (name == "index_add" ? of_rows : "the index is i32, not i64"));
+    }
+  }
+  CHECK(c.type("aten.index_fill.int_Scalar", {rows, i(1), pair, i(0)}) == of_rows);
+  CHECK(c.type("aten.index_fill.int_Scalar", {rows, i(1), narrow, i(0)}) ==
+        "index_fill: the index is i32, not i64");
+  CHECK(c.type("aten.index_select.default", {number, i(0), pair}) ==
+        "index_select: numbers in the index and elements of a scalar 2 and 1 differ");
+  CHECK(c.type("aten.scatter_add.default", {row, i(0), index, rows}) ==
+        "scatter_add: the index has 1 dimensions, the source 2");
+  CHECK(c.type("aten.index_put.default", {row, c.list({mask}), number}) ==
+        "index_put: sizes of a mask and of what it selects 3 and 4 differ");
+  CHECK(c.type("aten.index.Tensor", {row, c.list({mask})}) ==
+        "index: sizes of a mask and of what it selects 3 and 4 differ");
+  CHECK(c.type("aten.embedding_dense_backward.default", {rows, row, i(5), i(-1), Arg::boolean(false)}) ==
+        "embedding_dense_backward: the indices are f32");
+  CHECK(c.type("aten.clamp.default", {row, Arg::none(), Arg::none()}) == "clamp: no limit is given");
+}
+
 TEST_CASE("views move sizes, strides and offsets") {
   Calls c;
   c.assume("u0", {"8 <= u0", "Eq(Mod(u0, 8), 0)"});

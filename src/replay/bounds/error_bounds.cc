@@ -209,7 +209,7 @@ void ErrorBounds::follow(const BoundedCall& call) {
     rule(*this, call);
     if (!has_any(call.result)) return;
     if (floor) set_floor(call.result.tensor(), *floor);
-    ideals_.follow(call);
+    if (!call.op.is_random) ideals_.follow(call);  // else exact, or its rule sets them
     for_each_tensor(call.result, [&](const Tensor& tensor) { keep_exact(tensor); });
   } catch (const NoBound&) {
     leave_unbounded(call);

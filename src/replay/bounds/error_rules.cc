@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include "ops/family.h"
 #include "ops/number_ops.h"
@@ -26,6 +27,30 @@ const Tensor& tensor_at(const BoundedCall& call, std::size_t param) {
 void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound) {
   const bool rounds = is_inexact(result.dtype);
   bounds.set(result, rounds ? bounds.add(bound, bounds.round_off(result)) : bound);
+}
+
+void set_rounded_of(ErrorBounds& bounds, const BoundedCall& call, const Tensor& bound) {
+  const Tensor& result = only_result(call);
+  if (!is_floating(result.dtype)) return set_rounded(bounds, result, bound);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto is_infinite = [&](const Tensor& x) {
+    return bounds.apply(named::kEqNumber, {bounds.magnitude(x), kInfinity});
+  };
+  const Tensor of_result = is_infinite(result);
+  if (!bounds.ops().any(of_result)) return set_rounded(bounds, result, bound);
+  const Tensor exact = bounds.zeros(result.sizes),
+               is_known = bounds.apply(named::kLogicalAnd,
+                                       {of_result, bounds.apply(named::kLtNumber, {bound, kInfinity})});
+  Tensor rounded = bounds.add(bound, bounds.round_off(result));
+  for (std::size_t i = 0; i < call.args.size(); ++i) {
+    const Value& arg = call.args[i];
+    const bool is_number = arg.is_number() && std::isinf(arg.real());
+    if (!is_number && (!arg.is_tensor() || writes_argument(call, i))) continue;
+    const Tensor is_given =
+        is_number ? is_known : bounds.apply(named::kLogicalAnd, {is_known, is_infinite(arg.tensor())});
+    rounded = bounds.apply(named::kWhere, {is_given, exact, rounded});
+  }
+  bounds.set(result, rounded);
 }
 
 Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args) {
@@ -59,14 +84,14 @@ void bound_add(ErrorBounds& bounds, const BoundedCall& call) {
   Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
   if (call.args[1].is_tensor())
     bound = bounds.add(bound, bounds.scale(bounds.find_or_zero(call.args[1].tensor()), factor_at(call, 2)));
-  set_rounded(bounds, only_result(call), bound);
+  set_rounded_of(bounds, call, bound);
 }
 
 // other - alpha * self
 void bound_subtracted(ErrorBounds& bounds, const BoundedCall& call) {
   Tensor bound = bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), factor_at(call, 2));
   if (call.args[1].is_tensor()) bound = bounds.add(bound, bounds.find_or_zero(call.args[1].tensor()));
-  set_rounded(bounds, only_result(call), bound);
+  set_rounded_of(bounds, call, bound);
 }
 
 void bound_neg(ErrorBounds& bounds, const BoundedCall& call) {
@@ -86,7 +111,7 @@ void bound_conj(ErrorBounds& bounds, const BoundedCall& call) {
 void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor& a = tensor_at(call, 0);
   if (!call.args[1].is_tensor())
-    return set_rounded(bounds, only_result(call), bounds.scale(bounds.find_or_zero(a), factor_at(call, 1)));
+    return set_rounded_of(bounds, call, bounds.scale(bounds.find_or_zero(a), factor_at(call, 1)));
   const Tensor& b = call.args[1].tensor();
   const Tensor bound_a = bounds.find_or_zero(a);
   const Tensor size_b = magnitude_at(bounds, call, 1);
@@ -99,7 +124,7 @@ void bound_mul(ErrorBounds& bounds, const BoundedCall& call) {
     const Tensor product = bounds.multiply(magnitude_at(bounds, call, 0), size_b);
     bound = bounds.add(bound, bounds.scale(product, sum_error(2, a.dtype)));
   }
-  set_rounded(bounds, only_result(call), bound);
+  set_rounded_of(bounds, call, bound);
 }
 
 // Of real and imaginary parts.
@@ -129,7 +154,7 @@ bool is_rounded(DType from, DType to) {
 void bound_copy_in_place(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &to = only_result(call), &from = tensor_at(call, 1);
   const Tensor bound = bounds.add(bounds.zeros(to.sizes), bounds.find_or_zero(from));
-  if (is_rounded(from.dtype, to.dtype)) return set_rounded(bounds, to, bound);
+  if (is_rounded(from.dtype, to.dtype)) return set_rounded_of(bounds, call, bound);
   bounds.set(to, bound);
 }
 
@@ -146,7 +171,7 @@ void bound_cast(ErrorBounds& bounds, const BoundedCall& call) {
   if (!is_floating(to.dtype) || is_complex(from.dtype)) throw NoBound();
   if (!is_floating(from.dtype)) require_exact(bounds, from);
   const Tensor bound = bounds.find_or_zero(from);
-  if (is_rounded(from.dtype, to.dtype)) return set_rounded(bounds, to, bound);
+  if (is_rounded(from.dtype, to.dtype)) return set_rounded_of(bounds, call, bound);
   bounds.set(to, bound);
 }
 
@@ -155,6 +180,27 @@ void bound_new(ErrorBounds&, const BoundedCall&) {}
 
 void bound_overwrite(ErrorBounds& bounds, const BoundedCall& call) {
   bounds.set(only_result(call), bounds.zeros(only_result(call).sizes));
+}
+
+// (input, p, train) -> (output, which are kept). Which are is drawn, whatever the input is, and the
+// output is the input times that and 1 / (1 - p), 0 where nothing is kept.
+void bound_dropout(ErrorBounds& bounds, const BoundedCall& call) {
+  const bool drops = call.args[2].is_none() || call.args[2].boolean();
+  const double chance = drops ? 1 - number_at(call, 1) : 1;
+  const Value &output = call.result.items().at(0), &kept = call.result.items().at(1);
+  const std::vector<Value> args = {call.args[0], kept, chance == 0 ? 0.0 : 1 / chance};
+  bounds.follow({*find_op(named::kDropoutBackward), args, output});
+}
+
+// What is drawn is the same in both graphs, which draw in the same order, where all that is read
+// is. What is written over is not read.
+void bound_draw(ErrorBounds& bounds, const BoundedCall& call) {
+  if (call.op.target == named::kDropout) return bound_dropout(bounds, call);
+  if (call.op.reads_types_only) return;
+  for (std::size_t i = 0; i < call.args.size(); ++i)
+    if (call.args[i].is_tensor() && !call.op.params[i].is_written)
+      require_exact(bounds, call.args[i].tensor());
+  if (call.op.writes) bound_overwrite(bounds, call);
 }
 
 // An argument with each floating tensor replaced by replace(tensor), and floating types by float32.
@@ -232,7 +278,7 @@ Value bound_stored(ErrorBounds& bounds, const Value& operand, DType to) {
   const Tensor& from = operand.tensor();
   const Tensor bound = bounds.find_or_zero(from);
   if (!bounds.find(from) || !is_rounded(from.dtype, to)) return bound;
-  return bounds.add(bound, bounds.round_off(bounds.apply("aten._to_copy.default", {from, to})));
+  return bounds.add(bound, bounds.round_off(bounds.apply(named::kCast, {from, to})));
 }
 
 // The bound of the element that is selected; which one that is has to be the same in both graphs.
@@ -240,8 +286,8 @@ void bound_selected(ErrorBounds& bounds, const BoundedCall& call, const Tensor& 
                     const Value& no) {
   require_exact(bounds, condition);
   const Tensor& result = only_result(call);
-  bounds.set(result, bounds.apply("aten.where.self", {condition, bound_stored(bounds, yes, result.dtype),
-                                                      bound_stored(bounds, no, result.dtype)}));
+  bounds.set(result, bounds.apply(named::kWhere, {condition, bound_stored(bounds, yes, result.dtype),
+                                                  bound_stored(bounds, no, result.dtype)}));
 }
 
 void bound_where(ErrorBounds& bounds, const BoundedCall& call) {
@@ -428,7 +474,7 @@ void bound_loss(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor terms = bounds.magnitude((is_class ? made.items().at(0) : made).tensor());
   const double scale =
       kind == kTotal ? 1.0 : 1.0 / static_cast<double>(std::max<std::int64_t>(terms.numel(), 1));
-  const Tensor total = bounds.scale(bounds.apply("aten.sum.default", {terms}), scale);
+  const Tensor total = bounds.scale(bounds.apply(named::kSumOfAll, {terms}), scale);
   const Tensor& result = (is_class ? call.result.items().at(0) : call.result).tensor();
   const double g = sum_error(terms.numel(), result.dtype);
   set_rounded(bounds, result, bounds.scale(total, g));
@@ -448,6 +494,7 @@ constexpr RuleRow kRules[] = {
     {"aten._fused_rms_norm_backward.default", bound_rms_norm_backward},
     {"aten._log_softmax.default", bound_log_softmax},
     {"aten._log_softmax_backward_data.default", bound_log_softmax_backward},
+    {"aten._safe_softmax.default", bound_safe_softmax},
     {"aten._softmax.default", bound_softmax},
     {"aten._softmax_backward_data.default", bound_softmax_backward},
     {named::kAbs, bound_abs},
@@ -463,22 +510,23 @@ constexpr RuleRow kRules[] = {
     {"aten.clamp.Tensor", bound_clamp},
     {"aten.clamp.default", bound_clamp},
     {"aten.clamp_max.default", bound_clamp},
-    {"aten.clamp_min.default", bound_clamp},
+    {named::kClampMin, bound_clamp},
     {named::kComplex, bound_complex},
     {"aten.copy.default", bound_copy_in_place},
     {named::kCos, bound_flat},
     {"aten.cosh.default", bound_hyperbolic},
     {"aten.div.Scalar", bound_div},
     {named::kDiv, bound_div},
+    {"aten.cumprod.default", bound_product_of_row},
     {named::kEqNumber, bound_comparison},
-    {"aten.eq.Tensor", bound_comparison},
+    {named::kEq, bound_comparison},
     {"aten.erf.default", bound_nearly_flat},
-    {"aten.exp.default", bound_exp},
+    {named::kExp, bound_exp},
     {"aten.exp2.default", bound_exp2},
     {named::kExpm1, bound_expm1},
     {named::kFill, bound_overwrite},
-    {"aten.fmax.default", bound_clamp},
-    {"aten.fmin.default", bound_clamp},
+    {named::kFmax, bound_clamp},
+    {named::kFmin, bound_clamp},
     {"aten.ge.Scalar", bound_comparison},
     {"aten.ge.Tensor", bound_comparison},
     {"aten.gelu.default", bound_gelu},
@@ -498,6 +546,7 @@ constexpr RuleRow kRules[] = {
     {"aten.log2.default", bound_log2},
     {named::kLtNumber, bound_comparison},
     {"aten.lt.Tensor", bound_comparison},
+    {"aten.logsumexp.default", bound_logsumexp},
     {"aten.masked_fill.Scalar", bound_masked_fill},
     {"aten.masked_fill.Tensor", bound_masked_fill},
     {"aten.masked_scatter.default", bound_movement},
@@ -519,6 +568,8 @@ constexpr RuleRow kRules[] = {
     {named::kNeg, bound_neg},
     {named::kPolar, bound_polar},
     {"aten.pow.Tensor_Scalar", bound_power},
+    {"aten.prod.default", bound_product_of_row},
+    {"aten.prod.dim_int", bound_product_of_row},
     {named::kReciprocal, bound_reciprocal},
     {"aten.relu.default", bound_clamp},
     {"aten.rsqrt.default", bound_rsqrt},
@@ -532,10 +583,12 @@ constexpr RuleRow kRules[] = {
     {named::kSqrt, bound_sqrt},
     {"aten.square.default", bound_square},
     {"aten.std.correction", bound_deviation},
+    {"aten.std_mean.correction", bound_deviation_and_mean},
     {"aten.sub.Scalar", bound_add},
     {named::kSub, bound_add},
     {"aten.tanh.default", bound_flat},
     {"aten.var.correction", bound_variance},
+    {"aten.var_mean.correction", bound_variance_and_mean},
     {"aten.where.Scalar", bound_where},
     {"aten.where.ScalarOther", bound_where},
     {"aten.where.ScalarSelf", bound_where},
@@ -552,7 +605,7 @@ BoundRule find_rule(std::string_view target) {
   return row != std::end(kRules) ? row->rule : nullptr;
 }
 
-// "aten.add.Tensor" of "aten.add_.Tensor".
+// named::kAdd of "aten.add_.Tensor".
 std::string without_write(std::string_view target) {
   const std::size_t at = target.find("_.");
   std::string found(target);
@@ -568,6 +621,7 @@ constexpr FamilyRow kFamilyRules[] = {
     {OpFamily::kCast, bound_cast},
     {OpFamily::kLike, bound_new},
     {OpFamily::kNew, bound_new},
+    {OpFamily::kRandom, bound_draw},
     {OpFamily::kIndexPut, bound_index_put},
     {OpFamily::kScatterAdd, bound_scatter_add},
     {OpFamily::kRowScatter, bound_row_scatter_add},

@@ -36,6 +36,9 @@ const Tensor& only_result(const BoundedCall& call);
 
 // Sets `bound`, and what rounding the result itself adds.
 void set_rounded(ErrorBounds& bounds, const Tensor& result, const Tensor& bound);
+// The same of a call whose result is infinite where an operand is, as what a mask is added to. What
+// is infinite and has a finite bound is so without rounding, too: there the result is exact.
+void set_rounded_of(ErrorBounds& bounds, const BoundedCall& call, const Tensor& bound);
 
 // Runs an op with all its arguments, giving all its results.
 Value run_op(ErrorBounds& bounds, const OpInfo& op, std::vector<Value> args);
@@ -85,6 +88,8 @@ void bound_nearly_flat(ErrorBounds& bounds, const BoundedCall& call);
 void bound_gelu(ErrorBounds& bounds, const BoundedCall& call);
 void bound_hyperbolic(ErrorBounds& bounds, const BoundedCall& call);
 void bound_softmax(ErrorBounds& bounds, const BoundedCall& call);
+void bound_safe_softmax(ErrorBounds& bounds, const BoundedCall& call);
+void bound_logsumexp(ErrorBounds& bounds, const BoundedCall& call);
 void bound_log_softmax(ErrorBounds& bounds, const BoundedCall& call);
 void bound_exp(ErrorBounds& bounds, const BoundedCall& call);
 void bound_exp2(ErrorBounds& bounds, const BoundedCall& call);
@@ -94,11 +99,14 @@ void bound_log1p(ErrorBounds& bounds, const BoundedCall& call);
 void bound_log2(ErrorBounds& bounds, const BoundedCall& call);
 
 // Of what chooses by order, from the largest on or as an argument says, and from the least on; of
-// spreads.
+// spreads, without and with the mean; of products of a row's elements.
 void bound_choice(ErrorBounds& bounds, const BoundedCall& call);
 void bound_least_choice(ErrorBounds& bounds, const BoundedCall& call);
 void bound_deviation(ErrorBounds& bounds, const BoundedCall& call);
 void bound_variance(ErrorBounds& bounds, const BoundedCall& call);
+void bound_deviation_and_mean(ErrorBounds& bounds, const BoundedCall& call);
+void bound_variance_and_mean(ErrorBounds& bounds, const BoundedCall& call);
+void bound_product_of_row(ErrorBounds& bounds, const BoundedCall& call);
 
 // What no element of the result of a call with this rule is below without rounding; none: not
 // known.

@@ -21,7 +21,7 @@ Tensor widen_sum(ErrorBounds& bounds, const Tensor& grad, std::int64_t terms) {
 }
 
 Tensor sum_over(ErrorBounds& bounds, const Tensor& tensor, const Value& dims) {
-  return bounds.apply("aten.sum.dim_IntList", {tensor, dims, true});
+  return bounds.apply(named::kSum, {tensor, dims, true});
 }
 
 const Tensor* result_at(const BoundedCall& call, std::size_t i) {
@@ -82,7 +82,7 @@ void bound_layer_norm_backward(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &grad = tensor_at(call, 0), &input = tensor_at(call, 1);
   const Normalised normalised = find_normalised(input, call.args[2]);
   const auto to_float = [&](std::size_t param) {
-    return bounds.apply("aten._to_copy.default", {tensor_at(call, param), DType::kFloat32});
+    return bounds.apply(named::kCast, {tensor_at(call, param), DType::kFloat32});
   };
   const Tensor rstd = to_float(4);
   const Tensor h =
@@ -120,25 +120,42 @@ void bound_activation_backward(ErrorBounds& bounds, const BoundedCall& call) {
   set_rounded(bounds, call.result.tensor(), bounds.magnitude(product.tensor()));
 }
 
-// output * (grad - sum(grad * output))
+// output * (grad - sum(grad * output)), of which the output may be off, too.
 void bound_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
-  require_exact(bounds, call, {1});
-  const Tensor& grad = tensor_at(call, 0);
-  const Tensor output = bounds.magnitude(tensor_at(call, 1));
+  const Tensor &grad = tensor_at(call, 0), &result = only_result(call);
   const Tensor wide = widen_sum(bounds, grad, extent_along(grad, call.args[2]) + 4);
-  const Tensor total = sum_over(bounds, bounds.multiply(wide, output), Value::list({call.args[2]}));
-  set_rounded(bounds, call.result.tensor(), bounds.multiply(output, bounds.add(wide, total)));
+  const Tensor weight = bounds.magnitude(tensor_at(call, 1)),
+               of_weight = bounds.find_or_zero(tensor_at(call, 1));
+  const Tensor most = bounds.add(weight, of_weight);
+  const auto total = [&](const Tensor& of) { return sum_over(bounds, of, Value::list({call.args[2]})); };
+  Tensor bound = bounds.multiply(most, bounds.add(wide, total(bounds.multiply(wide, most))));
+  if (bounds.find(tensor_at(call, 1))) {
+    const Tensor size = bounds.magnitude(grad);
+    const Tensor moved = total(bounds.multiply(size, of_weight));
+    bound = bounds.add(bound, bounds.multiply(most, moved));
+    bound =
+        bounds.add(bound, bounds.multiply(of_weight, bounds.add(size, total(bounds.multiply(size, weight)))));
+  }
+  set_rounded(bounds, result, bound);
 }
 
-// grad - exp(output) * sum(grad)
+// grad - exp(output) * sum(grad), of which the output may be off, too.
 void bound_log_softmax_backward(ErrorBounds& bounds, const BoundedCall& call) {
-  require_exact(bounds, call, {1});
-  const Tensor& grad = tensor_at(call, 0);
-  const Tensor output = bounds.apply(
-      "aten.exp.default", {bounds.apply("aten._to_copy.default", {call.args[1], DType::kFloat32})});
+  const Tensor &grad = tensor_at(call, 0), &output = tensor_at(call, 1);
+  const Tensor weight = bounds.apply(named::kExp, {bounds.narrow(output)});
   const Tensor wide = widen_sum(bounds, grad, extent_along(grad, call.args[2]) + 4);
-  const Tensor total = sum_over(bounds, wide, Value::list({call.args[2]}));
-  set_rounded(bounds, call.result.tensor(), bounds.add(wide, bounds.multiply(output, total)));
+  const auto total = [&](const Tensor& of) { return sum_over(bounds, of, Value::list({call.args[2]})); };
+  Tensor most = weight, bound = wide;
+  if (bounds.find(output)) {
+    // Off by exp(X) (exp(B) - 1) at most, and by exp(X + B), which is 0 of what is masked.
+    const Tensor of_output = bounds.find_or_zero(output);
+    const Tensor moved = bounds.apply(
+        named::kFmin, {bounds.multiply(weight, bounds.apply(named::kExpm1, {of_output})),
+                       bounds.apply(named::kExp, {bounds.add(bounds.narrow(output), of_output)})});
+    most = bounds.add(weight, moved);
+    bound = bounds.add(bound, bounds.multiply(moved, total(bounds.magnitude(grad))));
+  }
+  set_rounded(bounds, only_result(call), bounds.add(bound, bounds.multiply(most, total(wide))));
 }
 
 // With weights P, g the gradient of `out`, V the values:
@@ -163,10 +180,10 @@ std::vector<Value> take_magnitudes(ErrorBounds& bounds, const BoundedCall& call,
                                    std::int64_t terms) {
   const Tensor &query = tensor_at(call, at.query), &key = tensor_at(call, at.key);
   const auto wide_copy = [&](const Tensor& tensor) {
-    return bounds.apply("aten._to_copy.default", {tensor, DType::kFloat32});
+    return bounds.apply(named::kCast, {tensor, DType::kFloat32});
   };
   const auto beside = [&](const Tensor& a, const Tensor& b, const Tensor& c) {
-    return bounds.apply("aten.cat.default", {Value::list({a, b, c}), std::int64_t{-1}});
+    return bounds.apply(named::kCat, {Value::list({a, b, c}), std::int64_t{-1}});
   };
   const auto zero = [&](const Tensor& like) { return bounds.scale(bounds.magnitude(like), 0); };
   std::vector<Value> args(call.args.begin(), call.args.end());
@@ -189,8 +206,8 @@ std::int64_t count_terms(const BoundedCall& call, const AttentionParams& at) {
 void set_gradients(ErrorBounds& bounds, const BoundedCall& call, const Value& magnitudes,
                    std::int64_t depth) {
   const auto third = [&](std::size_t result, std::int64_t which) {
-    return bounds.apply("aten.slice.Tensor", {magnitudes.items().at(result), std::int64_t{-1}, which * depth,
-                                              (which + 1) * depth});
+    return bounds.apply(
+        named::kSlice, {magnitudes.items().at(result), std::int64_t{-1}, which * depth, (which + 1) * depth});
   };
   const Tensor found[] = {third(0, 1), third(1, 2), magnitudes.items().at(2).tensor()};
   for (std::size_t i = 0; i < std::size(found); ++i)

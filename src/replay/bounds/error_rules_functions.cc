@@ -58,17 +58,71 @@ void bound_exponential(ErrorBounds& bounds, const BoundedCall& call, double fact
   set_computed(bounds, call, bounds.multiply(unrounded(bounds, only_result(call)), grown));
 }
 
-// The largest along the dimension of a softmax, which the result of a reduction keeps.
-Tensor largest(const ErrorBounds& bounds, const BoundedCall& call, const Tensor& x) {
-  if (x.rank() == 0 || x.numel() == 0) return x;
-  return bounds.apply(named::kAmax, {x, Value::list({call.args[1]}), true});
-}
-
 // How large what is not infinite is: a masked element is so in both graphs, and weighs nothing.
 Tensor finite_magnitude(const ErrorBounds& bounds, const Tensor& x) {
   const Tensor size = bounds.magnitude(x);
   const Tensor is_finite = bounds.apply(named::kLtNumber, {size, std::numeric_limits<double>::infinity()});
   return bounds.apply(named::kWhere, {is_finite, size, bounds.zeros(size.sizes)});
+}
+
+// What the weights exp(x) / sum(exp(x)) of rows need. An element is *light* where its weight is
+// below exp(-64) in either graph: what it is less the largest, moved up, is so far below another
+// one, moved down. Such are those that a mask adds a large negative number to, and they may be off
+// by as much as that number's rounding. The others alone say how far a row moves.
+struct Weights {
+  Value dims;
+  std::int64_t terms = 1;  // of a row
+  Tensor distance;         // of x and the largest of its row, where it is finite
+  Tensor moved;            // how far x less the largest is off at most
+  Tensor most;             // of its row that is not light
+  Tensor gap;              // below 0: the logarithm of what a weight is at most
+  Tensor is_light;
+  // All light ones together are less than this of a row.
+  double light_share() const { return static_cast<double>(terms) * 0x1p-92; }
+};
+
+Tensor find_largest(const ErrorBounds& bounds, const Tensor& x, const Value& dims) {
+  return x.rank() == 0 || x.numel() == 0 ? x : bounds.apply(named::kAmax, {x, dims, true});
+}
+
+Weights find_weights(const ErrorBounds& bounds, const Tensor& x, const Value& dims, DType computed) {
+  constexpr double kLightest = -64;
+  constexpr double kGapRounding = 0x1p-20;  // of a few operations of float32
+  Weights found{dims};
+  if (x.rank() != 0)
+    for (const Value& dim : dims.items()) found.terms *= x.size(dim.integer());
+  const Tensor wide = x.dtype == DType::kFloat64 ? x : bounds.narrow(x);
+  const Tensor below = bounds.narrow(bounds.apply(named::kSub, {wide, find_largest(bounds, wide, dims)}));
+  found.distance = finite_magnitude(bounds, below);
+  found.moved = bounds.add(bounds.find_or_zero(x), bounds.scale(found.distance, sum_error(1, computed)));
+  const Tensor reach =
+      bounds.scale(bounds.add(found.moved, bounds.scale(found.distance, kGapRounding)), 1 + kGapRounding);
+  const Tensor lowest = find_largest(bounds, bounds.apply(named::kSub, {below, reach}), dims);
+  found.gap = bounds.apply(named::kSub, {bounds.add(below, reach), lowest});
+  found.is_light = bounds.apply(named::kLtNumber, {found.gap, kLightest});
+  const Tensor heavy = bounds.apply(named::kWhere, {found.is_light, bounds.zeros(x.sizes), found.moved});
+  found.most = find_largest(bounds, heavy, dims);
+  return found;
+}
+
+// Each weight is off by what its element and the sum move: a light one by no more than it is.
+Tensor bound_weights(const ErrorBounds& bounds, const Weights& of, const Tensor& result) {
+  const double computed = sum_error(of.terms + 16, result.dtype) + of.light_share();
+  const Tensor grown = expm1(bounds, bounds.add(of.moved, of.most));
+  const Tensor off = bounds.apply(named::kAdd, {bounds.scale(grown, 1 + computed), computed});
+  const Tensor bound = bounds.multiply(unrounded(bounds, result), off);
+  const Tensor weight = bounds.scale(bounds.apply(named::kExp, {of.gap}), 1 + computed);
+  return bounds.apply(named::kWhere, {of.is_light, bounds.apply(named::kFmin, {bound, weight}), bound});
+}
+
+// The logarithm of a row's sum is off by `most`, what moves most in it, and by the rounding of what
+// it is added to and of what that gives, which may be as large as numbers are.
+Tensor bound_logarithm_of_sum(const ErrorBounds& bounds, const Weights& of, const Tensor& most,
+                              const Tensor& added, const Tensor& result) {
+  const double computed = sum_error(of.terms + 16, result.dtype) + of.light_share();
+  const Tensor rounded = bounds.add(bounds.scale(finite_magnitude(bounds, added), computed),
+                                    bounds.scale(finite_magnitude(bounds, result), computed));
+  return bounds.apply(named::kAdd, {bounds.add(most, rounded), computed});
 }
 
 }  // namespace
@@ -104,28 +158,42 @@ void bound_hyperbolic(ErrorBounds& bounds, const BoundedCall& call) {
   set_computed(bounds, call, bounds.apply(named::kWhere, {is_exact, bound, moved}));
 }
 
-// Where no element of a row moves further than M, each weight exp(x) / sum(exp(x)) stays within
-// factors exp(-2 M) and exp(2 M). It is computed of x - max(x), which is rounded, too.
 void bound_softmax(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &x = tensor_at(call, 0), &result = real_result(call);
-  const double u = sum_error(1, result.dtype);
-  const Tensor moved = bounds.add(bounds.find_or_zero(x), bounds.scale(finite_magnitude(bounds, x), u));
-  const Tensor grown = expm1(bounds, bounds.scale(largest(bounds, call, moved), 2));
-  const double computed = sum_error(extent_along(x, call.args[1]) + 16, result.dtype);
-  const Tensor off = bounds.apply(named::kAdd, {bounds.scale(grown, 1 + computed), computed});
-  set_rounded(bounds, result, bounds.multiply(unrounded(bounds, result), off));
+  const Weights weights = find_weights(bounds, x, Value::list({call.args[1]}), result.dtype);
+  set_rounded(bounds, result, bound_weights(bounds, weights, result));
 }
 
-// x less the logarithm of the sum of exp(x), which moves no further than what moves most.
+// Zeros where a row is -inf altogether.
+void bound_safe_softmax(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &x = tensor_at(call, 0), &result = real_result(call);
+  const Value dims = Value::list({call.args[1]});
+  const Weights weights = find_weights(bounds, x, dims, result.dtype);
+  const Tensor largest = find_largest(bounds, bounds.narrow(x), dims);
+  const Tensor is_masked =
+      bounds.apply(named::kEqNumber, {largest, -std::numeric_limits<double>::infinity()});
+  set_rounded(bounds, result,
+              bounds.apply(named::kWhere, {is_masked, find_largest(bounds, bounds.find_or_zero(x), dims),
+                                           bound_weights(bounds, weights, result)}));
+}
+
+// x less the logarithm of the sum of exp(x).
 void bound_log_softmax(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor &x = tensor_at(call, 0), &result = real_result(call);
-  const Tensor bound = bounds.find_or_zero(x);
-  const double computed = sum_error(extent_along(x, call.args[1]) + 16, result.dtype);
-  const Tensor sizes =
-      bounds.add(largest(bounds, call, finite_magnitude(bounds, x)), unrounded(bounds, result));
-  const Tensor off =
-      bounds.add(bounds.scale(sizes, computed), bounds.add(bound, largest(bounds, call, bound)));
-  set_rounded(bounds, result, bounds.apply(named::kAdd, {off, computed}));
+  const Weights weights = find_weights(bounds, x, Value::list({call.args[1]}), result.dtype);
+  const Tensor off = bound_logarithm_of_sum(bounds, weights, weights.most, weights.distance, result);
+  set_rounded_of(bounds, call, bounds.add(weights.moved, off));
+}
+
+void bound_logsumexp(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &x = tensor_at(call, 0), &result = real_result(call);
+  const Weights weights = find_weights(bounds, x, call.args[1], result.dtype);
+  const auto largest = [&](const Tensor& of) {
+    return x.rank() == 0 ? of : bounds.apply(named::kAmax, {of, call.args[1], call.args[2]});
+  };
+  const Tensor most = largest(bounds.add(weights.most, bounds.zeros(x.sizes)));
+  set_rounded(bounds, result,
+              bound_logarithm_of_sum(bounds, weights, most, largest(bounds.narrow(x)), result));
 }
 
 void bound_exp(ErrorBounds& bounds, const BoundedCall& call) {

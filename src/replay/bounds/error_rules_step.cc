@@ -140,7 +140,7 @@ Tensor magnitude_at(const ErrorBounds& bounds, const BoundedCall& call, std::siz
 void bound_div(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
   if (!call.args[1].is_tensor())
-    return set_rounded(bounds, only_result(call), bounds.scale(bound, 1 / factor_at(call, 1)));
+    return set_rounded_of(bounds, call, bounds.scale(bound, 1 / factor_at(call, 1)));
   const Tensor& divisor = call.args[1].tensor();
   if (is_complex(divisor.dtype) || writes_argument(call, 1)) throw NoBound();
   if (!bounds.find(divisor)) {

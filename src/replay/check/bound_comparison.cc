@@ -42,6 +42,10 @@ Buffer<double> read_ideals(const BoundedValue& value) {
 }
 
 void add_element(BoundComparison& to, std::int64_t index, const Compared& element) {
+  if (std::isinf(element.a) && element.a == element.sum) {  // masked in both graphs
+    to.is_bounded = to.is_bounded && std::isfinite(element.bound);
+    return;
+  }
   const double difference = std::abs(element.a - element.sum);
   const double allowed = element.bound * (1 + kBoundSlack) + element.size * kSummingError;
   if (!std::isfinite(allowed)) {
@@ -118,11 +122,12 @@ Buffer<double> find_seen_errors(const Rounded& a, const Rounded& b, double round
   Buffer<double> seen((a.stored.size() + length - 1) / length, 0.0);
   double most_of_all = 0;
   for (std::size_t i = 0; i < a.stored.size(); ++i) {
-    double& most = seen[i / length];
+    double here = roundoff * std::abs(a.ideals[i]);
     for (const Rounded* side : {&a, &b})
-      most = std::fmax(most, std::abs(side->stored[i] - side->ideals[i]));  // passes over NaN
-    most = std::fmax(most, roundoff * std::abs(a.ideals[i]));
-    most_of_all = std::fmax(most_of_all, most);
+      here = std::fmax(here, std::abs(side->stored[i] - side->ideals[i]));  // passes over NaN
+    if (!std::isfinite(here)) continue;
+    seen[i / length] = std::fmax(seen[i / length], here);
+    most_of_all = std::fmax(most_of_all, here);
   }
   for (double& most : seen) {
     most = std::fmax(most, most_of_all * kShareOfOtherRows);

@@ -77,7 +77,8 @@ struct Rounded {
   const Buffer<double>&stored, &ideals;
 };
 // Of each lot of `length` elements how far those of A, or B's sums, are from their ideals at most,
-// and at least what storing them rounds. Infinite where no ideal is known or nothing is seen.
+// and at least what storing them rounds; of what is not finite nothing. Infinite where no ideal is
+// known or nothing is seen.
 Buffer<double> find_seen_errors(const Rounded& a, const Rounded& b, double roundoff, std::size_t length);
 
 // An element of A, the sum of B's, of their magnitudes, and of all bounds; and what A's element and

@@ -168,8 +168,9 @@ class Comparison {
       const Tensor ideal = ideal_of(a_, block);
       Tensor most = distance(wide(a_.value, block), ideal);
       most = larger(most, distance(sum_of_values(block), sum_of_ideals(block)));
-      most = larger(most, times(apply(named::kAbs, ideal), roundoff_));
-      ops_.copy(most_of_rows(larger(most, zero)), slots(seen_, block));
+      most = larger(larger(most, times(apply(named::kAbs, ideal), roundoff_)), zero);
+      most = ops_.apply(named::kWhere, {apply(named::kLtNumber, most, kNoLimit), most, zero});
+      ops_.copy(most_of_rows(most), slots(seen_, block));
     });
     const Tensor of_all = times(apply(named::kAmax, seen_, Value::list({})), kShareOfOtherRows);
     seen_ = larger(seen_, of_all.view({1}, {1}, of_all.offset));
@@ -179,21 +180,29 @@ class Comparison {
 
   // add_element() of each element.
   void compare(const Block& block) const {
-    const Tensor whole = wide(a_.value, block), total = sum_of_values(block);
+    const Tensor zero = ops_.filled(DType::kFloat64, {1, 1}, 0);
+    const Tensor is_infinite = apply(named::kEqNumber, apply(named::kAbs, wide(a_.value, block)), kNoLimit);
+    const Tensor is_same_infinity =
+        both(is_infinite, apply(named::kEq, wide(a_.value, block), sum_of_values(block)));
+    const bool has_same_infinity = ops_.any(is_same_infinity);
+    // Elements that are not the same infinity in both; there 0.
+    const auto others = [&](const Tensor& of) {
+      return has_same_infinity ? ops_.apply(named::kWhere, {is_same_infinity, zero, of}) : of;
+    };
+    const Tensor whole = others(wide(a_.value, block)), total = others(sum_of_values(block));
     Tensor bound = wide(a_.bound, block);
     for (const BoundedValue& part : b_) bound = add(bound, wide(part.bound, block));
     const Tensor size =
-        sum([&](const BoundedValue& part) { return apply(named::kAbs, wide(part.value, block)); });
+        others(sum([&](const BoundedValue& part) { return apply(named::kAbs, wide(part.value, block)); }));
     const Tensor difference = distance(whole, total);
     const Tensor allowed = add(times(bound, 1 + kBoundSlack), times(size, kSummingError));
     const Tensor is_bounded = apply(named::kLtNumber, allowed, kNoLimit);
-    const Tensor unrounded = distance(ideal_of(a_, block), sum_of_ideals(block));
+    const Tensor unrounded = others(distance(ideal_of(a_, block), sum_of_ideals(block)));
     const Tensor seen =
         slots(seen_, block).view({block.lots, 1}, {1, 1}, seen_.offset + block.first / length_);
     const Tensor limit = apply(named::kMinimum, times(allowed, kUnroundedShare), times(seen, kSeenShare));
     const Tensor is_far = apply(named::kLogicalNot, apply(named::kLe, difference, allowed));
     const Tensor is_other = apply(named::kGt, unrounded, limit);
-    const Tensor zero = ops_.filled(DType::kFloat64, {1, 1}, 0);
     const auto share = [&](const Tensor& of) {
       const Tensor counts = both(is_bounded, apply(named::kGtNumber, of, 0.0));
       return most_of_rows(ops_.apply(named::kWhere, {counts, apply(named::kDiv, of, allowed), zero}));

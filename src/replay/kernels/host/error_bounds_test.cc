@@ -878,4 +878,245 @@ TEST_CASE("a histogram of exact elements is exact while its type has all the cou
   }
 }
 
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// What float64 gives of elements moved by up to their bounds, and how that lies in the bound of
+// what float32 gave of those as they are.
+class MovedRows {
+ public:
+  MovedRows(std::vector<float> numbers, std::vector<float> allowed)
+      : numbers_(std::move(numbers)), allowed_(std::move(allowed)) {
+    row_ =
+        calls_.view(calls_.tensor(numbers_), {static_cast<std::int64_t>(numbers_.size()) / kLength, kLength});
+    calls_.bounds().set(row_, calls_.view(calls_.tensor(allowed_), row_.sizes));
+  }
+  // The largest share of its bound by which an element of a result is off; none: unbounded.
+  std::optional<double> share_of(std::string_view target, std::vector<Value> args,
+                                 DType dtype = DType::kFloat32) {
+    const OpInfo& op = *find_op(target);
+    Tensor row = row_;
+    if (dtype != DType::kFloat32) {
+      row = calls_.cast(row_, dtype);
+      calls_.bounds().set(row, calls_.view(calls_.tensor(allowed_), row_.sizes));
+    }
+    args.insert(args.begin(), row);
+    const Value result = calls_.run(target, args);
+    calls_.bounds().follow({op, args, result});
+    REQUIRE(calls_.bounds().without_bound().empty());
+    const Buffer<double> base = read_numbers(row);
+    double share = 0;
+    for (int trial = 0; trial < 30; ++trial) {
+      const Tensor moved = make_tensor(calls_.memory(), DType::kFloat64, row_.sizes);
+      for (std::size_t i = 0; i < numbers_.size(); ++i)
+        moved.data<double>()[i] =
+            std::isinf(base[i]) ? base[i] : base[i] + static_cast<double>(allowed_[i]) * side(trial);
+      args[0] = moved;
+      const Value other = calls_.run(target, args);
+      const auto add = [&](const Tensor& made, const Tensor& exact) {
+        const Buffer<double> a = read_numbers(made), b = read_numbers(exact),
+                             bound = read_numbers(calls_.bounds().find_or_zero(made));
+        for (std::size_t i = 0; i < a.size(); ++i)
+          if (a[i] != b[i]) share = std::fmax(share, std::abs(a[i] - b[i]) / bound[i]);
+        for (const double of : bound) is_bounded_ = is_bounded_ && std::isfinite(of);
+      };
+      if (result.is_tensor()) {
+        add(result.tensor(), other.tensor());
+      } else {
+        for (std::size_t i = 0; i < result.items().size(); ++i)
+          add(result.items()[i].tensor(), other.items()[i].tensor());
+      }
+    }
+    return is_bounded_ ? std::optional(share) : std::nullopt;
+  }
+
+  static constexpr std::int64_t kLength = 9;
+
+ private:
+  double side(int trial) {
+    if (trial < 20) return engine_() % 2 == 0 ? 0.999 : -0.999;
+    return std::uniform_real_distribution<double>(-1, 1)(engine_);
+  }
+
+  Calls calls_;
+  std::vector<float> numbers_, allowed_;
+  Tensor row_;
+  bool is_bounded_ = true;
+  std::mt19937 engine_{3};
+};
+
+}  // namespace
+
+// What a mask adds is rounded by as much as the other elements are, or more.
+TEST_CASE("rows with masked elements are bounded by the others") {
+  const std::int64_t last = -1;
+  const std::vector<Value> softmax = {last, false};
+  for (const float mask : {0.0F, -30.0F, -70.0F, -1e4F, -1e9F, -3.4e38F, kMinusInfinity}) {
+    for (const float off : {1e-6F, 1e-2F}) {
+      CAPTURE(mask, off);
+      std::mt19937 engine(11);
+      std::uniform_real_distribution<float> draw(-8, 8);
+      std::vector<float> numbers, allowed;
+      for (int i = 0; i < 8 * MovedRows::kLength; ++i) {
+        const bool is_masked = i % MovedRows::kLength > i / MovedRows::kLength;
+        const float x = draw(engine) + (is_masked ? mask : 0);
+        numbers.push_back(x);
+        allowed.push_back(std::isinf(x) ? 0 : off + (is_masked ? std::abs(x) * 0x1p-8F : 0));
+      }
+      for (const std::string_view target : {"aten._softmax.default", "aten._log_softmax.default"}) {
+        CAPTURE(target);
+        const auto share = MovedRows(numbers, allowed).share_of(target, softmax);
+        REQUIRE(share);
+        CHECK(*share <= 1);
+        if (off > 1e-3F) CHECK(*share > 0.1);
+      }
+      const auto safe = MovedRows(numbers, allowed).share_of("aten._safe_softmax.default", {last, Value()});
+      REQUIRE(safe);
+      CHECK(*safe <= 1);
+      const auto sum =
+          MovedRows(numbers, allowed).share_of("aten.logsumexp.default", {Value::list({last}), false});
+      REQUIRE(sum);
+      CHECK(*sum <= 1);
+      if (off > 1e-3F) CHECK(*sum > 0.05);
+    }
+  }
+}
+
+TEST_CASE("a row of which all is masked is bounded where it is zeros") {
+  const std::vector<float> row(MovedRows::kLength, kMinusInfinity), exact(MovedRows::kLength, 0),
+      unknown(MovedRows::kLength, std::numeric_limits<float>::infinity());
+  const std::vector<Value> args = {std::int64_t{-1}, Value()};
+  CHECK(MovedRows(row, exact).share_of("aten._safe_softmax.default", args) == 0.0);
+  CHECK_FALSE(MovedRows(row, unknown).share_of("aten._safe_softmax.default", args));
+  CHECK_FALSE(MovedRows(row, exact).share_of("aten._softmax.default", {std::int64_t{-1}, false}));
+}
+
+TEST_CASE("products, variances and deviations of moved elements lie within their bounds") {
+  const std::int64_t last = -1;
+  const Value rows = Value::list({last});
+  std::mt19937 engine(5);
+  for (const float size : {1e-25F, 1e-6F, 1.0F, 30.0F, 1e9F}) {
+    for (const float off : {0.0F, 1e-6F, 0.1F}) {
+      for (const float spread : {0.0F, 1e-3F, 2.0F}) {
+        for (const DType dtype : {DType::kFloat32, DType::kBfloat16}) {
+          CAPTURE(size, off, spread, info(dtype).short_name);
+          std::uniform_real_distribution<float> draw(1 - spread, 1 + spread);
+          std::vector<float> numbers, allowed;
+          for (int i = 0; i < 4 * MovedRows::kLength; ++i) {
+            numbers.push_back(size * draw(engine));
+            allowed.push_back(size * off);
+          }
+          const auto check = [&](std::string_view target, std::vector<Value> args) {
+            CAPTURE(target);
+            const auto share = MovedRows(numbers, allowed).share_of(target, std::move(args), dtype);
+            if (share) CHECK(*share <= 1);
+            if (size < 100) CHECK(share.has_value());
+          };
+          check("aten.var.correction", {rows, std::int64_t{1}, false});
+          check("aten.std.correction", {rows, std::int64_t{1}, false});
+          check("aten.var_mean.correction", {rows, std::int64_t{0}, true});
+          check("aten.std_mean.correction", {rows, std::int64_t{0}, false});
+          check("aten.prod.dim_int", {last, false, Value()});
+          check("aten.cumprod.default", {last, Value()});
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a product whose steps leave the range of its type is bounded by what is left of them") {
+  const auto share_of = [](std::vector<float> numbers) {
+    const std::size_t count = numbers.size();
+    return MovedRows(std::move(numbers), std::vector<float>(count, 0))
+        .share_of("aten.prod.dim_int", {std::int64_t{-1}, false, Value()});
+  };
+  const auto lost = share_of({1e-30F, 1e-30F, 1e30F, 1e30F, 1, 1, 1, 1, 1});
+  CHECK((!lost || *lost <= 1));
+  CHECK_FALSE(share_of({1e30F, 1e30F, 1e-30F, 1e-30F, 1, 1, 1, 1, 1}));
+}
+
+TEST_CASE("what is infinite in an operand stays so, and what overflows has no bound") {
+  Calls calls;
+  const Tensor x = calls.with_bound({1, 3e38F, 2}, {0.25F, 0.5F, 0}),
+               mask = calls.tensor({kMinusInfinity, 3e38F, 0});
+  for (const std::string_view target : {"aten.add.Tensor", "aten.rsub.Tensor", "aten.sub.Tensor"}) {
+    CAPTURE(target);
+    const std::vector<float> bound = calls.bound_of_call(target, {x, mask, std::int64_t{1}});
+    CHECK(bound[0] == 0);
+    CHECK(std::isinf(bound[1]) == (target == "aten.add.Tensor"));
+    CHECK(bound[2] < 1e-6F);
+  }
+  const Tensor masked = calls.with_bound({kMinusInfinity, 3e38F, 2}, {0, 0, 0.25F});
+  CHECK(calls.bound_of_call("aten.mul.Scalar", {masked, 2.0})[0] == 0);
+  CHECK(std::isinf(calls.bound_of_call("aten.mul.Scalar", {masked, 2.0})[1]));
+  CHECK(calls.bound_of_call("aten.div.Scalar", {masked, 8.0})[0] == 0);
+  CHECK(calls.bound_of_call("aten._to_copy.default", {masked, DType::kBfloat16})[0] == 0);
+}
+
+TEST_CASE("what is drawn is exact, and what is kept of a value has its bound") {
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  const auto follow = [](Calls& calls, std::string_view target, const std::vector<Value>& args) {
+    const OpInfo& op = *find_op(target);
+    KernelCall call(op, args, (1U << args.size()) - 1, calls.memory());
+    call.set_draw(3);
+    calls.bounds().keep_written(op, args);
+    const Value result = table().find(op)(call);
+    calls.bounds().follow({op, call.args(), result});
+    return result;
+  };
+  const auto bound_of = [](Calls& calls, const Value& value) {
+    const Tensor bound = calls.bounds().find_or_zero(value.tensor());
+    return std::vector<float>(bound.data<float>(), bound.data<float>() + bound.numel());
+  };
+  const std::vector<float> numbers(16, 0.5F), allowed(16, 0.25F), exact(16, 0), unknown(16, kUnknown);
+  for (const std::string_view target :
+       {"aten.rand_like.default", "aten.bernoulli.p", "aten.uniform_.default"}) {
+    CAPTURE(target);
+    Calls calls;
+    std::vector<Value> args = {calls.with_bound(numbers, allowed)};
+    if (target == "aten.bernoulli.p") args.emplace_back(0.5);
+    if (target == "aten.uniform_.default") args.insert(args.end(), {Value(0.0), Value(1.0)});
+    CHECK(bound_of(calls, follow(calls, target, args)) == exact);
+    CHECK(calls.bounds().without_bound().empty());
+  }
+  // What a chance decides may be another one.
+  Calls calls;
+  CHECK(bound_of(calls, follow(calls, "aten.bernoulli.default", {calls.with_bound(numbers, allowed)})) ==
+        unknown);
+  CHECK(bound_of(calls, follow(calls, "aten.bernoulli.default", {calls.with_bound(numbers, exact)})) ==
+        exact);
+  for (const double p : {0.0, 0.5, 1.0}) {
+    CAPTURE(p);
+    const Tensor x = calls.with_bound(numbers, allowed);
+    const Value made = follow(calls, "aten.native_dropout.default", {x, p, true});
+    const std::vector<float> bound = bound_of(calls, made.items().at(0));
+    const Tensor &output = made.items().at(0).tensor(), ideal = calls.bounds().ideals().find(output);
+    for (std::size_t i = 0; i < bound.size(); ++i) {
+      const bool is_kept = output.data<float>()[i] != 0;
+      CHECK(bound[i] == Approx(is_kept ? 0.25 / (1 - p) : 0).margin(1e-6));
+      CHECK(ideal.data<double>()[i] == Approx(is_kept ? 0.5 / (1 - p) : 0));
+    }
+    CHECK(bound_of(calls, made.items().at(1)) == exact);
+  }
+}
+
+TEST_CASE("the same infinity in both graphs is within its bound") {
+  Calls calls;
+  const auto compare = [&](float a, float b, float bound) {
+    const auto value = [&](float x) {
+      return BoundedValue{calls.tensor({1, x}), calls.tensor({0x1p-20F, bound}),
+                          calls.cast(calls.tensor({1, x}), DType::kFloat64)};
+    };
+    return compare_bounded(value(a), {value(b)});
+  };
+  const float infinity = -kMinusInfinity;
+  CHECK(compare(infinity, infinity, 0).is_within);
+  CHECK(compare(infinity, infinity, 0).is_bounded);
+  CHECK(compare(infinity, infinity, 0).has_ideals);
+  CHECK_FALSE(compare(infinity, infinity, infinity).is_bounded);
+  CHECK_FALSE(compare(infinity, kMinusInfinity, 0).is_bounded);
+  CHECK_FALSE(compare(kMinusInfinity, 1, 0).is_within);
+}
+
 }  // namespace epweave::replay

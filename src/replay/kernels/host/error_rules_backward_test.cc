@@ -208,6 +208,18 @@ TEST_CASE("what a gradient within its bound gives lies within the result's bound
     check("log_softmax", c.largest_share("aten._log_softmax_backward_data.default",
                                          {c.random({5, 8}), output, last, DType::kFloat32}, 0));
   }
+  // Where the output moves, too.
+  for (const std::string_view target :
+       {"aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"}) {
+    Case c;
+    const std::string_view forward =
+        target.find("log") != std::string_view::npos ? "aten._log_softmax.default" : "aten._softmax.default";
+    const Tensor grad = c.random({5, 8}), output = c.run(forward, {c.random({5, 8}), last, false}).tensor();
+    check(target, c.largest_share(target, {grad, output, last, DType::kFloat32}, 1));
+    Case both;
+    both.bounds().set(grad, both.bounds().scale(both.bounds().magnitude(grad), 0x1p-8));
+    CHECK(both.largest_share(target, {grad, output, last, DType::kFloat32}, 1) <= 1);
+  }
   {
     Case c;
     const Tensor input = c.random({6, 8}), weight = c.random({8});
