@@ -528,6 +528,26 @@ graph
             expect("%r = _c10d_functional.all_reduce.default of f32[4], sum (queued)" in results[1][2], results[1][2])
 
 
+def check_looked_up_group(files):
+    """A group that a node looks up in a mesh, as in graphs that are the same for all ranks."""
+    graph = files.folder / "looked_up.txt"
+    graph.write_text("""epweave text 1
+info global_meshes = {"dense": {"axes": ["tp"], "shape": [2]}}
+group 7 ranks=[0, 1] axes=[tp]
+graph
+  %x = placeholder : f32[4] role=user which=x
+  %m = placeholder : =mesh(["tp"], [2], [0, 1], "cuda") role=user which=m
+  %p = _dtensor.mesh_get_process_group.default(%m, 0) : =pg(7)
+  %r = _c10d_functional.all_reduce.default(%x, "sum", %p) : f32[4]
+  %v = _c10d_functional.wait_tensor.default(%r) : f32[4]
+  output([%v])
+""")
+    expected = json.loads(run_here(graph, "--json"))
+    results = run_ranks(2, graph, "--json", "--deadline", 30)
+    expect(all(code == 0 for code, _, _ in results), f"a group that is looked up: {results}")
+    expect(hashes(json.loads(results[0][1])) == hashes(expected), "a group that is looked up: other bits")
+
+
 def check_lost_device(files):
     """A kernel that crashes on one rank's device: all end, and are told where that rank was."""
     arguments = [files.exchange, "--inputs", files.counts, "--deadline", 20]
@@ -612,7 +632,7 @@ def main():
         pair = MISMATCH.replace("[1, 3]", "[2, 2]")
         (files.folder / "pair.txt").write_text(pair)
         for check in (check_refusals, check_bits, check_library_sums, check_log, check_graphs, check_overridden_setting, check_launchers, check_examples, check_rendezvous, check_strangers,
-                      check_mismatch, check_killed, check_stuck, check_no_meeting, check_lost_device, check_measuring):
+                      check_mismatch, check_killed, check_stuck, check_no_meeting, check_looked_up_group, check_lost_device, check_measuring):
             began = time.time()
             check(files)
             print(f"{check.__name__}: as expected, {time.time() - began:.1f} s", flush=True)

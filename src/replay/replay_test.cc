@@ -210,6 +210,23 @@ output
 )");
 }
 
+TEST_CASE("a group that a node looks up has the group's stream") {
+  const Graph graph = parse(R"(group 7 ranks=[0, 1] priority=high
+graph
+  %x = placeholder : f32[2]
+  %m = placeholder : =mesh(["tp"], [2], [0, 1], "cuda")
+  %p = _dtensor.mesh_get_process_group.default(%m, 0) : =pg(7)
+  %g = _c10d_functional.all_reduce.default(%x, "sum", %p) : f32[2]
+  %w = _c10d_functional.wait_tensor.default(%g) : f32[2]
+  %h = _c10d_functional.all_reduce.default(%w, "sum", "7") : f32[2]
+  %v = _c10d_functional.wait_tensor.default(%h) : f32[2]
+  output([%v])
+)");
+  const Steps steps = plan_steps(graph, graph.step());
+  CHECK(steps.streams == std::vector<std::string>{"compute", "comm:7"});
+  CHECK(steps.has_high_priority == std::vector<bool>{false, true});
+}
+
 TEST_CASE("collectives of two ranks") {
   const Graph graph = parse(R"(group 7 ranks=[0, 1]
 graph

@@ -53,7 +53,9 @@ class StepPlanner {
   }
 
   std::uint32_t stream_of(Arg group) {
-    const std::string group_name(name_of_group(*graph_.context, body_, group));
+    const StringId recorded = recorded_group(*graph_.context, body_, group);
+    const std::string group_name(recorded ? graph_.text(recorded)
+                                          : name_of_group(*graph_.context, body_, group));
     std::string name = "comm:" + group_name;
     const auto at = std::find(steps_.streams.begin(), steps_.streams.end(), name);
     if (at != steps_.streams.end()) return static_cast<std::uint32_t>(at - steps_.streams.begin());
