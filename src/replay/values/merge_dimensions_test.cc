@@ -6,20 +6,20 @@
 namespace epweave::replay {
 namespace {
 
-using Numbers = std::vector<std::int64_t>;
+using DimensionSizes = std::vector<std::int64_t>;
 
 struct Merged {
-  Numbers sizes;
-  std::vector<Numbers> strides;
+  DimensionSizes sizes;
+  std::vector<DimensionSizes> strides;
   friend bool operator==(const Merged&, const Merged&) = default;
 };
 
-Merged merge(Numbers sizes, std::vector<Numbers> strides) {
+Merged merge(DimensionSizes sizes, std::vector<DimensionSizes> strides) {
   std::vector<std::int64_t*> of;
-  for (Numbers& each : strides) of.push_back(each.data());
+  for (DimensionSizes& each : strides) of.push_back(each.data());
   const std::size_t rank = merge_dimensions(sizes, of);
   sizes.resize(rank);
-  for (Numbers& each : strides) each.resize(rank);
+  for (DimensionSizes& each : strides) each.resize(rank);
   return {sizes, strides};
 }
 
