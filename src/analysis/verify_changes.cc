@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analysis/type_symbols.h"
+#include "ops/mesh_calls.h"
 
 namespace epweave {
 namespace {
@@ -32,14 +33,24 @@ bool same_hints(const Body& a, const Body& b) {
   return hints_of(a) == hints_of(b);
 }
 
+// What is known of a symbol may say of others which is larger.
+bool speaks_of_itself(ExprPool& exprs, const Symbol& symbol) {
+  const auto is_of_itself = [&](ExprId statement) {
+    return std::ranges::all_of(exprs.symbols(statement), [&](StringId name) { return name == symbol.name; });
+  };
+  return !symbol.replaced_by && (!symbol.asserts || std::ranges::all_of(*symbol.asserts, is_of_itself)) &&
+         std::ranges::all_of(symbol.assumptions, is_of_itself);
+}
+
 // Passes add symbols between others, whose order stays.
 bool keeps_symbols(const Graph& graph, const Graph& before) {
-  auto row = graph.symbols.begin();
-  for (const Symbol& symbol : before.symbols) {
-    row = std::find_if(row, graph.symbols.end(), [&](const Symbol& s) { return s.name == symbol.name; });
-    if (row == graph.symbols.end() || !says_the_same(*row++, symbol)) return false;
+  auto kept = before.symbols.begin();
+  for (const Symbol& symbol : graph.symbols) {
+    const bool is_new = kept == before.symbols.end() || kept->name != symbol.name;
+    if (is_new ? !speaks_of_itself(graph.context->exprs, symbol) : !says_the_same(symbol, *kept++))
+      return false;
   }
-  return same_hints(graph.step(), before.step());
+  return kept == before.symbols.end() && same_hints(graph.step(), before.step());
 }
 
 // What rules look up besides symbols.
@@ -62,11 +73,12 @@ UnchangedCalls::UnchangedCalls(const Graph& graph, const Graph& before)
   for (NodeId id : before_.order) ran_.insert(id);
 }
 
-// By its row and the types of what it takes: what else a rule may look at, a nested graph or how a
-// value without a recorded type is made, may have changed.
+// By its row and the types of what it takes: what else a rule may look at, a nested graph, how a
+// value without a recorded type is made, or the devices of the step's inputs, may have changed.
 bool UnchangedCalls::contains(NodeId id) const {
   if (!ran_.contains(id)) return false;
   const Node &now = body_.nodes[id], &was = before_.nodes[id];
+  if (mesh_call_of(now) == MeshCall::kDevice) return false;
   if (now.op != was.op || now.args != was.args || now.kwargs != was.kwargs || now.type != was.type ||
       now.extra != was.extra || now.target != was.target || now.kind != was.kind)
     return false;

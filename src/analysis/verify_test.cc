@@ -215,6 +215,40 @@ TEST_CASE("a call that stays is checked again where what its type follows from d
   CHECK(found == expected);
 }
 
+TEST_CASE("a call that stays is checked again where an input's device or what a new symbol says is another") {
+  const Graph sound = parse_text(R"(epweave text 1
+device cuda:0
+symbol u0 range=[0, 64] unbacked
+symbol u1 range=[0, 64] unbacked
+graph
+  %x = placeholder : f32[u0] role=user which=x
+  %y = placeholder : f32[u1] role=user which=y
+  %d = coor.current_device.default() : =@cuda:0
+  %s = aten.add.Tensor(%x, %y) : f32[u0]
+  output([%s])
+)",
+                                 "test");
+  REQUIRE(lines_of(sound, verify_graph(sound)).empty());
+  Graph graph = sound;
+  std::vector<std::string> expected;
+  SECTION("the device of inputs") {
+    for (NodeId id : graph.step().order)
+      if (const Node& node = std::as_const(graph.step().nodes)[id]; tensor_of(*graph.context, node.type))
+        graph.step().nodes[id].type = altered(*graph.context, node.type, [](Context& c, TensorType& t) {
+          t.device = c.strings.intern("cuda:1");
+        });
+    expected = {
+        "type: d (coor.current_device.default): recorded device cuda:0, the arguments give device cuda:1"};
+  }
+  SECTION("a new symbol says which of two is larger") {
+    ExprPool& exprs = graph.context->exprs;
+    graph.symbols.push_back({.name = graph.intern("u2"), .asserts = {{exprs.parse("u0 < u1")}}});
+    expected = {"type: s (aten.add.Tensor): add: sizes u0 and u1 of dimension 0 do not broadcast"};
+  }
+  CHECK(lines_of(graph, verify_graph(graph)) == expected);
+  CHECK(lines_of(graph, verify_changes(graph, sound)) == expected);
+}
+
 TEST_CASE("calls that stay are not checked again, where symbols go those without any") {
   const Graph sound = load("dsv3_debug_ep2.1b_remat");
   Graph graph = sound;
