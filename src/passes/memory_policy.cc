@@ -27,8 +27,8 @@ namespace {
 constexpr std::string_view kSeparator = "::";
 
 // Why a call has its tag, for its provenance.
-struct Reasons {
-  explicit Reasons(const Graph& graph)
+struct TagReasons {
+  explicit TagReasons(const Graph& graph)
       : unshard(graph.intern("end of an unshard chain, reshard=never")),
         reshard(graph.intern("unshard chain, reshard=always")),
         parent(graph.intern("as what it takes")),
@@ -227,7 +227,7 @@ class Tagger {
   Body& body_;
   const MemoryPolicyOptions& options_;
   const RecomputeTags tags_;
-  const Reasons why_;
+  const TagReasons why_;
   NodeLists inputs_, users_;
   MemoryTraits traits_;
   Layers layers_;

@@ -30,7 +30,7 @@ void sort_members(const Body& body, const SideTable<StringId, std::uint32_t>& mo
 }
 
 // What plan=overlap decides by.
-struct Clock {
+struct MergeClock {
   const PriceOptions& prices;
   DecisionModel decision;
   Predicted given;
@@ -40,7 +40,7 @@ struct Clock {
   const MeasuredCosts* measured() const { return prices.measured ? &prices.measured->costs : nullptr; }
 };
 
-Clock read_clock(const Graph& graph, const PriceOptions& prices) {
+MergeClock read_clock(const Graph& graph, const PriceOptions& prices) {
   DecisionModel decision = model_decision(graph, prices);
   const Predicted given = predict(decision.step, given_order(decision.step));
   const std::int64_t budget = std::max(prices.memory.above(given.peak), given.peak);
@@ -50,7 +50,7 @@ Clock read_clock(const Graph& graph, const PriceOptions& prices) {
 class Bucketer {
  public:
   // `graph` is equal to `result`'s. Without a clock: by blocks.
-  Bucketer(const Graph& graph, PassResult& result, GroupCoordinates coordinates, const Clock* clock)
+  Bucketer(const Graph& graph, PassResult& result, GroupCoordinates coordinates, const MergeClock* clock)
       : result_(result),
         given_(graph),
         clock_(clock),
@@ -289,7 +289,7 @@ class Bucketer {
 
   PassResult& result_;
   const Graph& given_;
-  const Clock* clock_;
+  const MergeClock* clock_;
   Graph& graph_;
   OrderFacts facts_;
   NodeLists users_;
@@ -308,7 +308,7 @@ class Bucketer {
 
 PassResult bucket_as_ordered(const Graph& graph, const BucketOptions& options) {
   PassResult result;
-  std::optional<Clock> clock;
+  std::optional<MergeClock> clock;
   const auto run = [&](const Graph& given, const GroupCoordinates& coordinates) {
     if (options.overlap) clock.emplace(read_clock(given, *options.overlap));
     constexpr int kAttempts = 4;

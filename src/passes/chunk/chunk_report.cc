@@ -21,9 +21,9 @@ bool is_sum(const Placement& p) {
 }
 
 // Why a node has its placement, from those of what it takes.
-class Reasons {
+class PlacementReasons {
  public:
-  Reasons(const Graph& graph, const Placements& placements)
+  PlacementReasons(const Graph& graph, const Placements& placements)
       : graph_(graph), context_(*graph.context), body_(graph.step()), placements_(placements) {}
 
   std::string of(NodeId id) const {
@@ -287,7 +287,7 @@ class Reporter {
   const Graph& lowered_;
   Facts facts_;
   const NodeLists users_;
-  const Reasons reasons_;
+  const PlacementReasons reasons_;
   std::map<std::pair<StringId, bool>, std::size_t> by_name_;
   std::set<std::pair<NodeId, RegionId>> handed_;
   mutable std::map<StringId, NodeId> origins_;

@@ -257,15 +257,16 @@ std::optional<std::vector<NodeId>> order_with_fewest_moves(const Body& body, con
 namespace {
 
 // A chain of nodes whose positions ascend.
-struct Chain {
+struct AscendingChain {
   std::uint32_t position;  // of its last node
   std::uint32_t last;      // that node's place in the new order
 };
 
 // The first of the chains, which ascend, whose position is not before this one. Nodes do not move
 // far: it is searched from the end in steps that double.
-std::vector<Chain>::iterator find_first_behind(std::vector<Chain>& chains, std::uint32_t position) {
-  const auto is_before = [](const Chain& chain, std::uint32_t p) { return chain.position < p; };
+std::vector<AscendingChain>::iterator find_first_behind(std::vector<AscendingChain>& chains,
+                                                        std::uint32_t position) {
+  const auto is_before = [](const AscendingChain& chain, std::uint32_t p) { return chain.position < p; };
   auto end = chains.end();
   for (std::ptrdiff_t step = 1; end - chains.begin() > step; step *= 2) {
     if (is_before(*(end - step), position)) return std::lower_bound(end - step, end, position, is_before);
@@ -279,10 +280,10 @@ std::vector<Chain>::iterator find_first_behind(std::vector<Chain>& chains, std::
 std::vector<NodeId> find_moved(const Body& before, const std::vector<NodeId>& order) {
   constexpr std::uint32_t kNone = ~0U;
   const auto positions = find_positions(before, before.order);
-  std::vector<Chain> best;  // best[l]: of the chains of l + 1 nodes the one that ends first
+  std::vector<AscendingChain> best;  // best[l]: of the chains of l + 1 nodes the one that ends first
   std::vector<std::uint32_t> previous(order.size(), kNone);
   for (std::uint32_t i = 0; i < order.size(); ++i) {
-    const Chain chain{positions[order[i]], i};
+    const AscendingChain chain{positions[order[i]], i};
     const auto at = find_first_behind(best, chain.position);
     if (at != best.begin()) previous[i] = (at - 1)->last;
     at == best.end() ? best.push_back(chain) : static_cast<void>(*at = chain);
