@@ -4,7 +4,7 @@
 // (KernelCall::draw) alone: two graphs that draw in the same order draw the same, whatever lies
 // between, on any device and with any strides.
 //
-//   bits(i)    splitmix64(i * kStep ^ draw): tasks/draw_task.h
+//   bits(i)    splitmix64 of i, by the draw: tasks/draw_task.h
 //   uniform    the upper bits, read as k / 2^digits: in [0, 1); 53, or as many as the result's dtype
 //              holds where the number itself is the result, so that it is not rounded to 1
 //   normal     sqrt(-2 log(1 - u)) cos(2 pi v)        u, v: two streams
