@@ -25,6 +25,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/arena.h"
@@ -349,6 +350,18 @@ template <class Map>
 void map_arguments(Context& context, Node& node, const Map& map) {
   node.args = context.args.map(node.args, map);
   node.kwargs = context.args.map(node.kwargs, map);
+}
+
+// The same of a row of the table, which `map` leaves alone; one that stays as it is keeps its page
+// shared.
+template <class Map>
+void map_arguments(Context& context, Body& body, NodeId id, const Map& map) {
+  const Node& node = std::as_const(body.nodes)[id];
+  const ArgRange args = context.args.map(node.args, map), kwargs = context.args.map(node.kwargs, map);
+  if (args == node.args && kwargs == node.kwargs) return;
+  Node& changed = body.nodes[id];
+  changed.args = args;
+  changed.kwargs = kwargs;
 }
 
 }  // namespace epweave

@@ -76,11 +76,7 @@ class Canonicalizer {
     const auto redirect = [&](Arg arg) {
       return arg.is_node() && same_[arg.as_node()] ? Arg::node(same_[arg.as_node()]) : arg;
     };
-    const ArgRange args = context_.args.map(node(id).args, redirect),
-                   kwargs = context_.args.map(node(id).kwargs, redirect);
-    if (args == node(id).args && kwargs == node(id).kwargs) return;
-    body_.nodes[id].args = args;
-    body_.nodes[id].kwargs = kwargs;
+    map_arguments(context_, body_, id, redirect);
   }
 
   // The value that the node is an alias of, whole and in the same shape; none if there is none.

@@ -67,7 +67,7 @@ class ElementFinder {
         const std::vector<NodeId>* equal = arg.is_node() ? elements_of[arg.as_node()] : nullptr;
         return equal == nullptr ? arg : Arg::node(nearest_before(*equal, position_[id]));
       };
-      map_arguments(context_, body_.nodes[id], follow);
+      map_arguments(context_, body_, id, follow);
     }
   }
 

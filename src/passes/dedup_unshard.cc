@@ -246,11 +246,7 @@ class Deduplicator {
     const auto redirect = [&](Arg arg) {
       return arg.is_node() && same_[arg.as_node()] ? Arg::node(same_[arg.as_node()]) : arg;
     };
-    const ArgRange args = context_.args.map(node(id).args, redirect),
-                   kwargs = context_.args.map(node(id).kwargs, redirect);
-    if (args == node(id).args && kwargs == node(id).kwargs) return;
-    body_.nodes[id].args = args;
-    body_.nodes[id].kwargs = kwargs;
+    map_arguments(context_, body_, id, redirect);
   }
 
   Context& context_;

@@ -36,11 +36,10 @@ class CopyRemover {
     for (NodeId id : body_.order)
       if (traits_.has(body_.nodes[id], kSendsToHost)) remove(id);
     for (NodeId id : body_.order) {
-      Node& node = body_.nodes[id];
       const auto redirect = [&](Arg arg) {
         return arg.is_node() && value_of_[arg.as_node()] ? Arg::node(value_of_[arg.as_node()]) : arg;
       };
-      map_arguments(context_, node, redirect);
+      map_arguments(context_, body_, id, redirect);
     }
     std::erase_if(body_.order, [&](NodeId id) { return gone_.contains(id); });
     return {std::move(result_), std::move(value_of_)};

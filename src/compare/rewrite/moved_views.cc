@@ -98,7 +98,7 @@ class ViewWriter {
         const auto redirect = [&](Arg arg) {
           return arg.is_node() && view_of[arg.as_node()] ? Arg::node(view_of[arg.as_node()]) : arg;
         };
-        map_arguments(context_, body.nodes[id], redirect);
+        map_arguments(context_, body, id, redirect);
       }
       order.push_back(id);
       if (!shown_.contains(id)) continue;

@@ -105,7 +105,7 @@ void MergedGraph::replace(NodeId value, NodeId by) {
 void MergedGraph::redirect() {
   body().order = order_.list();
   const auto by = [&](Arg arg) { return arg.is_node() ? Arg::node(current(arg.as_node())) : arg; };
-  for (NodeId id : body().order) map_arguments(*graph_.context, body().nodes[id], by);
+  for (NodeId id : body().order) map_arguments(*graph_.context, body(), id, by);
 }
 
 void MergedGraph::finish(Facts& facts, TypeMemo& types) {

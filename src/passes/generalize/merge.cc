@@ -101,7 +101,7 @@ class Merger {
     if (!is_any) return;
     std::erase_if(body.order, [&](NodeId id) { return slice_of_[id].valid(); });
     for (NodeId id : body.order)
-      map_arguments(context_, body.nodes[id], [&](Arg arg) {
+      map_arguments(context_, body, id, [&](Arg arg) {
         const NodeId slice = arg.is_node() ? slice_of_[arg.as_node()] : NodeId();
         return slice ? Arg::node(slice) : arg;
       });
