@@ -92,10 +92,7 @@ void ValueNumbers::push_call(WordTable& keys, NodeId id, const Node& node) const
     keys.push(tagged_word(ArgKind::kOperator, 0) | kMark);
     keys.push(word);
   }
-  keys.push(tagged_word(ArgKind::kOperator, node.target.index()));
-  keys.push(tagged_word(ArgKind::kTuple, node.args.count));
-  push_words(keys, context_.args, node.args, of_node);
-  push_words(keys, context_.args, node.kwargs, of_node);
+  push_call_words(keys, context_.args, node.target.index(), node, of_node);
 }
 
 bool ValueNumbers::follows_from_arguments(NodeId id, const Node& node) const {

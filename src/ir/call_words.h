@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/word_table.h"
-#include "ir/arg.h"
+#include "ir/graph.h"
 
 namespace epweave {
 
@@ -38,6 +38,16 @@ void push_words(WordTable& words, const ArgPool& args, Arg arg, const OfNode& of
     words.push(tagged_word(arg.kind(), 0) | kMark);  // the next word has it
     words.push(arg.bits());
   }
+}
+
+// The whole call; `callee`: what tells apart what is called.
+template <class OfNode>
+void push_call_words(WordTable& words, const ArgPool& args, std::uint64_t callee, const Node& call,
+                     const OfNode& of_node) {
+  words.push(tagged_word(ArgKind::kOperator, callee));
+  words.push(tagged_word(ArgKind::kTuple, call.args.count));
+  push_words(words, args, call.args, of_node);
+  push_words(words, args, call.kwargs, of_node);
 }
 
 }  // namespace epweave

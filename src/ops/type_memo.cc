@@ -28,10 +28,7 @@ bool TypeMemo::push_key(const Context& context, const Body& body, const Node& no
     is_typed &= value.type.valid() && !value.attr.is(ArgKind::kGraph);
     keys_.push(tagged_word(ArgKind::kNode, value.type.index()));
   };
-  keys_.push(tagged_word(ArgKind::kOperator, node.op->index));
-  keys_.push(tagged_word(ArgKind::kTuple, node.args.count));
-  push_words(keys_, context.args, node.args, of_node);
-  push_words(keys_, context.args, node.kwargs, of_node);
+  push_call_words(keys_, context.args, node.op->index, node, of_node);
   return is_typed;
 }
 

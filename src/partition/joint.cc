@@ -242,14 +242,6 @@ bool has_one_result(const Graph& graph, const Node& node) {
          !binds;
 }
 
-void push_call(WordTable& keys, const Context& context, const Node& node) {
-  const auto of_node = [&](NodeId id) { keys.push(tagged_word(ArgKind::kNode, id.index())); };
-  keys.push(tagged_word(ArgKind::kOperator, node.target.index()));
-  keys.push(tagged_word(ArgKind::kTuple, node.args.count));
-  push_words(keys, context.args, node.args, of_node);
-  push_words(keys, context.args, node.kwargs, of_node);
-}
-
 }  // namespace
 
 RequiredHalf required_half(const Context& context, const Node& node) {
@@ -316,6 +308,7 @@ Graph merge_equal_calls(const Graph& graph) {
   WordTable keys;
   std::vector<NodeId> first;  // of each key
   std::map<NodeId, std::vector<NodeId>> merged;
+  const auto of_node = [&](NodeId id) { keys.push(tagged_word(ArgKind::kNode, id.index())); };
   std::uint64_t writes = 0;
   for (NodeId id : body.order) {
     Node& node = body.nodes[id];
@@ -330,7 +323,7 @@ Graph merge_equal_calls(const Graph& graph) {
     keys.push(writes);
     keys.push(needed.contains(id) ? 1 : 0);
     keys.push(static_cast<std::uint64_t>(required_half(context, node)));
-    push_call(keys, context, node);
+    push_call_words(keys, context.args, node.target.index(), node, of_node);
     const auto [key, is_new] = keys.intern();
     if (is_new) {
       first.push_back(id);

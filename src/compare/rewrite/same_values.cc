@@ -43,7 +43,10 @@ SameValues::SameValues(const Graph& graph, Facts& facts, const IdVector<NodeId, 
     } else if (const NodeId aliased = find_aliased(id)) {
       number_[id] = number_[aliased];
     } else if (is_pure(id)) {
-      push_call(keys, body_.nodes[id]);
+      const auto of_node = [&](NodeId input) {
+        keys.push(tagged_word(ArgKind::kNode, number_[input].index()));
+      };
+      push_call_words(keys, graph_.context->args, body_.nodes[id].target.index(), body_.nodes[id], of_node);
       const auto [key, is_new] = keys.intern();
       if (is_new) first_of_key.push_back(id);
       number_[id] = first_of_key[key];
@@ -92,14 +95,6 @@ bool SameValues::is_pure(NodeId id) const {
   for (const StorageAccess& access : effects_.accesses_of(id))
     if (written_.contains(access.storage)) return false;
   return true;
-}
-
-void SameValues::push_call(WordTable& keys, const Node& node) const {
-  const auto of_node = [&](NodeId id) { keys.push(tagged_word(ArgKind::kNode, number_[id].index())); };
-  keys.push(tagged_word(ArgKind::kOperator, node.target.index()));
-  keys.push(tagged_word(ArgKind::kTuple, node.args.count));
-  push_words(keys, graph_.context->args, node.args, of_node);
-  push_words(keys, graph_.context->args, node.kwargs, of_node);
 }
 
 }  // namespace epweave

@@ -25,7 +25,6 @@ class SameValues {
 
  private:
   NodeId find_aliased(NodeId id);
-  void push_call(WordTable& keys, const Node& node) const;
   void find_written_tuples();
   bool is_pure(NodeId id) const;
   bool is_written(NodeId id) const { return written_.contains(effects_.storage_of(id)); }
