@@ -13,7 +13,7 @@
 namespace epweave {
 namespace {
 
-constexpr std::size_t kBatchDim = 0, kHeadDim = 1, kSequenceDim = 2;
+constexpr std::size_t kBatchDim = 0, kHeadDim = 1, kMaskedSequenceDim = 2;
 constexpr std::string_view kAlignedKernel = "aten._scaled_dot_product_efficient_attention";
 constexpr std::size_t kBiasGradient = 3;  // of grad_input_mask
 
@@ -191,7 +191,7 @@ std::optional<ExprId> CausalMaskCheck::extent(const Graph& graph, const Node& no
   const TensorType* type =
       arg.is_node() ? tensor_of(*graph.context, graph.step().nodes[arg.as_node()].type) : nullptr;
   if (type == nullptr || type->rank() != 4) return std::nullopt;
-  return type->sizes[kSequenceDim];
+  return type->sizes[kMaskedSequenceDim];
 }
 
 std::span<const Arg> CausalMaskCheck::call_args(Arg value, std::string_view target) const {

@@ -139,8 +139,8 @@ Buffer<double> find_seen_errors(const Rounded& a, const Rounded& b, double round
 namespace {
 
 // A's elements and B's sums.
-struct Elements {
-  Elements(const BoundedValue& a, const std::vector<BoundedValue>& b)
+struct ComparedElements {
+  ComparedElements(const BoundedValue& a, const std::vector<BoundedValue>& b)
       : whole(read_numbers(a.value)),
         bound(read_numbers(a.bound)),
         ideal(read_ideals(a)),
@@ -174,14 +174,14 @@ std::int64_t length_of_lot(const Extents& sizes) {
 
 void add_lot(BoundComparison& to, const BoundedValue& a, const std::vector<BoundedValue>& b,
              std::int64_t first, double seen) {
-  const Elements numbers(a, b);
+  const ComparedElements numbers(a, b);
   for (std::size_t i = 0; i < numbers.whole.size(); ++i)
     add_element(to, first + static_cast<std::int64_t>(i), numbers.at(i, seen));
 }
 
 BoundComparison compare_bounded(const BoundedValue& a, const std::vector<BoundedValue>& b) {
   BoundComparison result;
-  const Elements numbers(a, b);
+  const ComparedElements numbers(a, b);
   const auto length = static_cast<std::size_t>(length_of_lot(a.value.sizes));
   const Buffer<double> seen = find_seen_errors(
       {numbers.whole, numbers.ideal}, {numbers.sum, numbers.ideal_sum}, unit_roundoff(a.value.dtype), length);

@@ -11,7 +11,7 @@ namespace epweave::replay {
 namespace {
 
 // Positions in the block-mask tuple of a FlexAttention call.
-constexpr std::size_t kRows = 0, kColumns = 1, kFirstTable = 2, kFullTable = 4, kLastTable = 9;
+constexpr std::size_t kMaskRows = 0, kMaskColumns = 1, kFirstTable = 2, kFullTable = 4, kLastTable = 9;
 
 Tensor make_range(Memory& memory, std::size_t dim, std::int64_t count) {
   Extents sizes(4, 1);
@@ -71,8 +71,8 @@ BlockMaskUse find_block_mask_use(const Graph& graph, NodeId input) {
       if (!function.is(ArgKind::kGraph)) continue;
       return {id,
               function.as_name(),
-              mask[kRows],
-              mask[kColumns],
+              mask[kMaskRows],
+              mask[kMaskColumns],
               mask[mask.size() - 3],
               mask[mask.size() - 2],
               args[8],

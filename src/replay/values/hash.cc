@@ -63,9 +63,9 @@ bool has_nan(const std::byte* bytes, std::size_t size, const math::FloatsInWord&
 }
 
 // Sums of rows of one tensor.
-class RowSums {
+class ChainSums {
  public:
-  explicit RowSums(DType dtype) : floats_(floats_of(dtype)) {}
+  explicit ChainSums(DType dtype) : floats_(floats_of(dtype)) {}
 
   // `number`: of the row's first chain.
   std::uint64_t sum(const std::byte* row, std::size_t size, std::int64_t number) const {
@@ -183,12 +183,12 @@ std::uint64_t finish_slice(const HashedRows& rows, std::uint64_t sum) {
 
 std::uint64_t hash_tensor(const Tensor& tensor) {
   const RowMajor bytes(tensor);
-  return finish_hash(tensor.dtype, tensor.sizes, RowSums(tensor.dtype).sum(bytes.data(), bytes.size(), 0));
+  return finish_hash(tensor.dtype, tensor.sizes, ChainSums(tensor.dtype).sum(bytes.data(), bytes.size(), 0));
 }
 
 std::vector<std::uint64_t> hash_slices(const Tensor& tensor, std::size_t dim) {
   const RowMajor bytes(tensor);
-  const RowSums sums(tensor.dtype);
+  const ChainSums sums(tensor.dtype);
   const HashedRows rows = rows_of_slices(tensor.dtype, tensor.sizes, dim);
   const auto inner = static_cast<std::size_t>(rows.inner);
   const std::int64_t chains = math::count_chains(rows.inner);
