@@ -23,7 +23,7 @@ def train(*words, **variables):
         report = pathlib.Path(folder) / "report.json"
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), **variables}
         done = subprocess.run([sys.executable, "-W", "ignore", "-m", "epweave.torchtitan", *SMALL, *words, "--json",
-                               str(report)], capture_output=True, text=True, env=environment, timeout=1200)
+                               str(report)], capture_output=True, text=True, env=environment, cwd=folder, timeout=1200)
         rows = json.loads(report.read_text()) if report.exists() else {}
     return done.returncode, rows, done.stdout + done.stderr
 
@@ -87,6 +87,7 @@ class Training(unittest.TestCase):
         self.assertEqual(code, 1, said)
         self.assertIn("no module matches 'layers.*.moe'", said)
         self.assertIn("[chunk.no-region]", said)
+        self.assertRegex(said, r"reproducer: \S+/epweave-\w+\.reproducer\.epw\n")  # in the folder where it was called
 
     def test_a_pass_that_torchtitan_does_not_have(self):
         code, _, said = train("--model", "llama3", "--tokens", "64", "--compare", "epweave", EPWEAVE_BEFORE="none_such")
