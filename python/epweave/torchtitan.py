@@ -124,9 +124,16 @@ class Ranks:
     def _key(self, what: str) -> str:
         return f"epweave/{self.round}/{what}"
 
-    def is_first_to_fail(self) -> bool:
-        """Whether no other rank has said so before: ranks that fail alike need one reproducer."""
-        return self.is_alone or self.store.add(self._key("failing"), 1) == 1
+    def keep_one_reproducer(self, error: EpweaveError, folder: str) -> None:
+        """Moves the reproducer of the rank that fails first out of its temporary folder; the errors of all ranks name it."""
+        if self.is_alone or self.store.add(self._key("failing"), 1) == 1:
+            try:
+                rescue_reproducer(error, folder)
+            finally:
+                if not self.is_alone:
+                    self.store.set(self._key("reproducer"), json.dumps(error.reproducer))
+        else:
+            error.keep_reproducer(json.loads(self.store.get(self._key("reproducer"))))
 
     def fail(self, message: str) -> None:
         """Tells the others that this rank stops."""
@@ -245,10 +252,7 @@ def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
             except EpweaveError as error:
                 if keep:
                     raise
-                if ranks.is_first_to_fail():
-                    rescue_reproducer(error, temporary)
-                else:
-                    error.keep_reproducer(None)
+                ranks.keep_one_reproducer(error, temporary)
                 raise error.naming(before, f"the step of rank {ranks.rank}") from None
             if is_set("EPWEAVE_VERIFY"):
                 _require_proof(verify(before, after), "rewrite")

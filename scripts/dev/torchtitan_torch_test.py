@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests of epweave.torchtitan: debug models trained on CPU ranks with and without it. Needs torch and torchtitan."""
+import contextlib
 import json
 import os
 import pathlib
@@ -168,7 +169,19 @@ class Passes(unittest.TestCase):
                              "has schedule" if rank else "another rank stopped: rank 1: is told other passes")
         self.assertEqual(store.get("epweave/7/failed").decode(), "rank 1: the ranks are told different passes:\n  EPWEAVE_THEN: "
                          "rank 0 has none, rank 1 has schedule\n  remedy: give all ranks the same environment")
-        self.assertEqual([ranks_of(rank).is_first_to_fail() for rank in (1, 0)], [True, False])
+        # All name the reproducer of the rank that fails first; the others' go with their folders.
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            named = []
+            for rank in (1, 0):
+                pathlib.Path(folder, f"rank{rank}").mkdir()
+                path = pathlib.Path(folder, f"rank{rank}", "reproducer.epw")
+                path.write_text(f"of rank {rank}")
+                error = client.UsageError("declined", reproducer=str(path))
+                ranks_of(rank).keep_one_reproducer(error, str(path.parent))
+                named.append(error.reproducer)
+            self.assertEqual(named[0], named[1])
+            self.assertEqual([path.read_text() for path in pathlib.Path(folder).glob("*.epw")], ["of rank 1"])
+            self.assertEqual(pathlib.Path(named[0]).read_text(), "of rank 1")
 
     def test_the_entry_is_torchtitans_with_the_pipeline_registered(self):
         code = ("import runpy, torchtitan.train; from torchtitan.experiments.graph_trainer import registry;"
