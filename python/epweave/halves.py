@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .errors import GraphFileError
+from .errors import GraphFileError, UsageError
 from .exporter import FILE_FACTS
 from .files import read_file
 from .programs import graph_file, run
@@ -70,8 +70,7 @@ def partition(graph: Graph, policy: str = "exact", *, budget: str | float | None
         paths = [os.fspath(path or os.path.join(folder, name))
                  for path, name in ((forward, "forward.epw"), (backward, "backward.epw"))]
         report = os.path.join(folder, "report.json")
-        words = ["--policy", str(policy), "--fwd", paths[0], "--bwd", paths[1], "--report", report, "-q"]
-        words += ["--budget", str(budget)] if budget is not None else []
+        words = ["--fwd", paths[0], "--bwd", paths[1], "--report", report, "-q", *_policy_words(policy, budget)]
         words += ["--reshard", str(reshard)] if reshard is not None else []
         words += _tangent_words(tangents)
         with graph_file(graph) as joint:
@@ -84,6 +83,27 @@ def partition(graph: Graph, policy: str = "exact", *, budget: str | float | None
         raise
     weakref.finalize(halves, shutil.rmtree, folder, ignore_errors=True)
     return halves
+
+
+def _policy_words(policy: str, budget: str | float | None) -> list[str]:
+    return ["--policy", str(policy), *(["--budget", str(budget)] if budget is not None else [])]
+
+
+def split_policy(text: str) -> tuple[str, str | None]:
+    """Policy and budget of POLICY or POLICY:BUDGET."""
+    policy, _, budget = text.partition(":")
+    return policy, budget or None
+
+
+def check_policy(text: str, what: str) -> None:
+    """UsageError, which calls it `what`, for POLICY or POLICY:BUDGET that no graph would be split by."""
+    halves = ("--fwd", "forward.epw", "--bwd", "backward.epw")  # which are not written
+    try:
+        run("epweave", "partition", os.devnull, *halves, *_policy_words(*split_policy(text)), "-q")
+    except UsageError as error:
+        raise error.within(what) from None
+    except GraphFileError:  # the program reads the graph after its options
+        pass
 
 
 def _interface(message: dict) -> tuple:

@@ -21,16 +21,15 @@ On every rank the traced step goes through `epweave rewrite` and comes back as t
                          an artifact of the traces of several ranks
     EPWEAVE_ARTIFACT     a folder: the artifact there is loaded when the trainer is built, and nothing is traced
 
-A variable that looks like one of these and is none is refused (EPWEAVE_PIPLINE). Pipelines and programs are looked at when the
-trainer is built, before anything is traced. A rank that fails stops all ranks; so do ranks that are told different passes, and
-graphs whose collectives do not match (`epweave verify --ranks`).
+A variable that looks like one of these and is none is refused (EPWEAVE_PIPLINE). Pipelines, policies and programs are looked
+at when the trainer is built, before anything is traced. A rank that fails stops all ranks; so do ranks that are told different
+passes, and graphs whose collectives do not match (`epweave verify --ranks`).
 
 `python -m epweave.torchtitan --help`: trains a debug model on CPU ranks with several pipelines and compares them.
 """
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import glob
 import hashlib
@@ -43,16 +42,17 @@ import time
 import weakref
 from collections.abc import Iterator
 
-from .api import Proof, check_pipeline, rescue_reproducer, rewrite, run, verify, words_of_pipeline
+from .api import Proof, rescue_reproducer, rewrite, run, verify, words_of_pipeline
 from .artifact import Artifact, load_artifact, make_artifact, save_artifact, save_trace
 from .errors import EpweaveError, GraphFileError, RunError, UsageError, full_text
 from .exporter import export
 from .files import read_bytes, write_bytes
 from .groups import create_process_groups
-from .halves import Halves, partition
+from .halves import Halves, partition, split_policy
 from .job import describe_job
 from .loader import load
 from .roles import describe_process_groups, describe_roles
+from .settings import check_environment, is_set
 
 ARTIFACT = "step.epw"  # in the folder
 NORMALIZE = "dce,canonicalize,dedup-unshard"
@@ -60,41 +60,6 @@ _SECONDS_TO_HEAR_OF_OTHERS = 1800.0  # of ranks that work; one that fails is hea
 _trainers: list = []  # those that were built, as weak references
 _rounds = itertools.count()
 _OF_THE_STEP = ("PIPELINE", "BEFORE", "AFTER", "THEN", "PARTITION")  # of the settings, which all ranks must share
-_SETTINGS = ("PIPELINE", "BEFORE", "AFTER", "THEN", "KEEP", "PARTITION", "VERIFY", "PRECOMPILE", "REPAIR", "TRACE", "ARTIFACT")
-
-
-def is_set(variable: str) -> bool:
-    """A switch of the environment: 1 is on; 0, nothing or no variable is off. UsageError for any other value."""
-    value = os.environ.get(variable, "")
-    if value not in ("", "0", "1"):
-        raise UsageError(f"{variable} is {value!r}", remedy="set it to 1, or to 0")
-    return value == "1"
-
-
-def _make_folder(variable: str) -> None:
-    """Makes the folder that a variable names, if it is set."""
-    if folder := os.environ.get(variable):
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{variable}: there can be no folder {folder}: {error.strerror}",
-                             remedy="name one that can be made and written") from None
-
-
-def check_environment() -> None:
-    """Refuses what would be passed over in silence, or fail when the step is traced: a misspelt variable, a switch that is
-    neither on nor off, a pipeline that none is, a folder that cannot be made, programs that are not there."""
-    for variable in os.environ:
-        prefix, _, name = variable.partition("_")
-        near = difflib.get_close_matches(name, _SETTINGS, n=1, cutoff=0.8) if prefix == "EPWEAVE" else []
-        if near and name not in _SETTINGS:
-            raise UsageError(f"there is no variable {variable}", remedy=f"did you mean EPWEAVE_{near[0]}?")
-    for switch in ("EPWEAVE_VERIFY", "EPWEAVE_REPAIR"):
-        is_set(switch)
-    for variable in ("EPWEAVE_PIPELINE", "EPWEAVE_THEN"):
-        check_pipeline(os.environ.get(variable) or NORMALIZE, variable)
-    for variable in ("EPWEAVE_KEEP", "EPWEAVE_PRECOMPILE", "EPWEAVE_TRACE"):
-        _make_folder(variable)
 
 
 def remember_trainer(trainer) -> None:
@@ -159,9 +124,16 @@ class Ranks:
     def _key(self, what: str) -> str:
         return f"epweave/{self.round}/{what}"
 
-    def is_first_to_fail(self) -> bool:
-        """Whether no other rank has said so before: ranks that fail alike need one reproducer."""
-        return self.is_alone or self.store.add(self._key("failing"), 1) == 1
+    def keep_one_reproducer(self, error: EpweaveError, folder: str) -> None:
+        """Moves the reproducer of the rank that fails first out of its temporary folder; the errors of all ranks name it."""
+        if self.is_alone or self.store.add(self._key("failing"), 1) == 1:
+            try:
+                rescue_reproducer(error, folder)
+            finally:
+                if not self.is_alone:
+                    self.store.set(self._key("reproducer"), json.dumps(error.reproducer))
+        else:
+            error.keep_reproducer(json.loads(self.store.get(self._key("reproducer"))))
 
     def fail(self, message: str) -> None:
         """Tells the others that this rank stops."""
@@ -257,9 +229,9 @@ def split_step(path: str, wanted: str, folder: str, rank: int) -> Halves | None:
     """The halves of a step, as `wanted` (POLICY or POLICY:BUDGET) says; None where it is empty."""
     if not wanted:
         return None
-    policy, _, budget = wanted.partition(":")
+    policy, budget = split_policy(wanted)
     forward, backward = (os.path.join(folder, f"rank{rank}.{part}.epw") for part in ("forward", "backward"))
-    halves = partition(path, policy, budget=budget or None, forward=forward, backward=backward)
+    halves = partition(path, policy, budget=budget, forward=forward, backward=backward)
     if is_set("EPWEAVE_VERIFY"):
         _require_proof(halves.verify(path), "partition")
     return halves
@@ -280,10 +252,7 @@ def rewrite_step(traced, dims, module, pipeline: str, stage: str = ""):
             except EpweaveError as error:
                 if keep:
                     raise
-                if ranks.is_first_to_fail():
-                    rescue_reproducer(error, temporary)
-                else:
-                    error.keep_reproducer(None)
+                ranks.keep_one_reproducer(error, temporary)
                 raise error.naming(before, f"the step of rank {ranks.rank}") from None
             if is_set("EPWEAVE_VERIFY"):
                 _require_proof(verify(before, after), "rewrite")

@@ -38,6 +38,8 @@ import time
 from .api import check_pipeline
 from .errors import EpweaveError, UsageError, full_text
 from .files import check_place, write_bytes
+from .halves import check_policy
+from .settings import check_environment
 
 TRACER = "torchtitan.experiments.graph_trainer"
 CONFIGS = {"deepseek_v3": "graph_trainer_deepseek_v3_debugmodel", "qwen3": "graph_trainer_qwen3_debugmodel_moe",
@@ -499,6 +501,8 @@ def find_misuse(options, pipelines: list[str]) -> str | None:
         (("artifact" in pipelines) != bool(options.artifact), "--compare artifact and --artifact DIR belong together"),
         (os.environ.get("EPWEAVE_PARTITION"), "EPWEAVE_PARTITION is not read here: give --compare halves --partition POLICY"),
         (os.environ.get("EPWEAVE_ARTIFACT"), "EPWEAVE_ARTIFACT is not read here: give --compare artifact --artifact DIR"),
+        (os.environ.get("EPWEAVE_PRECOMPILE"), "EPWEAVE_PRECOMPILE is not read here: give --precompile DIR"),
+        (os.environ.get("EPWEAVE_TRACE"), "EPWEAVE_TRACE is not read here: give --precompile DIR --ranks R,.."),
         (options.partition and "halves" not in pipelines, "--partition belongs to --compare halves"),
         (options.tolerance is not None and places < 2, "--tolerance compares: give two pipelines or more"),
         (options.repair and not options.precompile, "--repair belongs to --precompile DIR"),
@@ -567,8 +571,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for text in options.rewrite:
             check_pipeline(text, "--rewrite")
+        for text in options.partition:
+            check_policy(text, "--partition")
+        if options.precompile or set(pipelines) - {"none", "reference"}:
+            check_environment()
     except UsageError as error:
         parser.error(full_text(error))
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # which ends the ranks, too
     if options.ranks:
         precompile_of_ranks(options, arguments)
         return 0
@@ -583,7 +592,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compare_rows(pipelines: list[str], arguments: list[str], options) -> int:
     """Runs the rows and prints their table; the process's exit code."""
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # which ends the ranks, too
     rows, failed = run_rows(pipelines, arguments, options)
     print_table(rows, by_step=options.by_step)
     for name, error in failed.items():

@@ -30,7 +30,7 @@ INDEXED = ("kIndex", "kGather", "kIndexSelect", "kEmbedding", "kEmbeddingBackwar
 
 
 def named(dtype, *sizes):
-    """A tensor of ones, of zeros where it is numbers of rows."""
+    """The name of a tensor of ones, or of zeros where it is numbers of rows."""
     return f"%{dtype}_" + "x".join(map(str, sizes))
 
 

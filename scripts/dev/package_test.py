@@ -334,6 +334,8 @@ class Package(unittest.TestCase):
                             (["--tolerance", "nan"], "argument --tolerance: 'nan' is not a number from 0"),
                             (["--json", "-"], "--json - shares standard output with the table: give it a file"),
                             (["--rewrite", "dce", "--rewrite", "chunk{roots="], "--rewrite: column 13: a value is missing"),
+                            (["--compare", "halves", "--partition", "exact:0.5", "--partition", "tags:0.5"],
+                             "--partition: --budget: policy 'tags' takes no budget"),
                             (["--json", "/none/x"], "--json: /none/x: cannot be written: there is no folder /none")):
             errors = io.StringIO()
             with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as caught:
@@ -342,26 +344,33 @@ class Package(unittest.TestCase):
 
     def test_variables_that_training_takes_as_options(self):
         for variable, said in (("EPWEAVE_PARTITION", "EPWEAVE_PARTITION is not read here: give --compare halves --partition POLICY"),
-                               ("EPWEAVE_ARTIFACT", "EPWEAVE_ARTIFACT is not read here: give --compare artifact --artifact DIR")):
+                               ("EPWEAVE_ARTIFACT", "EPWEAVE_ARTIFACT is not read here: give --compare artifact --artifact DIR"),
+                               ("EPWEAVE_PRECOMPILE", "EPWEAVE_PRECOMPILE is not read here: give --precompile DIR"),
+                               ("EPWEAVE_TRACE", "EPWEAVE_TRACE is not read here: give --precompile DIR --ranks R,.."),
+                               ("EPWEAVE_PIPLINE", "there is no variable EPWEAVE_PIPLINE\n  remedy: did you mean EPWEAVE_PIPELINE?")):
             errors = io.StringIO()
             with mock.patch.dict(os.environ, {variable: "x"}), contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as caught:
                 train_on_cpu.main(["--model", "llama3"])
             self.assertEqual((caught.exception.code, errors.getvalue().partition("error: ")[2]), (2, said + "\n"))
 
     def test_ranks_end_with_the_command_that_started_them(self):
-        code = ("import sys; from epweave import train_on_cpu; train_on_cpu.rank_command = lambda arguments: [sys.executable, '-c', "
-                "'import os, time; open(os.environ[\"FOLDER\"] + \"/\" + str(os.getpid()), \"w\"); time.sleep(100)'];"
-                "train_on_cpu.main(['--model', 'llama3', '--compare', 'none'])")
-        with tempfile.TemporaryDirectory() as folder:
-            command = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "FOLDER": folder, "PYTHONPATH": os.pathsep.join(sys.path)})
-            until = time.monotonic() + 60
-            while len(os.listdir(folder)) < 2 and time.monotonic() < until:
-                time.sleep(0.1)
-            ranks = [int(name) for name in os.listdir(folder)]
-            command.terminate()
-            self.assertEqual((command.wait(timeout=60), len(ranks)), (128 + signal.SIGTERM, 2))
-            for rank in ranks:
-                self.assertRaises(ProcessLookupError, os.kill, rank, 0)
+        for words, expected in ((["--compare", "none"], 2), (["--precompile", "x", "--ranks", "0,1"], 1)):  # traced one by one
+            code = ("import os, sys; from unittest import mock; sys.modules.update((name, mock.MagicMock()) for name in "
+                    "('torchtitan', 'torchtitan.experiments', 'torchtitan.experiments.graph_trainer'));"
+                    "from epweave import train_on_cpu; train_on_cpu.rank_command = lambda arguments: [sys.executable, '-c', "
+                    "'import os, time; open(os.environ[\"FOLDER\"] + \"/\" + str(os.getpid()), \"w\"); time.sleep(100)'];"
+                    f"train_on_cpu.main(['--model', 'llama3', *{words}])")
+            with self.subTest(words), tempfile.TemporaryDirectory() as folder:
+                command = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL,
+                                           env={**os.environ, "FOLDER": folder, "PYTHONPATH": os.pathsep.join(sys.path)})
+                until = time.monotonic() + 60
+                while len(os.listdir(folder)) < expected and time.monotonic() < until:
+                    time.sleep(0.1)
+                ranks = [int(name) for name in os.listdir(folder)]
+                command.terminate()
+                self.assertEqual((command.wait(timeout=60), len(ranks)), (128 + signal.SIGTERM, expected))
+                for rank in ranks:
+                    self.assertRaises(ProcessLookupError, os.kill, rank, 0)
 
     def test_errors_about_a_live_graph_name_no_temporary_file(self):
         class Live:
@@ -406,6 +415,10 @@ class Package(unittest.TestCase):
                 ({"EPWEAVE_PIPELINE": " overlap-ep"}, None, None),
                 ({"EPWEAVE_THEN": "dce{"}, "EPWEAVE_THEN: column 5: an option is missing\n  dce{\n      ^\n"
                  "  expected an option's name", None),
+                ({"EPWEAVE_PARTITION": "exact:0.5"}, None, None),
+                ({"EPWEAVE_PARTITION": "min-cut:12GiB"}, "EPWEAVE_PARTITION: --budget: policy 'min-cut' takes a share from 0 to 1, as "
+                 "PyTorch does, not '12GiB'\n  expected --policy exact beside an amount", None),
+                ({"EPWEAVE_PARTITION": "exakt"}, "EPWEAVE_PARTITION: --policy: 'exakt' is none of min-cut, tags, exact", None),
                 ({"EPWEAVE": "/nowhere"}, "EPWEAVE names /nowhere, which cannot be executed",
                  "unset it, or let it name the program epweave"),
                 ({"EPWEAVE_KEEP": "/dev/null/x"}, "EPWEAVE_KEEP: there can be no folder /dev/null/x: Not a directory",

@@ -46,8 +46,8 @@ OTHER_REWRITES = (
 INTRODUCTION = """\
 # Rewrites against their originals, executed
 
-Rows of `scripts/dev/replay_rewrites.py` that were run; each rewrite is proved by `verify A B`, too. Graphs that have no size here are as they were traced, those of "buffers of zeros" by an
-earlier build ([replay.md](replay.md#inputs)). Outputs are loss, gradients and buffers of all ranks. *Equal*: the same bits. *Sum-order*: gradients that are added up in other groups, each
+Rows of `scripts/dev/replay_rewrites.py` that were run; each rewrite is proved by `verify A B`, too. *Size*: what `--set` made of the graph, nothing where it is as traced; those "as traced,
+buffers of zeros" were run by an earlier build ([replay.md](replay.md#inputs)). Outputs are loss, gradients and buffers of all ranks. *Equal*: the same bits. *Sum-order*: gradients that are added up in other groups, each
 element within the bound that follows from its own summands; *share of bound* is the largest part of it that was used. Only gradients are sum-order in any row. The last column counts
 outputs that have the bits of torchtitan's own result of that chunking (`2_chunk_*`). Its chunking of whole blocks on flat tokens (`dsv3_debug_ep2_block`) divides the sequence wrongly under
 attention ([replay.md](replay.md)); ours is held to the original there.

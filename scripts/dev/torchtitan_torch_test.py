@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests of epweave.torchtitan: debug models trained on CPU ranks with and without it. Needs torch and torchtitan."""
+import contextlib
 import json
 import os
 import pathlib
@@ -23,7 +24,7 @@ def train(*words, **variables):
         report = pathlib.Path(folder) / "report.json"
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), **variables}
         done = subprocess.run([sys.executable, "-W", "ignore", "-m", "epweave.torchtitan", *SMALL, *words, "--json",
-                               str(report)], capture_output=True, text=True, env=environment, timeout=1200)
+                               str(report)], capture_output=True, text=True, env=environment, cwd=folder, timeout=1200)
         rows = json.loads(report.read_text()) if report.exists() else {}
     return done.returncode, rows, done.stdout + done.stderr
 
@@ -87,6 +88,7 @@ class Training(unittest.TestCase):
         self.assertEqual(code, 1, said)
         self.assertIn("no module matches 'layers.*.moe'", said)
         self.assertIn("[chunk.no-region]", said)
+        self.assertRegex(said, r"reproducer: \S+/epweave-\w+\.reproducer\.epw\n")  # in the folder where it was called
 
     def test_a_pass_that_torchtitan_does_not_have(self):
         code, _, said = train("--model", "llama3", "--tokens", "64", "--compare", "epweave", EPWEAVE_BEFORE="none_such")
@@ -167,7 +169,19 @@ class Passes(unittest.TestCase):
                              "has schedule" if rank else "another rank stopped: rank 1: is told other passes")
         self.assertEqual(store.get("epweave/7/failed").decode(), "rank 1: the ranks are told different passes:\n  EPWEAVE_THEN: "
                          "rank 0 has none, rank 1 has schedule\n  remedy: give all ranks the same environment")
-        self.assertEqual([ranks_of(rank).is_first_to_fail() for rank in (1, 0)], [True, False])
+        # All name the reproducer of the rank that fails first; the others' go with their folders.
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            named = []
+            for rank in (1, 0):
+                pathlib.Path(folder, f"rank{rank}").mkdir()
+                path = pathlib.Path(folder, f"rank{rank}", "reproducer.epw")
+                path.write_text(f"of rank {rank}")
+                error = client.UsageError("declined", reproducer=str(path))
+                ranks_of(rank).keep_one_reproducer(error, str(path.parent))
+                named.append(error.reproducer)
+            self.assertEqual(named[0], named[1])
+            self.assertEqual([path.read_text() for path in pathlib.Path(folder).glob("*.epw")], ["of rank 1"])
+            self.assertEqual(pathlib.Path(named[0]).read_text(), "of rank 1")
 
     def test_the_entry_is_torchtitans_with_the_pipeline_registered(self):
         code = ("import runpy, torchtitan.train; from torchtitan.experiments.graph_trainer import registry;"
