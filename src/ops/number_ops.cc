@@ -26,6 +26,10 @@ NumberRule number_rule(const OpInfo& op) {
   return kTable[op.index];
 }
 
+bool numbers_chosen_rows(const OpInfo& op) {
+  return op.family == OpFamily::kRepeatRows || (op.family == OpFamily::kMaskedRows && op.params.size() == 1);
+}
+
 std::optional<std::size_t> subtracted_operand(const OpInfo& op) {
   if (op.linearity != Linearity::kSum || !op.find_param("alpha")) return std::nullopt;
   if (op.target.starts_with("aten.sub")) return 1;

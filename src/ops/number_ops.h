@@ -24,6 +24,10 @@ bool is_arange(const OpInfo& op);
 // Whether a call makes 0, 1, 2, ..
 bool counts_from_zero(const Context& context, const Node& node);
 
+// Whether a call makes numbers of rows of its operand, by what that says of each: as often as it
+// counts them (repeat_interleave), or of those that are not zero (nonzero).
+bool numbers_chosen_rows(const OpInfo& op);
+
 // Which operand a difference of two tensors subtracts; none: it is no difference.
 std::optional<std::size_t> subtracted_operand(const OpInfo& op);
 

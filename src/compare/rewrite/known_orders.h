@@ -29,6 +29,7 @@ class KnownOrders {
   // The order of the tokens, in whichever blocks.
   const FrameOrder& tokens() const { return tokens_; }
   FrameOrder tokens_of(NodeId share);  // in the blocks that this node of B has
+  FrameOrder plain_tokens() { return tokens_in(1); }
   bool is_tokens(const FrameOrder& order) const {
     return order.is_known() && terms_[order.frame].kind == FrameTerms::kTokenOrder;
   }

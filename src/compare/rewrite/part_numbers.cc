@@ -72,9 +72,7 @@ std::optional<PartFact> PartFacts::find_numbers(NodeId origin, NodeId part) {
     return number_rows(origin, static_cast<std::size_t>(std::ranges::find(first->is_divided, true) -
                                                         first->is_divided.begin()));
   if (undoes_order(origin, part)) return number_rows(origin, 0);
-  const bool numbers_chosen =
-      family == OpFamily::kRepeatRows || (family == OpFamily::kMaskedRows && op_->params.size() == 1);
-  if (numbers_chosen && first != nullptr && first->is_rows()) return number_chosen_rows(*first);
+  if (numbers_chosen_rows(*op_) && first != nullptr && first->is_rows()) return number_chosen_rows(*first);
   if (first == nullptr || !first->is_tensor) return {};
   if (first->fact == PartFact::kNumbers && number_rule(*op_) != NumberRule::kNone)
     return find_quotient(origin);

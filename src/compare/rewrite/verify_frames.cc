@@ -120,10 +120,10 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
   switch (row_order(family)) {
     case RowOrder::kSorted:
       if (!facts_->sorts_rows()) break;
-      if (node_->op->returns.size() == 1) entry.numbered = orders_.of(operands.front());
+      if (node_->op->returns.size() == 1) entry.numbered = numbering(orders_.of(operands.front()));
       return sorted(origin);
     case RowOrder::kOwn:
-      entry.numbered = common();
+      entry.numbered = numbering(common());
       if (entry.numbered.kind != Order::Kind::kNoRows) return made_by(origin, entry.numbered);
       return family == OpFamily::kRepeatRows && operands.front().fact == PartFact::kShare
                  ? orders_.runs_of(value_in_a(operands.front()))
@@ -230,12 +230,18 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   return entry;
 }
 
+// Of what says which rows these are: rows that are like each other, or counted, are numbered as they
+// lie, as if cut plainly.
+FrameCheck::Order FrameCheck::numbering(const Order& rows) {
+  return rows.kind == Order::Kind::kAny || rows.is_counted() ? orders_.plain_tokens() : rows;
+}
+
 // Of what a sort of B takes. `made`: of A, where that is made in parts; what was cut for them is in
 // the order of the tokens.
 FrameCheck::Order FrameCheck::sorted_order(NodeId sort, NodeId made) {
   const Order order = made ? orders_[made].rows : orders_.tokens();
   const Arg keys = arg_of(context_, claims_.graph_b().step().nodes[sort], 0);
-  return order == orders_.tokens() && keys.is_node() ? orders_.tokens_of(keys.as_node()) : order;
+  return order == orders_.tokens() && keys.is_node() ? orders_.tokens_of(keys.as_node()) : numbering(order);
 }
 
 // The one order of all operands with rows. Where one of them is taken to be in that of the others,

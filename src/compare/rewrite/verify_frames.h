@@ -76,6 +76,7 @@ class FrameCheck {
   Order in_blocks(NodeId origin, const Order& rows);
 
   // Rows that are sorted, picked, placed.
+  Order numbering(const Order& rows);
   Order sorted_order(NodeId sort, NodeId made);
   Order made_by(NodeId call, const Order& rows);
   Order sorted(NodeId call);

@@ -55,6 +55,7 @@ void OrderCheck::visit(NodeId id) {
   if (kind == ClaimKind::kPiece) blocks_[id] = order_of_piece(id);
   if (kind == ClaimKind::kPart && b_.nodes[id].op != nullptr) {
     blocks_[id] = order_of(id);
+    check_remainders(id);
     if (const std::int64_t numbered = numbered_order(id); numbered != kUnknown) numbered_.at(id) = numbered;
     if (blocks_[id] == kCounted) note_period(id);
   }
@@ -273,15 +274,16 @@ void OrderCheck::check_written(NodeId id, NodeId into) {
   if (any_counted && other) fail_pair(id, into, other);
 }
 
-// The order that a sort gives numbers what it sorted; numbers that are moved or divided number the
-// same, and 0, 1, .. picked by numbers are these.
+// The order that a sort gives numbers what it sorted, and what chooses rows those; numbers that are
+// moved or divided number the same, and 0, 1, .. picked by numbers are these.
 std::int64_t OrderCheck::numbered_order(NodeId id) const {
   const OpInfo& op = *b_.nodes[id].op;
   if (op.family == OpFamily::kIota) return kCounted;
   const NodeId first = first_share(id);
   if (!first) return kUnknown;
   const NodeId sort = sort_of_order(context_, b_, id), sorted = sort ? first_share(sort) : NodeId();
-  if (sort) return sorted && blocks_[sorted] != kCounted ? blocks_[sorted] : kUnknown;
+  if (sort) return sorted ? plain_blocks(sorted) : kUnknown;
+  if (numbers_chosen_rows(op)) return plain_blocks(first);
   if (const NodeId order = undone(id)) return is_share(order) ? blocks_[order] : kUnknown;
   if (numbered_[first] != kCounted) return numbered_[first];
   if (op.family == OpFamily::kElementwise && number_rule(op) != NumberRule::kQuotient) return kUnknown;
@@ -306,6 +308,26 @@ void OrderCheck::note_period(NodeId id) {
   period_.at(id) = period;
 }
 
+// Data that repeat themselves pair with rows in blocks, whatever the call; and numbers of rows in
+// blocks pick from them.
+void OrderCheck::check_remainders(NodeId id) {
+  const NodeId first = first_share(id);
+  std::vector<NodeId> repeated;
+  NodeId rows;
+  for_each_input(context_, b_.nodes[id], [&](NodeId input) {
+    if (!is_share(input)) return;
+    if (is_remainder(input)) repeated.push_back(input);
+    if (blocks_[input] > (rows ? blocks_[rows] : 1)) rows = input;
+  });
+  for (NodeId one : repeated) {
+    if (rows) check_counted(id, one, rows);
+    if (one != first) continue;
+    for_each_input(context_, b_.nodes[id], [&](NodeId input) {
+      if (is_share(input) && numbered_[input] > 1) check_numbered(id, one, numbered_[input]);
+    });
+  }
+}
+
 // Whether each block of rows begins where the numbers begin again.
 bool OrderCheck::repeats_within_blocks(NodeId counted, NodeId rows, const Blocks& blocks) {
   const int dim = divided_dimension(rows);
@@ -328,6 +350,14 @@ void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
       fmt::format("pairs rows of {}, of which a part has some of {} blocks, with {}, which repeats "
                   "itself after {} rows and so begins elsewhere in a block than in the whole",
                   claims_.describe(rows), blocks_[rows], claims_.describe(counted), period_[counted]));
+}
+
+void OrderCheck::check_numbered(NodeId id, NodeId counted, std::int64_t blocks) {
+  if (repeats_within_blocks(counted, counted, {blocks, exprs_.number(blocks)})) return;
+  claims_.fail(id, "rewrite-rows",
+               fmt::format("picks rows of {} by numbers of {} blocks, and it repeats itself after {} rows and "
+                           "so begins elsewhere in a block than in the whole",
+                           claims_.describe(counted), blocks, period_[counted]));
 }
 
 // The order that a value undoes: row i says where row i of what was sorted first went, and is in
@@ -379,7 +409,7 @@ void OrderCheck::fail_pair(NodeId id, NodeId x, NodeId y) {
 std::int64_t OrderCheck::order_by_operands(NodeId id, bool pairs) {
   const Node& node = b_.nodes[id];
   NodeId known, unknown;
-  std::vector<NodeId> counted;
+  bool any_counted = false;
   bool agree = true, any_own = false, any_alike = false, any_share = false;
   for_each_input(context_, node, [&](NodeId input) {
     if (!is_share(input)) return;
@@ -387,7 +417,7 @@ std::int64_t OrderCheck::order_by_operands(NodeId id, bool pairs) {
     if (has_unknown_order(input)) unknown = input;
     any_own |= blocks_[input] == kOwn;
     any_alike |= blocks_[input] == kAny;
-    if (blocks_[input] == kCounted) counted.push_back(input);
+    any_counted |= blocks_[input] == kCounted;
     if (blocks_[input] <= kUnknown) return;
     if (known && blocks_[known] != blocks_[input]) {
       if (agree && pairs) fail_pair(id, known, input);
@@ -396,14 +426,12 @@ std::int64_t OrderCheck::order_by_operands(NodeId id, bool pairs) {
     if (!known) known = input;
   });
   if (any_own) return kOwn;
-  if (known && pairs)
-    for (NodeId one : counted) check_counted(id, one, known);
   if (known && unknown && pairs && paired_.insert(claims_[id].origin))
     assumptions_.push_back(fmt::format("rows of {} and {} are those of the same tokens in each part, at {}",
                                        claims_.name_a(claims_[known].origin),
                                        claims_.name_a(claims_[unknown].origin), claims_.name_b(id)));
   if (known) return agree ? blocks_[known] : kUnknown;
-  if (!counted.empty()) return unknown ? kUnknown : kCounted;
+  if (any_counted) return unknown ? kUnknown : kCounted;
   const bool repeats_whole = !any_share && node.op->family == OpFamily::kExpand;
   return repeats_whole || (any_alike && !unknown) ? kAny : kUnknown;
 }
@@ -440,6 +468,14 @@ bool OrderCheck::puts_back(NodeId source, NodeId positions) const {
   return source && blocks_[source] == kOwn && numbered_[positions] == kOwn && undone(positions);
 }
 
+// Of rows that are picked by two numbers each.
+std::int64_t OrderCheck::order_of_both(std::int64_t x, std::int64_t y) {
+  if (x == kOwn || y == kOwn) return kOwn;
+  if (x == kUnknown || y == kUnknown) return kUnknown;
+  if (x > 0 || y > 0) return std::max(x, y);
+  return x == kCounted || y == kCounted ? kCounted : kAny;
+}
+
 // Rows of a table that all parts share are in the order of the numbers that pick them.
 std::int64_t OrderCheck::order_of_index(NodeId id) {
   const NodeId source = first_share(id);
@@ -447,30 +483,33 @@ std::int64_t OrderCheck::order_of_index(NodeId id) {
   NodeId first;
   std::int64_t blocks = kUnknown;
   std::size_t shares = 0;
+  bool is_source_seen = false;
   bool are_counted = !source;  // what picks the rows, or tells their order
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
-    if (!is_share(input) || input == source) return;
+    if (!is_share(input) || (input == source && !std::exchange(is_source_seen, true))) return;
     const std::int64_t order = order_of_positions(id, source, input);
     are_counted |= numbered_[input] == kCounted || puts_back(source, input);
     if (blocks > 0 && order > 0 && blocks != order) fail_pair(id, first, input);
-    if (++shares == 1) first = input;
-    blocks = order == kOwn || blocks == kOwn ? kOwn : order;
+    if (++shares == 1 || order > 0) first = blocks_[input] == kCounted && source ? source : input;
+    blocks = shares == 1 ? order : order_of_both(blocks, order);
   });
   if (blocks == kOwn) return kOwn;
   if (source && blocks_[source] == kUnknown) return kUnknown;
-  return are_counted && (shares == 1 || source) ? blocks : kUnknown;
+  return are_counted ? blocks : kUnknown;
 }
 
-// Of each repetition a part has its rows of each block.
+// Of each repetition a part has its rows of each block; 0, 1, .. that are repeated lie one behind
+// another.
 std::int64_t OrderCheck::order_of_repeat(NodeId id, NodeId from) {
-  if (blocks_[from] <= kUnknown) return blocks_[from];
+  if (blocks_[from] <= kUnknown && blocks_[from] != kCounted) return blocks_[from];
   const int dim = divided_dimension(id);
   const auto repeats = named_items(context_, b_.nodes[id], "repeats");
   if (dim < 0 || static_cast<std::size_t>(dim) >= repeats.size()) return kUnknown;
   const Arg count = repeats[static_cast<std::size_t>(dim)];
   if (!count.is_int() || count.as_int() <= 0) return kUnknown;
+  if (blocks_[from] == kCounted && count.as_int() == 1) return kCounted;
   groups_.at(id) = exprs_.mul(groups_of(from), exprs_.number(count.as_int()));
-  return blocks_[from] * count.as_int();
+  return plain_blocks(from) * count.as_int();
 }
 
 // How many runs of rows of a part there are in all does not change. Each group of rows must have
@@ -523,7 +562,7 @@ std::int64_t OrderCheck::order_of_exchange(NodeId id, NodeId from) {
 
 // What is like each other on one rank need not be so on another.
 std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {
-  if (blocks_[from] == kCounted || blocks_[from] == kOwn) return kOwn;
+  if (is_number(from) || blocks_[from] == kOwn) return kOwn;
   const int dim = divided_dimension(from);
   if (dim < 0 && blocks_[from] == kAny) return kUnknown;
   const Sizes mine = sizes_in_a(claims_[from].origin), all = sizes_in_a(claims_[id].origin);
@@ -534,20 +573,20 @@ std::int64_t OrderCheck::order_of_gather(NodeId id, NodeId from) {
 }
 
 std::int64_t OrderCheck::order_of_scatter(NodeId id, NodeId from) {
-  if (blocks_[from] == kCounted) return kOwn;
+  if (is_number(from)) return kOwn;
   if (blocks_[from] == kOwn || blocks_[from] == kAny) return blocks_[from];
   const Sizes all = sizes_in_a(claims_[from].origin), mine = sizes_in_a(claims_[id].origin);
   if (blocks_[from] == kUnknown || divided_dimension(from) != 0 || mine.empty() || all.empty() ||
       mine[0] == 0)
     return blocks_[from];
-  const std::int64_t ranks = all[0] / mine[0];
-  if (blocks_[from] % ranks == 0) {
-    divide_groups(id, exprs_.mul(groups_of(from), rows_in_a(id)), rows_in_a(from), blocks_[from] / ranks);
-    return blocks_[from] / ranks;
+  const std::int64_t ranks = all[0] / mine[0], blocks = plain_blocks(from);
+  if (blocks % ranks == 0) {
+    divide_groups(id, exprs_.mul(groups_of(from), rows_in_a(id)), rows_in_a(from), blocks / ranks);
+    return blocks / ranks;
   }
   claims_.fail(id, "rewrite-rows",
                fmt::format("gives each of {} ranks rows of {}, of which a part has some of {} blocks", ranks,
-                           claims_.describe(from), blocks_[from]));
+                           claims_.describe(from), blocks));
   return kUnknown;
 }
 
@@ -570,7 +609,9 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
   };
   for (const Arg& item : items) {
     const bool is_known = item.is_node() && is_share(item.as_node());
-    const std::int64_t found = is_known ? blocks_[item.as_node()] : kUnknown;
+    const std::int64_t found = !is_known                     ? kUnknown
+                               : is_remainder(item.as_node()) ? plain_blocks(item.as_node())
+                                                              : blocks_[item.as_node()];
     const TensorType* type = is_known ? claims_.tensor_b(item.as_node()) : nullptr;
     if (found == kCounted || found == kOwn) return kOwn;
     if (found == kUnknown || type == nullptr) return kUnknown;
@@ -596,17 +637,18 @@ std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
   const auto rank = static_cast<std::int64_t>(sizes_in_b(from).size());
   const std::int64_t split_dim = along.is_int() ? along.as_int() : 0;
   const bool is_along = (split_dim < 0 ? split_dim + rank : split_dim) == dim;
-  if (is_along && blocks_[from] == kCounted) return kOwn;
-  if (!is_along || blocks_[from] <= kUnknown) return blocks_[from];
+  if (is_along && is_number(from)) return kOwn;
+  if (!is_along || (blocks_[from] <= kUnknown && !is_remainder(from))) return blocks_[from];
   const TypeId type = b_.nodes[id].type;
   const auto pieces = static_cast<std::int64_t>(type ? context_.types[type].elements.size() : 0);
-  if (pieces > 0 && blocks_[from] % pieces == 0) {
-    divide_groups(id, groups_of(from), exprs_.number(pieces), blocks_[from] / pieces);
-    return blocks_[from] / pieces;
+  const std::int64_t blocks = plain_blocks(from);
+  if (pieces > 0 && blocks % pieces == 0) {
+    divide_groups(id, groups_of(from), exprs_.number(pieces), blocks / pieces);
+    return blocks / pieces;
   }
   claims_.fail(id, "rewrite-rows",
                fmt::format("splits the rows of {}, of which a part has some of {} blocks, in {}",
-                           claims_.describe(from), blocks_[from], pieces));
+                           claims_.describe(from), blocks, pieces));
   return kUnknown;
 }
 

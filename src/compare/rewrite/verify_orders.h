@@ -82,6 +82,9 @@ class OrderCheck {
   static constexpr std::int64_t kOwn = -1;      // an order of the part's own
   static constexpr std::int64_t kAny = -2;      // rows that are like each other
   static constexpr std::int64_t kCounted = -3;  // 0, 1, ..: in the order of the rows that they pick
+  // 0, 1, .., or which of c rows each of them counts. Remainders are data, which repeat themselves.
+  bool is_number(NodeId share) const { return blocks_[share] == kCounted && numbered_[share] == kCounted; }
+  bool is_remainder(NodeId share) const { return blocks_[share] == kCounted && numbered_[share] != kCounted; }
   // Rows that are like each other, or counted, lie as if cut plainly, once others come between.
   bool lies_plainly(NodeId share) const { return blocks_[share] == kAny || blocks_[share] == kCounted; }
   std::int64_t plain_blocks(NodeId share) const { return lies_plainly(share) ? 1 : blocks_[share]; }
@@ -121,9 +124,10 @@ class OrderCheck {
   void assume_joined(NodeId id, NodeId origin);
   std::int64_t order_of_index(NodeId id);
   bool puts_back(NodeId source, NodeId positions) const;
+  static std::int64_t order_of_both(std::int64_t x, std::int64_t y);
   std::int64_t order_of_positions(NodeId id, NodeId source, NodeId positions);
   void check_written(NodeId id, NodeId into);
-  void check_counted(NodeId id, NodeId counted, NodeId rows);
+  void check_remainders(NodeId id);
   void note_period(NodeId id);
   bool picks_rows(NodeId id, NodeId source);
   std::int64_t order_of_first(NodeId id);
@@ -144,6 +148,8 @@ class OrderCheck {
   };
   // `verb`: what the node does with rows of a part; `whole`: in how many blocks the whole has them.
   bool check_in_order(NodeId id, NodeId part, std::string_view verb, const Blocks& whole);
+  void check_counted(NodeId id, NodeId counted, NodeId rows);
+  void check_numbered(NodeId id, NodeId counted, std::int64_t blocks);
   bool repeats_within_blocks(NodeId counted, NodeId rows, const Blocks& blocks);
   // The first argument, if it is a share.
   NodeId first_share(NodeId id) const;
