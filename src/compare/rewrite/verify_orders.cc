@@ -289,8 +289,10 @@ std::int64_t OrderCheck::numbered_order(NodeId id) const {
   if (op.family == OpFamily::kElementwise && number_rule(op) != NumberRule::kQuotient) return kUnknown;
   if (row_order(op.family) != RowOrder::kByPositions || blocks_[first] != kCounted) return kCounted;
   std::int64_t numbered = kUnknown;
+  bool is_first_seen = false;
   for_each_input(context_, b_.nodes[id], [&](NodeId input) {
-    if (input != first && is_share(input)) numbered = numbered_[input];
+    if (input == first && !std::exchange(is_first_seen, true)) return;
+    if (is_share(input)) numbered = numbered_[input];
   });
   return numbered;
 }
