@@ -356,10 +356,11 @@ void OrderCheck::check_counted(NodeId id, NodeId counted, NodeId rows) {
 
 void OrderCheck::check_numbered(NodeId id, NodeId counted, std::int64_t blocks) {
   if (repeats_within_blocks(counted, counted, {blocks, exprs_.number(blocks)})) return;
-  claims_.fail(id, "rewrite-rows",
-               fmt::format("picks rows of {} by numbers of {} blocks, and it repeats itself after {} rows and "
-                           "so begins elsewhere in a block than in the whole",
-                           claims_.describe(counted), blocks, period_[counted]));
+  claims_.fail(
+      id, "rewrite-rows",
+      fmt::format("picks rows of {} by numbers of {} blocks, and it repeats itself after {} rows and "
+                  "so begins elsewhere in a block than in the whole",
+                  claims_.describe(counted), blocks, period_[counted]));
 }
 
 // The order that a value undoes: row i says where row i of what was sorted first went, and is in
@@ -611,7 +612,7 @@ std::int64_t OrderCheck::order_of_cat(NodeId id) {
   };
   for (const Arg& item : items) {
     const bool is_known = item.is_node() && is_share(item.as_node());
-    const std::int64_t found = !is_known                     ? kUnknown
+    const std::int64_t found = !is_known                      ? kUnknown
                                : is_remainder(item.as_node()) ? plain_blocks(item.as_node())
                                                               : blocks_[item.as_node()];
     const TensorType* type = is_known ? claims_.tensor_b(item.as_node()) : nullptr;
