@@ -83,6 +83,13 @@ FrameCheck::Order FrameCheck::in_blocks(NodeId origin, const Order& rows) {
   return orders_.is_tokens(rows) && blocks_.has_lost_order(part_) ? orders_.unknown(origin) : rows;
 }
 
+// Whether it was known of all operands in which blocks they are, and is not of the result.
+bool FrameCheck::loses_blocks() const {
+  return blocks_.has_lost_order(part_) && std::ranges::none_of(facts_->operands(), [&](const Operand& o) {
+           return o.is_rows() && blocks_.has_lost_order(o.taken->value.as_node());
+         });
+}
+
 NodeId FrameCheck::value_in_a(const Operand& operand) const {
   return claims_[operand.taken->value.as_node()].origin;
 }
@@ -171,8 +178,8 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
     // What the remainder of its number says of a row is data of the tokens.
     if (rows.is_counted()) return orders_.tokens();
   }
-  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny || orders_.is_tokens(rows))
-    return rows;
+  if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny) return rows;
+  if (orders_.is_tokens(rows)) return loses_blocks() ? orders_.unknown(origin) : rows;
   const auto as_many = [&](const Operand& operand) {
     return !operand.is_rows() || has_as_many_rows(operand, origin);
   };

@@ -59,6 +59,7 @@ class FrameCheck {
   using Order = FrameOrder;
   using Entry = FrameOrders;
 
+  bool loses_blocks() const;
   NodeId value_in_a(const Operand& operand) const;
   std::string name_of(const Operand& operand) const;
   const Operand* written_operand() const;
