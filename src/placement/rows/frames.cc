@@ -82,10 +82,12 @@ class Prover {
       case RowOp::kConstant:
         if (adds_up(id)) rows_.set_alike(id);
         return;
-      case RowOp::kSort:
+      case RowOp::kSort: {
         if (!sorts_rows(node, p)) break;
-        if (sorted_rows(p).is_local() && rows_.of(arg(node, 0)).is_known()) rows_.set(id, sorted(id));
+        const OperandRows keys = rows_.of(arg(node, 0));
+        if (sorted_rows(p).is_local() && (keys.is_known() || keys.is_any())) rows_.set(id, sorted(id, keys));
         return;
+      }
       case RowOp::kPick: {
         if (!picks_rows(id)) break;
         const Arg source = arg(node, 0), index = index_of(node);
@@ -189,8 +191,9 @@ class Prover {
     return FrameId();
   }
 
-  FrameId sorted(NodeId id) {
-    const FrameId base = rows_.frame(arg(body_.nodes[id], 0));
+  // Rows that are like each other are numbered as they lie.
+  FrameId sorted(NodeId id, const OperandRows& keys) {
+    const FrameId base = keys.is_known() ? keys.frame : token_order_;
     const std::uint64_t word = FrameTerms::kNodeWord | numbers_[id].index();
     return base == token_order_ ? terms_.intern({FrameTerms::kSort, FrameId(), {word}})
                                 : terms_.intern({FrameTerms::kPick, base, {word}});
