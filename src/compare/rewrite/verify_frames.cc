@@ -237,8 +237,8 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   return entry;
 }
 
-// Of what says which rows these are: rows that are like each other, or counted, are numbered as they
-// lie, as if cut plainly.
+// Of what says which rows these are: rows that are like each other, or counted, are numbered as
+// they lie, as if cut plainly.
 FrameCheck::Order FrameCheck::numbering(const Order& rows) {
   return rows.kind == Order::Kind::kAny || rows.is_counted() ? orders_.plain_tokens() : rows;
 }
