@@ -58,6 +58,7 @@ class Step:
     _input_spec: object = dataclasses.field(repr=False)
     _output_spec: object = dataclasses.field(repr=False)
     _output_layouts: list[Layout | None] = dataclasses.field(repr=False)
+    _constants: dict[int, tuple[str, object]] = dataclasses.field(repr=False)  # inputs that are no tensors, by place
 
     def export(self, path: Path) -> None:
         """Write the step as a graph file (see `epweave.export`)."""
@@ -85,6 +86,10 @@ class Step:
         if spec != self._input_spec:
             raise UsageError(f"the inputs are {spec}, traced were {self._input_spec}",
                              remedy="give what `trace` was given, in the same order")
+        for place, (name, traced) in self._constants.items():
+            if type(leaves[place]) is not type(traced) or leaves[place] != traced:
+                raise UsageError(f"input {name!r} is {leaves[place]!r}; the step was traced with {traced!r}, which its graph holds",
+                                 remedy="trace the step again, or give a tensor")
         with torch.no_grad():
             flat = self.graph(*(part for x in (*state.values(), *leaves) for part in unwrap(x)[0]))
         values = wrap(list(flat), self._output_layouts)
@@ -164,6 +169,11 @@ def _fake(mode, tensor, name: str, dim: int | None, device):
     sizes[dim] = DimDynamic.DYNAMIC
     return mode.from_tensor(tensor, source=ConstantSource(name),
                             symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+
+
+def _as_own_object(tensor):
+    """A tensor of the same memory: one object that is given as two inputs would be one value of the graph."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _require_mapping(name: str, value, example: str) -> None:
@@ -382,6 +392,8 @@ class _Tracer:
                 raise UsageError(f"tokens= names {name!r}, which is a {type(x).__name__}",
                                  remedy="name inputs that are plain tensors")
             self.layouts.append(layout)
+            if i >= len(self.state):
+                parts = [_as_own_object(part) if isinstance(part, torch.Tensor) else part for part in parts]
             fakes += [_fake(mode, part, name, dim, device) if isinstance(part, torch.Tensor) else part
                       for part in parts]
         return fakes
@@ -507,6 +519,7 @@ def trace(step: Callable[..., Any], model: Module, inputs: Inputs, *, tokens: Ma
         if (lines := node.meta.get("stack_trace")) and short_frame(lines) == lines:
             del node.meta["stack_trace"]  # a sum of gradients: a heading without lines
     annotate(graph, label_exchanges=label_exchanges)
+    constants = {i: named for i, named in enumerate(tracer.values[len(tracer.state):]) if not isinstance(named[1], torch.Tensor)}
     return Step(graph, tracer.input_roles(), tracer.output_roles(), rows,
                 {**_job_facts(), "global_meshes": meshes, **(info or {})}, list(tracer.state), tracer.trained,
-                tracer.input_spec, tracer.output_spec, tracer.output_layouts)
+                tracer.input_spec, tracer.output_spec, tracer.output_layouts, constants)

@@ -315,6 +315,46 @@ class Checkpointed(unittest.TestCase):
                 self.assertEqual(labels, [[label, "1"] for label in ["dispatch", "combine", *wanted]])
 
 
+class GivenInputs(unittest.TestCase):
+    """What a traced step does with other inputs than those that it was traced with."""
+
+    def setUp(self):
+        import torch
+        torch.manual_seed(0)
+        self.model = torch.nn.Sequential(torch.nn.Embedding(16, 8), torch.nn.Linear(8, 16))
+        self.tokens, self.others = torch.arange(6), torch.arange(6).flip(0)
+
+    @staticmethod
+    def step(model, tokens, labels, scale=1.0):
+        import torch
+        return torch.nn.functional.cross_entropy(model(tokens), labels) * scale
+
+    def test_one_tensor_that_is_given_twice_is_two_inputs(self):
+        for sizes in (None, {"tokens": 0, "labels": 0}):
+            traced = epweave.trace(self.step, self.model, {"tokens": self.tokens, "labels": self.tokens}, tokens=sizes)
+            for labels in (self.tokens, self.others):
+                inputs = {"tokens": self.tokens, "labels": labels}
+                self.assertEqual(traced(self.model, inputs)[0].item(), self.step(self.model, **inputs).item())
+
+    def test_a_parameter_that_has_two_names_is_one_value(self):
+        self.model[1].weight = self.model[0].weight
+        traced = epweave.trace(self.step, self.model, {"tokens": self.tokens, "labels": self.tokens})
+        self.step(self.model, self.tokens, self.others).backward()
+        loss, gradients = traced(self.model, {"tokens": self.tokens, "labels": self.others})
+        self.assertEqual(gradients["0.weight"].tolist(), self.model[0].weight.grad.tolist())
+
+    def test_a_number_is_that_of_the_trace(self):
+        given = {"tokens": self.tokens, "labels": self.others, "scale": 0.5}
+        traced = epweave.trace(self.step, self.model, given)
+        self.assertEqual(traced(self.model, given)[0].item(), self.step(self.model, **given).item())
+        for scale in (2.0, 1):
+            with self.assertRaises(epweave.UsageError) as caught:
+                traced(self.model, {**given, "scale": scale})
+            self.assertEqual(str(caught.exception).splitlines()[0],
+                             f"input 'scale' is {scale!r}; the step was traced with 0.5, which its graph holds")
+            self.assertEqual(caught.exception.remedy, "trace the step again, or give a tensor")
+
+
 class SumsOfGradients(unittest.TestCase):
     """Gradients that autograd adds up, where a module of the model computes the loss."""
 
