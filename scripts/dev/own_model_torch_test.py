@@ -210,6 +210,21 @@ class OwnModels(unittest.TestCase):
                 self.assertEqual([x["topic"] for x in report["findings"] if x["state"] == "lacks"], ["tokens"])
 
 
+class Example(unittest.TestCase):
+    """scripts/examples/train_own_moe.py, as docs/own_model.md shows it."""
+
+    def test_it_prints_what_the_page_shows(self):
+        folder = ROOT / "scripts/examples"
+        environment = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", **os.environ, "PYTHONPATH": str(ROOT / "python")}
+        done = subprocess.run([sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                               str(RANKS), "train_own_moe.py"], cwd=folder, env=environment, capture_output=True, text=True,
+                              timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        page = (ROOT / "docs/own_model.md").read_text(encoding="utf-8")
+        shown = page.split("torchrun --nproc-per-node 2 train_own_moe.py\n")[1].splitlines()[0]
+        self.assertEqual(done.stdout.splitlines()[-1], shown.strip())
+
+
 class Checkpointed(unittest.TestCase):
     """Blocks whose forward backward computes again (torch.utils.checkpoint)."""
 

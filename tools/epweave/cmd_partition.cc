@@ -326,7 +326,7 @@ class Partition {
                            ? chosen.totals.seconds / chosen.bound_seconds - 1
                            : 0;
     const bool is_bounded = has_bound(chosen);
-    return {{"graph", options_.input.path},
+    return {{"file", options_.input.path},
             {"forward", file_report(options_.forward)},
             {"backward", file_report(options_.backward)},
             {"policy", options_.policy},

@@ -248,7 +248,7 @@ std::vector<std::string> list_assumptions(const Graph& graph, const Simulation& 
 
 Json simulation_report(const Graph& graph, const Simulation& simulation) {
   const OverlapSums& sums = simulation.sums;
-  Json report = {{"graph", simulation.file},
+  Json report = {{"file", simulation.file},
                  {"cluster", cluster_report(simulation.model.cluster)},
                  {"costs", costs_report(simulation)},
                  {"assumptions", list_assumptions(graph, simulation)},
