@@ -16,13 +16,16 @@ KnownOrders::KnownOrders(const RewriteClaims& claims, const Effects& effects, co
       contents_(numbers, effects),
       tokens_(tokens_in(0)) {}
 
-// The order of the tokens, in so many blocks; 0: not known.
+// The order of the tokens, in so many blocks; 0: whichever, or rows that meet all.
 FrameOrder KnownOrders::tokens_in(std::int64_t blocks) {
   return FrameOrder::known(
       terms_.intern({FrameTerms::kTokenOrder, FrameId(), {static_cast<std::uint64_t>(blocks)}}));
 }
 
 FrameOrder KnownOrders::tokens_of(NodeId share) {
+  // Pieces of one cut lie alike.
+  if (blocks_.has_lost_order(share) || blocks_.has_own_order(share))
+    return FrameOrder::known(terms_.intern({FrameTerms::kUnknown, {}, {blocks_.split_of(share).index()}}));
   return tokens_in(blocks_.known_blocks(share));
 }
 

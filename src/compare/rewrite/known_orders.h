@@ -28,7 +28,8 @@ class KnownOrders {
 
   // The order of the tokens, in whichever blocks.
   const FrameOrder& tokens() const { return tokens_; }
-  FrameOrder tokens_of(NodeId share);  // in the blocks that this node of B has
+  // In the blocks that this node of B has; unknown where they are not known.
+  FrameOrder tokens_of(NodeId share);
   FrameOrder plain_tokens() { return tokens_in(1); }
   bool is_tokens(const FrameOrder& order) const {
     return order.is_known() && terms_[order.frame].kind == FrameTerms::kTokenOrder;

@@ -50,7 +50,10 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   entry = {meetings_.settled(entry.rows), meetings_.settled(entry.numbered)};
   if (is_rows && entry.rows.kind == Order::Kind::kNoRows) entry.rows = orders_.unknown(origin);
   if (is_tensor && !is_rows) entry = {};
-  if (orders_.is_tokens(entry.rows)) entry.rows = orders_.tokens();  // in which blocks, OrderCheck follows
+  if (is_rows)
+    entry.rows = as_followed(origin, entry.rows);
+  else if (orders_.is_tokens(entry.rows))
+    entry.rows = orders_.tokens();
   if (entry.rows.kind != Order::Kind::kNoRows) {
     orders_.set(origin, entry);
     if (is_rows) orders_.add_view(origin, is_divided);
@@ -77,17 +80,22 @@ const FrameCheck::Operand* FrameCheck::written_operand() const {
   return found;
 }
 
-// Of a call that regroups, joins or cuts rows in the order of the tokens, the blocks are followed
-// (verify_orders.h). Where that loses them, the result's order is its own.
-FrameCheck::Order FrameCheck::in_blocks(NodeId origin, const Order& rows) {
-  return orders_.is_tokens(rows) && blocks_.has_lost_order(part_) ? orders_.unknown(origin) : rows;
+// In which blocks rows in the order of the tokens are, OrderCheck follows. Where it does not know,
+// the order is the result's own: it meets no other silently. Rows that came back from an order of
+// the part's own are in the blocks that they went from.
+FrameCheck::Order FrameCheck::as_followed(NodeId origin, const Order& rows) {
+  const bool is_alike = rows.kind == Order::Kind::kAny && makes_rows_alike(node_->op->family);
+  const bool is_followed = orders_.is_tokens(rows) || (!rows.is_known() && !is_alike);
+  if (is_followed && blocks_.has_lost_order(part_)) return orders_.unknown(origin);
+  if (!orders_.is_tokens(rows)) return rows;
+  if (!blocks_.has_own_order(part_)) return orders_.tokens();
+  return rows == orders_.tokens() ? orders_.unknown(origin) : rows;
 }
 
-// Whether it was known of all operands in which blocks they are, and is not of the result.
-bool FrameCheck::loses_blocks() const {
-  return blocks_.has_lost_order(part_) && std::ranges::none_of(facts_->operands(), [&](const Operand& o) {
-           return o.is_rows() && blocks_.has_lost_order(o.taken->value.as_node());
-         });
+// Of a call that regroups or joins rows in the order of the tokens: in other blocks than before.
+FrameCheck::Order FrameCheck::in_blocks(NodeId origin, const Order& rows) {
+  const bool is_followed = !blocks_.has_lost_order(part_) && !blocks_.has_own_order(part_);
+  return orders_.is_tokens(rows) && !is_followed ? orders_.unknown(origin) : rows;
 }
 
 NodeId FrameCheck::value_in_a(const Operand& operand) const {
@@ -179,11 +187,13 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
     if (rows.is_counted()) return orders_.tokens();
   }
   if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny) return rows;
-  if (orders_.is_tokens(rows)) return loses_blocks() ? orders_.unknown(origin) : rows;
+  if (orders_.is_tokens(rows) && !blocks_.has_own_order(part_)) return rows;
   const auto as_many = [&](const Operand& operand) {
     return !operand.is_rows() || has_as_many_rows(operand, origin);
   };
-  return std::ranges::all_of(operands, as_many) ? rows : orders_.unknown(origin, rows.frame);
+  if (std::ranges::all_of(operands, as_many)) return rows;
+  // 0, 1, .. that are repeated lie one behind another.
+  return rows.is_counted() ? orders_.tokens() : orders_.unknown(origin, rows.frame);
 }
 
 // Of the number of a row that lies elsewhere in a part than in the whole, the remainder is no data.
@@ -224,7 +234,6 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   // Of several tensors that were sent together, each has an order of its own.
   const bool is_sent = tuple.op != nullptr && tuple.op->cost == CostClass::kCollective;
   if (is_sent && entry.rows.is_known()) entry.rows = orders_.unknown(origin, entry.rows.frame);
-  if (family == OpFamily::kSplit) entry.rows = in_blocks(origin, entry.rows);
   if (family == OpFamily::kSplit && (entry.rows.is_known() || entry.rows.is_counted()) &&
       entry.rows != orders_.tokens()) {
     // Some of the rows, where it is their dimension that is split.
@@ -399,7 +408,7 @@ FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   const Operand& source = facts_->operands().front();
   Order rows = orders_.of(source);
   // What is like each other on one rank need not be so on another.
-  if (rows.kind == Order::Kind::kAny && is_along(source, 0)) rows = orders_.tokens();
+  if (rows.kind == Order::Kind::kAny && is_along(source, 0)) rows = orders_.plain_tokens();
   if (!rows.is_known() || !is_along(source, 0)) return reduced();
   if (orders_.is_tokens(rows) && blocks_.known_blocks(part_) > 0) return rows;
   bool are_counted = true;

@@ -59,7 +59,6 @@ class FrameCheck {
   using Order = FrameOrder;
   using Entry = FrameOrders;
 
-  bool loses_blocks() const;
   NodeId value_in_a(const Operand& operand) const;
   std::string name_of(const Operand& operand) const;
   const Operand* written_operand() const;
@@ -74,6 +73,7 @@ class FrameCheck {
   Entry element(NodeId origin);
   Order rows_of_result(NodeId origin, Entry& entry);
   Order common();
+  Order as_followed(NodeId origin, const Order& rows);
   Order in_blocks(NodeId origin, const Order& rows);
 
   // Rows that are sorted, picked, placed.

@@ -122,7 +122,7 @@ FrameCheck::Order FrameCheck::fail_regrouped(NodeId origin, NodeId part) {
 FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const Operand& source = facts_->operands().front();
   const Order rows = orders_.of(source);
-  if (rows.kind == Order::Kind::kNoRows || orders_.is_tokens(rows)) return in_blocks(origin, rows);
+  if (rows.kind == Order::Kind::kNoRows) return rows;
   const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part);
   const ExprId before = divided_extent(value_in_a(source), source.is_divided),
                after = divided_extent(origin, is_divided);
@@ -131,6 +131,7 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const bool is_kept = before && after && has_same_outer && facts_a_.equal(before, after);
   // What is no longer 0, 1, .. numbers rows from place to place, as they lie; so do rows that were
   // like each other.
+  if (orders_.is_tokens(rows)) return is_kept ? rows : in_blocks(origin, rows);
   if (!rows.is_known()) return is_kept ? rows : in_blocks(origin, orders_.tokens());
   if (splits_rows(origin, part)) return fail_regrouped(origin, part);
   if (!before || !after || !has_same_outer) return orders_.unknown(origin, rows.frame);

@@ -156,10 +156,10 @@ NodeId OrderCheck::first_share(NodeId id) const {
 // A piece is cut plainly, or has rows of each block in a dimension of its own until it is viewed as
 // rows.
 std::int64_t OrderCheck::order_of_piece(NodeId id) {
-  const int dim = divided_dimension(id);
-  if (dim < 0) return kUnknown;
   const NodeId from = first_share(id);
   if (!from) return 1;
+  const int dim = divided_dimension(id);
+  if (dim < 0) return kUnknown;
   const Sizes sizes = sizes_in_b(from);
   const bool is_viewed = is_reshape(b_.nodes[id]) && sizes.size() == sizes_in_b(id).size() + 1;
   const auto at = static_cast<std::size_t>(dim);

@@ -59,6 +59,9 @@ class OrderCheck {
   // Whether it is not known in which order they are.
   bool has_lost_order(NodeId b) const { return blocks_[b] == kUnknown; }
 
+  // What a piece is an element of; of another node, itself.
+  NodeId split_of(NodeId piece) const;
+
   // How many blocks its rows are of; 0: they are in no such order, or it is not known.
   std::int64_t known_blocks(NodeId b) const { return std::max<std::int64_t>(blocks_[b], 0); }
   // In how many blocks the rows are that a value numbers; 0: it numbers none in such an order.
@@ -116,8 +119,6 @@ class OrderCheck {
   // shows that it has all.
   std::int64_t own_order(NodeId id, std::int64_t order);
   std::int64_t order_of_piece(NodeId id);
-  // What a piece is an element of.
-  NodeId split_of(NodeId piece) const;
   std::int64_t order_by_operands(NodeId id, bool pairs);
   void fail_pair(NodeId id, NodeId x, NodeId y);
   bool has_unknown_order(NodeId share);
