@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/merge_types.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -53,15 +54,9 @@ TypeId SymbolTypes::find(NodeId id, bool has_new_sizes) {
       fail_type(id, error.what());
     }
   }
-  const Type& recorded = context_.types[node.type];
-  const bool is_tuple = recorded.kind == TypeKind::kTuple || recorded.kind == TypeKind::kList;
-  if (!is_tuple) return merge(id, 0, node.type, inferred);
-  Type result = recorded;
-  const std::vector<TypeId> found = inferred ? context_.types[inferred].elements : std::vector<TypeId>();
-  for (std::size_t e = 0; e < result.elements.size(); ++e)
-    if (result.elements[e])
-      result.elements[e] = merge(id, e, result.elements[e], e < found.size() ? found[e] : TypeId());
-  return result == recorded ? node.type : context_.types.intern(std::move(result));
+  return merge_types(context_, node.type, inferred, [&](std::size_t element, TypeId recorded, TypeId found) {
+    return merge(id, element, recorded, found);
+  });
 }
 
 // Of a call that the op table does not have, and whose type the graph does not record.

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "analysis/merge_types.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -145,15 +146,10 @@ class Rescaler {
             "a number of this call or of one before it does not follow the size: " + find_other_way(in_));
       }
     }
-    const Type& recorded = context_.types[node.type];
-    if (recorded.kind != TypeKind::kTuple && recorded.kind != TypeKind::kList)
-      return merge(id, 0, node.type, inferred);
-    Type result = recorded;
-    const std::vector<TypeId> found = inferred ? context_.types[inferred].elements : std::vector<TypeId>();
-    for (std::size_t e = 0; e < result.elements.size(); ++e)
-      if (result.elements[e])
-        result.elements[e] = merge(id, e, result.elements[e], e < found.size() ? found[e] : TypeId());
-    return result == recorded ? node.type : context_.types.intern(std::move(result));
+    return merge_types(context_, node.type, inferred,
+                       [&](std::size_t element, TypeId recorded, TypeId found) {
+                         return merge(id, element, recorded, found);
+                       });
   }
 
   bool has_new_input(NodeId id) {

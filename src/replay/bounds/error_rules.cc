@@ -605,7 +605,7 @@ BoundRule find_rule(std::string_view target) {
   return row != std::end(kRules) ? row->rule : nullptr;
 }
 
-// named::kAdd of "aten.add_.Tensor".
+// The name of the op that writes nothing: aten.add.Tensor of aten.add_.Tensor.
 std::string without_write(std::string_view target) {
   const std::size_t at = target.find("_.");
   std::string found(target);

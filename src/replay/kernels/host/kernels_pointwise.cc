@@ -2,6 +2,7 @@
 // derivatives. What each computes is in math/element_ops.h; here are its operands, its result and
 // the loop. The same functions serve a device: where the result is in a device's memory the op goes
 // into its queue.
+#include "replay/kernels/host/in_double.h"
 #include "replay/kernels/host/kernels.h"
 #include "replay/kernels/host/map_ops.h"
 
@@ -156,25 +157,10 @@ Value times_logarithm(KernelCall& call) {
 
 // ---- composed -----------------------------------------------------------------------------
 
-// Formulas of several ops, each result rounded to the dtype of the elements at the end alone: they
-// are computed in double.
-class InDouble {
+class Formula : public InDouble {
  public:
-  explicit InDouble(KernelCall& call) : call_(call) {}
-  Tensor operand(std::size_t param) {
-    const Tensor& from = call_.tensor(param);
-    Tensor to = call_.make(DType::kFloat64, from.sizes);
-    copy_elements(from, to);
-    return to;
-  }
-  Tensor number(double value) { return number_tensor(call_, Value(value), DType::kFloat64); }
-  template <class Op, class... In>
-  Tensor map(const In&... in) {
-    const std::vector<const Tensor*> all{&in...};
-    Tensor to = call_.make(DType::kFloat64, broadcast_sizes(all));
-    map_op<Op, sizeof...(In)>(call_, DType::kFloat64, to, {&in...});
-    return to;
-  }
+  using InDouble::InDouble;
+
   Value store(const Tensor& values) {
     const Tensor& self = call_.tensor(0);
     const Tensor out = result_like(call_, to_float(self.dtype), {&self});
@@ -189,49 +175,46 @@ class InDouble {
     copy_elements(values, out);
     return out;
   }
-
- private:
-  KernelCall& call_;
 };
 
 Value tangent(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor x = by.operand(0);
   return by.store(by.map<Div>(by.map<Sin>(x), by.map<Cos>(x)));
 }
 Value arc_tangent(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   return by.store(by.map<Atan2>(by.operand(0), by.number(1)));
 }
 // sqrt(1 - x * x) without cancellation near 1.
-Tensor cosine_of_arc_sine(InDouble& by, const Tensor& x) {
+Tensor cosine_of_arc_sine(Formula& by, const Tensor& x) {
   const Tensor one = by.number(1);
   return by.map<Sqrt>(by.map<Mul>(by.map<Difference>(one, x), by.map<Difference>(one, by.map<Neg>(x))));
 }
 Value arc_sine(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor x = by.operand(0);
   return by.store(by.map<Atan2>(x, cosine_of_arc_sine(by, x)));
 }
 Value arc_cosine(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor x = by.operand(0);
   return by.store(by.map<Atan2>(cosine_of_arc_sine(by, x), x));
 }
 // Half of exp(x), of |x| so large that exp(x) is no number: exp(x / 2) times its half.
-Tensor half_of_exp(InDouble& by, const Tensor& x) {
+Tensor half_of_exp(Formula& by, const Tensor& x) {
   const Tensor half = by.number(0.5), root = by.map<Exp>(by.map<Mul>(x, half));
   return by.map<Mul>(by.map<Mul>(root, half), root);
 }
 Value hyperbolic_cosine(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor x = by.operand(0);
   const Tensor there = half_of_exp(by, x), back = half_of_exp(by, by.map<Neg>(x));
   return by.store(by.map<Difference>(there, by.map<Neg>(back)));
 }
 // By expm1 where the exponentials cancel.
 Value hyperbolic_sine(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor x = by.operand(0), one = by.number(1), half = by.number(0.5);
   const Tensor grown = by.map<Expm1>(x);
   const Tensor ratio = by.map<Div>(grown, by.map<Difference>(grown, by.number(-1)));
@@ -241,12 +224,12 @@ Value hyperbolic_sine(KernelCall& call) {
 }
 
 Value logarithm_of_ten(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   return by.store(by.map<Div>(by.map<LogOf>(by.operand(0)), by.number(2.302585092994046)));
 }
 // log(x + sqrt(x * x - 1)), without cancellation near 1.
 Value area_cosine(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor above = by.map<Difference>(by.operand(0), by.number(1));
   const Tensor root =
       by.map<Mul>(by.map<Sqrt>(above), by.map<Sqrt>(by.map<Difference>(above, by.number(-2))));
@@ -254,7 +237,7 @@ Value area_cosine(KernelCall& call) {
 }
 // x - x^3 / 6 near 0; else log(|x| + sqrt(x * x + 1)) with the sign of x.
 Value area_sine(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor x = by.operand(0), size = by.map<Abs>(x), one = by.number(1), zero = by.number(0);
   const Tensor square = by.map<Mul>(x, x);
   const Tensor small = by.map<Mul>(x, by.map<Difference>(one, by.map<Div>(square, by.number(6))));
@@ -267,14 +250,14 @@ Value area_sine(KernelCall& call) {
   return by.store(by.map<Select>(by.map<Less>(size, by.number(1e-4)), small, with_sign));
 }
 Value area_tangent(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor x = by.operand(0);
   const Tensor both = by.map<Difference>(by.map<Log1p>(x), by.map<Log1p>(by.map<Neg>(x)));
   return by.store(by.map<Mul>(both, by.number(0.5)));
 }
 // sqrt(x * x + y * y), by the ratio of the smaller to the larger; infinite where either is.
 Value hypotenuse(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor x = by.map<Abs>(by.operand(0)), y = by.map<Abs>(by.operand(1)), zero = by.number(0);
   const Tensor large = by.map<Maximum>(x, y), small = by.map<Minimum>(x, y);
   const Tensor ratio = by.map<Div>(small, large);
@@ -285,17 +268,17 @@ Value hypotenuse(KernelCall& call) {
   return by.store(by.map<Select>(by.map<Equal>(x, infinity), infinity, of_y), promoted_dtype(call, {0, 1}));
 }
 // The angle of (-1, x) shows the sign of 0, too.
-Tensor is_negative(InDouble& by, const Tensor& x) {
+Tensor is_negative(Formula& by, const Tensor& x) {
   return by.map<Less>(by.map<Atan2>(x, by.number(-1)), by.number(0));
 }
 Value sign_bit(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor out = result_like(call, DType::kBool, {&call.tensor(0)});
   copy_elements(is_negative(by, by.operand(0)), out);
   return out;
 }
 Value with_sign_of_other(KernelCall& call) {
-  InDouble by(call);
+  Formula by(call);
   const Tensor size = by.map<Abs>(by.operand(0));
   const Tensor other = call[1].is_tensor() ? by.operand(1) : number_tensor(call, call[1], DType::kFloat64);
   const Tensor with_sign = by.map<Select>(is_negative(by, other), by.map<Neg>(size), size);

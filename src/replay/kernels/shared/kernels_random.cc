@@ -8,6 +8,7 @@
 //   uniform    the upper bits, read as k / 2^digits: in [0, 1); 53, or as many as the result's dtype
 //              holds where the number itself is the result, so that it is not rounded to 1
 //   normal     sqrt(-2 log(1 - u)) cos(2 pi v)        u, v: two streams
+#include "replay/kernels/host/in_double.h"
 #include "replay/kernels/shared/kernels.h"
 #include "replay/kernels/shared/scratch.h"
 
@@ -16,26 +17,12 @@ namespace {
 
 using namespace cpu;  // NOLINT: the elementwise ops
 
-// Arithmetic of doubles.
-class Draws {
+class Draws : public InDouble {
  public:
-  explicit Draws(KernelCall& call) : call_(call) {}
+  using InDouble::InDouble;
 
-  template <class Op, class... In>
-  Tensor map(const In&... in) {
-    const std::vector<const Tensor*> all{&in...};
-    Tensor to = call_.make(DType::kFloat64, broadcast_sizes(all));
-    map_op<Op, sizeof...(In)>(call_, DType::kFloat64, to, {&in...});
-    return to;
-  }
-  Tensor number(double value) { return number_tensor(call_, Value(value), DType::kFloat64); }
-  Tensor number(std::size_t param) { return number_tensor(call_, call_[param], DType::kFloat64); }
-  // In double.
-  Tensor values_of(const Tensor& from) {
-    Tensor to = call_.make(DType::kFloat64, from.sizes);
-    copy_elements(from, to);
-    return to;
-  }
+  // A number that the call is given.
+  Tensor argument(std::size_t param) { return number_tensor(call_, call_[param], DType::kFloat64); }
 
   // In [0, 1), of so many binary digits.
   void draw_into(const Tensor& out, unsigned digits) {
@@ -66,7 +53,6 @@ class Draws {
   }
 
  private:
-  KernelCall& call_;
   std::uint64_t stream_ = 0;
 };
 
@@ -120,7 +106,7 @@ Value normal(KernelCall& call) {
 }
 Value between(KernelCall& call) {
   Draws by(call);
-  const Tensor from = by.number(std::size_t{1}), width = by.map<Difference>(by.number(std::size_t{2}), from);
+  const Tensor from = by.argument(1), width = by.map<Difference>(by.argument(2), from);
   const Tensor drawn = by.uniform(sizes_of(call), count_digits(result_dtype(call)));
   return store(call, by.sum(from, width, drawn));
 }
@@ -129,7 +115,7 @@ Value between(KernelCall& call) {
 template <std::size_t First, std::size_t Count>
 Value whole_numbers(KernelCall& call) {
   Draws by(call);
-  const Tensor low = Count == 2 ? by.number(First) : by.number(0.0), high = by.number(First + Count - 1);
+  const Tensor low = Count == 2 ? by.argument(First) : by.number(0.0), high = by.argument(First + Count - 1);
   const Tensor within = by.map<Floor>(by.map<Mul>(by.uniform(sizes_of(call)), by.map<Difference>(high, low)));
   return store(call, by.sum(low, by.number(1.0), within));
 }
@@ -137,23 +123,22 @@ Value whole_numbers(KernelCall& call) {
 template <std::size_t First>
 Value normal_about(KernelCall& call) {
   Draws by(call);
-  const Tensor mean = call[First].is_tensor() ? by.values_of(call.tensor(First)) : by.number(First);
-  return store(call, by.sum(mean, by.number(First + 1), by.normal(sizes_of(call))));
+  const Tensor mean = call[First].is_tensor() ? by.operand(First) : by.argument(First);
+  return store(call, by.sum(mean, by.argument(First + 1), by.normal(sizes_of(call))));
 }
 Value log_normal(KernelCall& call) {
   Draws by(call);
-  const Tensor exponent =
-      by.sum(by.number(std::size_t{1}), by.number(std::size_t{2}), by.normal(sizes_of(call)));
+  const Tensor exponent = by.sum(by.argument(1), by.argument(2), by.normal(sizes_of(call)));
   return store(call, by.map<Exp>(exponent));
 }
 Value exponential(KernelCall& call) {
   Draws by(call);
-  return store(call, by.map<Div>(by.exponential(sizes_of(call)), by.number(std::size_t{1})));
+  return store(call, by.map<Div>(by.exponential(sizes_of(call)), by.argument(1)));
 }
 // How often until a chance of p comes.
 Value geometric(KernelCall& call) {
   Draws by(call);
-  const Tensor rate = by.map<LogOf>(by.map<Difference>(by.number(1.0), by.number(std::size_t{1})));
+  const Tensor rate = by.map<LogOf>(by.map<Difference>(by.number(1.0), by.argument(1)));
   const Tensor times = by.map<Ceil>(by.map<Div>(by.map<Neg>(by.exponential(sizes_of(call))), rate));
   return store(call, by.map<Maximum>(times, by.number(1.0)));
 }
@@ -162,13 +147,13 @@ Value cauchy(KernelCall& call) {
   const Tensor half = by.map<Difference>(by.uniform(sizes_of(call)), by.number(0.5));
   const Tensor angle = by.map<Mul>(half, by.number(3.141592653589793));
   const Tensor tangent = by.map<Div>(by.map<Sin>(angle), by.map<Cos>(angle));
-  return store(call, by.sum(by.number(std::size_t{1}), by.number(std::size_t{2}), tangent));
+  return store(call, by.sum(by.argument(1), by.argument(2), tangent));
 }
 // 1 with the chance that the parameter says, which is a number or one for each element.
 template <std::size_t Chance>
 Value chosen(KernelCall& call) {
   Draws by(call);
-  const Tensor chance = call[Chance].is_tensor() ? by.values_of(call.tensor(Chance)) : by.number(Chance);
+  const Tensor chance = call[Chance].is_tensor() ? by.operand(Chance) : by.argument(Chance);
   return store(call, by.map<Less>(by.uniform(sizes_of(call)), chance));
 }
 // The kept elements scaled, and which are kept.
