@@ -28,7 +28,8 @@ import os
 import sys
 
 import epweave_fx
-from epweave.roles import describe_process_groups, describe_roles  # found where epweave_fx found it
+from epweave.layers import resize_layers  # found where epweave_fx found it
+from epweave.roles import describe_process_groups, describe_roles
 
 DEFAULT_CONFIGS = {
     "deepseek_v3": "graph_trainer_deepseek_v3_debugmodel",
@@ -134,15 +135,6 @@ def allow_marked_fake_inputs(tracer) -> None:
 
 
 # --------------------------------------------------------------------------- configuration
-def resize_layers(layers: list, count: int) -> list:
-    """`count` layer configurations: the dense ones first, then the MoE ones in turn."""
-    dense = [layer for layer in layers if getattr(layer, "moe", None) is None]
-    moe = [layer for layer in layers if getattr(layer, "moe", None) is not None]
-    kept = dense[:count] if moe else []
-    pool = moe or dense
-    return kept + [copy.deepcopy(pool[i % len(pool)]) for i in range(count - len(kept))]
-
-
 def make_config(options):
     """torchtitan's configuration object for the command line's options."""
     registry = importlib.import_module(f"{TRACER}.{options.model}.config_registry")

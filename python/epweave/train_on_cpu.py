@@ -22,7 +22,6 @@ Exit codes: 0 fine, 1 a rank failed or a pipeline is further than --tolerance fr
 from __future__ import annotations
 
 import argparse
-import copy
 import hashlib
 import importlib
 import json
@@ -39,6 +38,7 @@ from .api import check_pipeline
 from .errors import EpweaveError, UsageError, full_text
 from .files import check_place, write_bytes
 from .halves import check_policy
+from .layers import resize_layers
 from .settings import check_environment
 
 TRACER = "torchtitan.experiments.graph_trainer"
@@ -64,15 +64,6 @@ def own_device(options):
     """The device of this process."""
     import torch
     return torch.device("cpu") if options.device == "cpu" else torch.device("cuda", 0)
-
-
-def resize_layers(layers: list, count: int) -> list:
-    """`count` layer configurations: the dense ones first, then the MoE ones in turn."""
-    dense = [layer for layer in layers if getattr(layer, "moe", None) is None]
-    moe = [layer for layer in layers if getattr(layer, "moe", None) is not None]
-    kept = dense[:count] if moe else []
-    pool = moe or dense
-    return kept + [copy.deepcopy(pool[i % len(pool)]) for i in range(count - len(kept))]
 
 
 def make_config(options):

@@ -181,7 +181,7 @@ class EdgeBuilder {
     NodeId writer;
     std::uint32_t first_reader = kNone, last_reader = kNone;  // since the last write, a chain
   };
-  struct Reader {
+  struct ReadNode {
     NodeId node;
     std::uint32_t next;
   };
@@ -192,7 +192,7 @@ class EdgeBuilder {
 
   std::vector<OrderEdge>& edges_;
   SideTable<NodeId, State> states_;
-  std::vector<Reader> readers_;
+  std::vector<ReadNode> readers_;
   std::vector<NodeId> since_unknown_;
   NodeId last_draw_, last_unknown_;
 };
@@ -305,11 +305,11 @@ void Effects::find_touches(NodeId id, const Node& node) {
 }
 
 void Effects::find_accesses() {
-  struct Access {
+  struct FoundAccess {
     NodeId node;
     StorageAccess access;
   };
-  std::vector<Access> found;  // to written storage, in execution order, each storage of a node once
+  std::vector<FoundAccess> found;  // to written storage, in execution order, each storage of a node once
   IdVector<NodeId, std::uint32_t> slot(body_.nodes.size(), 0);  // by storage: where it was last accessed
   written_ = IdSet<NodeId>(body_.nodes.size());
   for (const Touch& touch : touches_)
@@ -345,7 +345,7 @@ void Effects::find_accesses() {
   for (std::size_t i = 1; i < begins_.size(); ++i) begins_[i] += begins_[i - 1];
   accesses_.resize(found.size());
   std::vector<std::uint32_t> place(begins_.begin(), begins_.end() - 1);
-  for (const Access& a : found) accesses_[place[a.node.index()]++] = a.access;
+  for (const FoundAccess& a : found) accesses_[place[a.node.index()]++] = a.access;
 }
 
 }  // namespace epweave

@@ -63,7 +63,7 @@ class LiteralFinder {
       add_proved(shift, numbers[from], axes, {0, is_added ? -rows : rows});
       shifted.push_back({lookup.call, lookup.positions, shift, numbers[from], rows, lookup.shard.global});
       auto& known = places_[numbers[from]];
-      if (std::ranges::none_of(known, [&](const Place& k) {
+      if (std::ranges::none_of(known, [&](const IdLookup& k) {
             return k.axes.front().name == axes.front().name && k.rows == rows;
           }))
         known.push_back({axes, rows});
@@ -76,7 +76,7 @@ class LiteralFinder {
   void prove_missing(const IdNumbers& numbers, const NodeLists& users, const ShardLookup& lookup) {
     NodeId from = lookup.positions;
     while (const NodeId next = source_of_ids(context_, body_, from)) from = next;
-    const Place place{fitting_axes(lookup.shard), lookup.shard.local};
+    const IdLookup place{fitting_axes(lookup.shard), lookup.shard.local};
     if (place.axes.empty() || !comes_from_inputs(from)) return;
     const auto is_right = [&](NodeId id, std::optional<BoundSide> side) {
       const RankLiteral bound = make_bound(id, place, side.value_or(BoundSide::kLower));
@@ -100,13 +100,13 @@ class LiteralFinder {
     std::erase_if(lookups, [&](const BoundedLookup& lookup) { return places_[lookup.ids].size() != 1; });
     const auto is_right = [&](NodeId id, std::optional<BoundSide> side) {
       const Arg number = arg_of(context_, body_.nodes[id], 1);
-      const Place& place = places_[numbers[arg_of(context_, body_.nodes[id], 0).as_node()]].front();
+      const IdLookup& place = places_[numbers[arg_of(context_, body_.nodes[id], 0).as_node()]].front();
       return !number.is_int() ||
              (side && make_bound(id, place, *side).values_at(rank_).contains(number.as_int()));
     };
     std::vector<RankLiteral> others;
     for (const ShardBound& bound : find_shard_bounds(graph_, numbers, users, lookups, is_right)) {
-      const Place& place = places_[bound.ids].front();
+      const IdLookup& place = places_[bound.ids].front();
       RankLiteral made =
           make_bound(bound.comparison, place, bound.side.value_or(guess_side(bound.comparison, place)));
       made.is_shared = bound.is_shared;
@@ -120,19 +120,19 @@ class LiteralFinder {
   }
 
   // Where ids are looked up: axes that it may be along, and rows.
-  struct Place {
+  struct IdLookup {
     std::vector<RankAxis> axes;
     std::int64_t rows = 0;
   };
 
-  RankLiteral make_bound(NodeId id, const Place& place, BoundSide side) const {
+  RankLiteral make_bound(NodeId id, const IdLookup& place, BoundSide side) const {
     const std::int64_t border = side == BoundSide::kUpper ? place.rows : 0;
     return make(id, place.axes, {border + number_of_bound_0(number_use_of(*body_.nodes[id].op)), place.rows});
   }
 
   // Of a comparison that nothing combines with another one: by this rank's own bounds, along
   // whichever of the axes.
-  BoundSide guess_side(NodeId id, const Place& place) const {
+  BoundSide guess_side(NodeId id, const IdLookup& place) const {
     const RankLiteral lower = make_bound(id, place, BoundSide::kLower);
     return lower.value.is_int() && lower.values_at(rank_).contains(lower.value.as_int()) ? BoundSide::kLower
                                                                                          : BoundSide::kUpper;
@@ -262,7 +262,7 @@ class LiteralFinder {
   Facts facts_;
   ShardFinder shards_;
   LookupFinder lookups_;
-  std::map<NodeId, std::vector<Place>> places_;  // by number of the ids
+  std::map<NodeId, std::vector<IdLookup>> places_;  // by number of the ids
   std::optional<Effects> effects_;
   std::optional<IdNumbers> ids_;
   IdSet<NodeId> is_known_;

@@ -157,11 +157,11 @@ ExprId symbol_at(TypeRuleCall& call, const Binding& binding, std::string_view me
 
 // A piece of `self` in dimension `dim` whose length or place is data: torch gives each a symbol of
 // its own, which the node binds, where the arguments do not say it.
-struct Place {
+struct PieceRange {
   ExprId length, offset;
 };
-Place place_of(TypeRuleCall& call, std::size_t dim, ExprId length, ExprId offset) {
-  Place place{length, offset};
+PieceRange place_of(TypeRuleCall& call, std::size_t dim, ExprId length, ExprId offset) {
+  PieceRange place{length, offset};
   if (!call.node.extra) return place;
   for (const Binding& binding : call.node.extra->bindings) {
     const ExprId of_size = symbol_at(call, binding, "size", dim),
@@ -291,7 +291,7 @@ TypeId slice(TypeRuleCall& call) {
   const Slice s = slice_of(call, self, 1);
   Dims sizes = self.sizes, strides = self.strides;
   const ExprId offset = call.exprs.add(call.offset_of(self), call.exprs.mul(s.start, strides[s.dim]));
-  const Place place = place_of(call, s.dim, s.length, offset);
+  const PieceRange place = place_of(call, s.dim, s.length, offset);
   sizes[s.dim] = place.length;
   strides[s.dim] = call.exprs.mul(strides[s.dim], s.step);
   return call.view(self, std::move(sizes), std::move(strides), place.offset);
@@ -324,7 +324,7 @@ TypeId select(TypeRuleCall& call) {
   Dims sizes = self.sizes, strides = self.strides;
   sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(dim));
   strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(dim));
-  const Place place = place_of(call, self.rank(), {}, offset);  // its one row has no extent
+  const PieceRange place = place_of(call, self.rank(), {}, offset);  // its one row has no extent
   return call.view(self, std::move(sizes), std::move(strides), place.offset);
 }
 

@@ -24,7 +24,7 @@ struct Routing {
   NodeId arrived_counts;  // i64[ranks]: how many rows each rank sent
   NodeId slot_token;      // i64[n*k]: the token of each sorted slot
   std::array<NodeId, kExperts> sent, received;
-  Rows slots, arrived;
+  RowPool slots, arrived;
 };
 
 class StepGenerator {
@@ -143,7 +143,7 @@ class StepGenerator {
     if (attends_) attention_.make_masks(tokens_);
     for (std::size_t layer = 0; layer < layers_; ++layer) {
       build_.in_module(fmt::format("layers.{}.norm", layer));
-      Rows outside{"u0", {rows_of(stream_)}};
+      RowPool outside{"u0", {rows_of(stream_)}};
       const NodeId normed = code_.widened(code_.grow(outside, 1 + dice_.below(3)));
       const NodeId x = stream_of(normed);
       // Rows that were merged outside, and not just there, have an order that cannot be told.
@@ -152,7 +152,7 @@ class StepGenerator {
       const NodeId inside = is_merged_outside ? normed
                             : is_grid()       ? rows_of(grid_.grow(x, dice_.below(4)))
                                               : x;
-      Rows rows{"u0", {inside}};
+      RowPool rows{"u0", {inside}};
       if (is_merged_outside && own_.one_in(2)) rows.values.front() = scaled_by_ones(layer, inside);
       if (asserts_) assert_tokens();
       code_.grow(rows, 2 + dice_.below(5));
@@ -224,9 +224,9 @@ class StepGenerator {
   }
 
   // All ranks' rows, and back to this one's.
-  NodeId shared_layer(const Rows& rows) {
+  NodeId shared_layer(const RowPool& rows) {
     const NodeId mine = code_.widened(dice_.pick(rows.values));
-    Rows all{all_rows(), {gathered(mine)}};
+    RowPool all{all_rows(), {gathered(mine)}};
     const NodeId computed = code_.widened(code_.grow(all, 1 + dice_.below(3)));
     gathered_.push_back(all);
     const NodeId share = call("aten.sym_size.int", {arg(mine), number(0)});
@@ -250,7 +250,7 @@ class StepGenerator {
   NodeId rows_of(NodeId stream) { return is_grid() ? grid_.merged(stream) : stream; }
   NodeId stream_of(NodeId rows) { return is_grid() ? grid_.unmerged(rows) : rows; }
 
-  void attend(Rows& rows) {
+  void attend(RowPool& rows) {
     attentions_.emplace_back();
     if (!attends_) return;
     const auto operand = [&] { return code_.widened(dice_.pick(rows.values)); };
@@ -279,7 +279,7 @@ class StepGenerator {
   }
 
   // Tokens to experts and back, as torchtitan writes it.
-  NodeId route(std::size_t layer, Rows& rows) {
+  NodeId route(std::size_t layer, RowPool& rows) {
     Routing& routing = routings_[layer];
     const std::string root = module(layer);
     build_.in_module(root + ".router");
@@ -458,7 +458,7 @@ class StepGenerator {
     NodeId gradient = call("aten.cos.default", {arg(stream_)});
     for (std::size_t layer = layers_; layer-- > 0;) {
       build_.in_module(module(layer));
-      Rows rows = saved_[layer];
+      RowPool rows = saved_[layer];
       rows.values.push_back(rows_of(gradient));
       if (is_grid() && dice_.one_in(2)) add_gradient(layer, grid_.partial(gradient));
       if (attentions_[layer])
@@ -469,11 +469,11 @@ class StepGenerator {
       add_gradient(layer, code_.partial(rows));
       if (dice_.one_in(2)) add_gradient(layer, code_.partial(rows));
       if (shares_tokens_) {
-        Rows all = gathered_[layer];
+        RowPool all = gathered_[layer];
         all.values.push_back(gathered(code_.widened(out)));
         add_gradient(layer, code_.partial(all));
       }
-      Rows last{"u0", {out}};
+      RowPool last{"u0", {out}};
       out = stream_of(code_.widened(code_.grow(last, dice_.below(3))));
       build_.in_module(fmt::format("layers.{}", layer));
       gradient = call("aten.add.Tensor", {arg(gradient), arg(out)});
@@ -492,11 +492,11 @@ class StepGenerator {
     build_.in_module(root + ".routed_experts");
     const NodeId slot_rows =
         call("aten.index.Tensor", {arg(gradient), build_.list({arg(routing.slot_token)})});
-    Rows slots{routing.slots.extent, {slot_rows}};
+    RowPool slots{routing.slots.extent, {slot_rows}};
     const NodeId send = code_.widened(code_.grow(slots, dice_.below(2)));
     const NodeId arrived = exchange(send, routing.received, routing.sent, "combine");
     build_.in_module(root + ".routed_experts.inner_experts");
-    Rows rows = routing.arrived;
+    RowPool rows = routing.arrived;
     rows.values.push_back(arrived);
     const NodeId computed = code_.widened(code_.grow(rows, 1 + dice_.below(3)));
     add_gradient(layer, code_.partial(rows));
@@ -541,13 +541,13 @@ class StepGenerator {
   std::int64_t choices_ = 1;  // experts per token
   std::optional<std::size_t> odd_call_;
   bool shares_tokens_ = false, asserts_ = false, cuts_result_ = false;
-  std::vector<Rows> gathered_;     // of the forward pass, by layer
+  std::vector<RowPool> gathered_;  // of the forward pass, by layer
   bool counts_in_floats_ = false;  // no part of a sum of floats is an exact integer: refused
   std::vector<std::string> names_;
   NodeId embedding_, tokens_, embedded_, stream_, loss_;
   std::vector<NodeId> counters_;
   std::vector<Routing> routings_;  // by layer
-  std::vector<Rows> saved_;        // of the forward pass, by layer
+  std::vector<RowPool> saved_;     // of the forward pass, by layer
   std::vector<StepBuilder::Result> results_;
 };
 

@@ -4,7 +4,7 @@
 
 namespace epweave {
 
-NodeId RowCode::grow(Rows& rows, std::size_t count) {
+NodeId RowCode::grow(RowPool& rows, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) rows.values.push_back(bounded(step(rows)));
   return rows.values.back();
 }
@@ -19,7 +19,7 @@ NodeId RowCode::call(std::string_view target, const std::vector<Arg>& args, cons
   return build_.call(target, args, kw);
 }
 
-NodeId RowCode::step(const Rows& rows) {
+NodeId RowCode::step(const RowPool& rows) {
   static constexpr Step kSteps[] = {
       &RowCode::unary,    &RowCode::unary,       &RowCode::composed,   &RowCode::binary,
       &RowCode::binary,   &RowCode::with_number, &RowCode::chosen,     &RowCode::softmax,
@@ -49,7 +49,7 @@ NodeId RowCode::bounded(NodeId a) {
   }
 }
 
-NodeId RowCode::like(const Rows& rows, NodeId a) {
+NodeId RowCode::like(const RowPool& rows, NodeId a) {
   for (int i = 0; i < 4; ++i)
     if (const NodeId b = any(rows); width(b) == width(a)) return b;
   return a;

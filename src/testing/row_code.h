@@ -15,7 +15,7 @@ constexpr std::int64_t kResidualWidth = 8;
 
 // Rows of one kind: token slots in order, sorted slots, or received rows. All are f32[extent,
 // width].
-struct Rows {
+struct RowPool {
   std::string extent;
   std::vector<NodeId> values;
 };
@@ -33,14 +33,14 @@ class RowCode {
   NodeId weight() const { return weights_.front(); }
 
   // A few operations; the last result.
-  NodeId grow(Rows& rows, std::size_t count);
+  NodeId grow(RowPool& rows, std::size_t count);
 
   // The value with the residual stream's width.
   NodeId widened(NodeId a);
   // [in, out], from the weights at hand.
   NodeId weight_for(std::int64_t in, std::int64_t out);
   // A sum over the rows: a weight's gradient f32[w, v], or f32[w].
-  NodeId partial(const Rows& rows);
+  NodeId partial(const RowPool& rows);
 
   Arg arg(NodeId id) const { return build_.arg(id); }
   Arg list(const std::vector<std::int64_t>& items) const;
@@ -49,51 +49,52 @@ class RowCode {
   std::int64_t width(NodeId a) const { return build_.number(a, 1).value(); }
 
  private:
-  using Step = NodeId (RowCode::*)(const Rows&);
+  using Step = NodeId (RowCode::*)(const RowPool&);
 
-  NodeId step(const Rows& rows);
+  NodeId step(const RowPool& rows);
   // Keeps numbers moderate.
   NodeId bounded(NodeId a);
-  NodeId any(const Rows& rows) { return dice_.pick(rows.values); }
+  NodeId any(const RowPool& rows) { return dice_.pick(rows.values); }
   // Another value of the same width.
-  NodeId like(const Rows& rows, NodeId a);
+  NodeId like(const RowPool& rows, NodeId a);
 
   // Values (row_code_values.cc).
-  NodeId unary(const Rows& rows);
-  NodeId composed(const Rows& rows);  // of arguments of one sign
-  NodeId binary(const Rows& rows);
-  NodeId with_number(const Rows& rows);
-  NodeId chosen(const Rows& rows);
-  NodeId logical(const Rows& rows);
-  NodeId softmax(const Rows& rows);
-  NodeId reduced(const Rows& rows);
-  NodeId product(const Rows& rows);
-  NodeId biased(const Rows& rows);
-  NodeId top(const Rows& rows);
-  NodeId scanned(const Rows& rows);
-  NodeId cast(const Rows& rows);
-  NodeId rotated(const Rows& rows);
-  NodeId normalised(const Rows& rows);
-  NodeId batched(const Rows& rows);
-  NodeId gradient(const Rows& rows);
-  NodeId by_table(const Rows& rows);   // any elementwise operation of the op table
-  NodeId looked_up(const Rows& rows);  // entries of a table that all parts share, or of the same few columns
-  NodeId largest(const Rows& rows);
+  NodeId unary(const RowPool& rows);
+  NodeId composed(const RowPool& rows);  // of arguments of one sign
+  NodeId binary(const RowPool& rows);
+  NodeId with_number(const RowPool& rows);
+  NodeId chosen(const RowPool& rows);
+  NodeId logical(const RowPool& rows);
+  NodeId softmax(const RowPool& rows);
+  NodeId reduced(const RowPool& rows);
+  NodeId product(const RowPool& rows);
+  NodeId biased(const RowPool& rows);
+  NodeId top(const RowPool& rows);
+  NodeId scanned(const RowPool& rows);
+  NodeId cast(const RowPool& rows);
+  NodeId rotated(const RowPool& rows);
+  NodeId normalised(const RowPool& rows);
+  NodeId batched(const RowPool& rows);
+  NodeId gradient(const RowPool& rows);
+  NodeId by_table(const RowPool& rows);  // any elementwise operation of the op table
+  NodeId looked_up(
+      const RowPool& rows);  // entries of a table that all parts share, or of the same few columns
+  NodeId largest(const RowPool& rows);
 
   // Shapes, and rows made anew (row_code_shapes.cc).
-  NodeId folded(const Rows& rows);
-  NodeId permuted(const Rows& rows);
-  NodeId transposed(const Rows& rows);
-  NodeId cut(const Rows& rows);
-  NodeId split(const Rows& rows);
-  NodeId selected(const Rows& rows);
-  NodeId squeezed(const Rows& rows);
-  NodeId made(const Rows& rows);
-  NodeId padded(const Rows& rows);
-  NodeId by_size(const Rows& rows);  // row counts as arguments
-  NodeId filled(const Rows& rows);   // new rows: zeros and a number in them, or memory that is not read
-  NodeId shaped(const Rows& rows);
-  NodeId by_number(const Rows& rows);  // arithmetic on row counts
+  NodeId folded(const RowPool& rows);
+  NodeId permuted(const RowPool& rows);
+  NodeId transposed(const RowPool& rows);
+  NodeId cut(const RowPool& rows);
+  NodeId split(const RowPool& rows);
+  NodeId selected(const RowPool& rows);
+  NodeId squeezed(const RowPool& rows);
+  NodeId made(const RowPool& rows);
+  NodeId padded(const RowPool& rows);
+  NodeId by_size(const RowPool& rows);  // row counts as arguments
+  NodeId filled(const RowPool& rows);   // new rows: zeros and a number in them, or memory that is not read
+  NodeId shaped(const RowPool& rows);
+  NodeId by_number(const RowPool& rows);  // arithmetic on row counts
 
   // Small integers from 0 on, one for each row or element.
   NodeId integers(NodeId a, double below);

@@ -7,7 +7,7 @@
 
 namespace epweave {
 
-NodeId RowCode::folded(const Rows& rows) {
+NodeId RowCode::folded(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId b = call("aten.reshape.default", {arg(a), list({-1, 2, width(a) / 2})});
   const NodeId c = dice_.one_in(2) ? call("aten.transpose.int",
@@ -16,7 +16,7 @@ NodeId RowCode::folded(const Rows& rows) {
   return call("aten.reshape.default", {arg(c), list({-1, width(a)})});
 }
 
-NodeId RowCode::permuted(const Rows& rows) {
+NodeId RowCode::permuted(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId b = call("aten.reshape.default", {arg(a), list({-1, 2, width(a) / 2})});
   const NodeId c = call("aten.permute.default", {arg(b), list({1, 0, 2})});
@@ -24,7 +24,7 @@ NodeId RowCode::permuted(const Rows& rows) {
   return widened_even(call("aten.sum.dim_IntList", {arg(d), list({0})}));
 }
 
-NodeId RowCode::transposed(const Rows& rows) {
+NodeId RowCode::transposed(const RowPool& rows) {
   const NodeId b = call("aten.t.default", {arg(any(rows))});
   const NodeId c = call("aten.silu.default", {arg(b)});
   const NodeId d = call("aten.t.default", {arg(c)});
@@ -32,7 +32,7 @@ NodeId RowCode::transposed(const Rows& rows) {
   return call("aten.clone.default", {arg(d)}, {{"memory_format", contiguous()}});
 }
 
-NodeId RowCode::cut(const Rows& rows) {
+NodeId RowCode::cut(const RowPool& rows) {
   const NodeId a = any(rows);
   const std::int64_t half = width(a) / 2;
   auto slice = [&](std::int64_t from, std::int64_t to) {
@@ -43,7 +43,7 @@ NodeId RowCode::cut(const Rows& rows) {
               {build_.list({slice(half, width(a)), slice(0, half)}), build_.arg(std::int64_t{1})});
 }
 
-NodeId RowCode::split(const Rows& rows) {
+NodeId RowCode::split(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId pieces =
       call("aten.split_with_sizes.default", {arg(a), list({2, width(a) - 2}), build_.arg(std::int64_t{1})});
@@ -51,7 +51,7 @@ NodeId RowCode::split(const Rows& rows) {
   return widened_even(call("aten.mul.Tensor", {arg(item(pieces, 1)), arg(sum)}));
 }
 
-NodeId RowCode::selected(const Rows& rows) {
+NodeId RowCode::selected(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId column =
       call("aten.select.int", {arg(a), build_.arg(std::int64_t{1}), build_.arg(std::int64_t{1})});
@@ -59,13 +59,13 @@ NodeId RowCode::selected(const Rows& rows) {
   return call("aten.mul.Tensor", {arg(a), arg(b)});
 }
 
-NodeId RowCode::squeezed(const Rows& rows) {
+NodeId RowCode::squeezed(const RowPool& rows) {
   const NodeId b = call("aten.unsqueeze.default", {arg(any(rows)), build_.arg(std::int64_t{1})});
   const NodeId c = call("aten.relu.default", {arg(b)});
   return call("aten.squeeze.dim", {arg(c), build_.arg(std::int64_t{1})});
 }
 
-NodeId RowCode::made(const Rows& rows) {
+NodeId RowCode::made(const RowPool& rows) {
   const NodeId a = any(rows);
   NodeId b;
   switch (dice_.below(4)) {
@@ -89,14 +89,14 @@ NodeId RowCode::made(const Rows& rows) {
   return call("aten.mul.Tensor", {arg(a), arg(b)});
 }
 
-NodeId RowCode::padded(const Rows& rows) {
+NodeId RowCode::padded(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId b = call("aten.constant_pad_nd.default", {arg(a), list({0, 2}), build_.arg(1.0)});
   return call("aten.slice.Tensor",
               {arg(b), build_.arg(std::int64_t{1}), build_.arg(std::int64_t{2}), build_.arg(width(a) + 2)});
 }
 
-NodeId RowCode::by_size(const Rows& rows) {
+NodeId RowCode::by_size(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId n = call("aten.sym_size.int", {arg(a), build_.arg(std::int64_t{0})});
   const NodeId m = call("operator.mul", {arg(n), build_.arg(std::int64_t{2})});
@@ -105,7 +105,7 @@ NodeId RowCode::by_size(const Rows& rows) {
   return call("aten.reshape.default", {arg(c), build_.list({arg(n), build_.arg(width(a))})});
 }
 
-NodeId RowCode::filled(const Rows& rows) {
+NodeId RowCode::filled(const RowPool& rows) {
   const NodeId a = any(rows);
   const Arg size = build_.list(
       {arg(call("aten.sym_size.int", {arg(a), build_.arg(std::int64_t{0})})), build_.arg(width(a))});
@@ -152,7 +152,7 @@ NodeId RowCode::filled(const Rows& rows) {
   }
 }
 
-NodeId RowCode::shaped(const Rows& rows) {
+NodeId RowCode::shaped(const RowPool& rows) {
   const NodeId a = any(rows);
   switch (dice_.below(5)) {
     case 0: {
@@ -200,7 +200,7 @@ NodeId RowCode::scaled(NodeId a, NodeId n) {
   return call("aten.div.Tensor", {arg(a), arg(number)});
 }
 
-NodeId RowCode::by_number(const Rows& rows) {
+NodeId RowCode::by_number(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId n = call("aten.sym_size.int", {arg(a), build_.arg(std::int64_t{0})});
   const NodeId twice = call("operator.add", {arg(n), arg(n)});

@@ -23,7 +23,7 @@ NodeId RowCode::weight_for(std::int64_t in, std::int64_t out) {
   return w;
 }
 
-NodeId RowCode::partial(const Rows& rows) {
+NodeId RowCode::partial(const RowPool& rows) {
   const NodeId a = dice_.pick(rows.values), b = dice_.pick(rows.values);
   if (dice_.one_in(8))
     return call("aten.unsqueeze.default",
@@ -44,7 +44,7 @@ NodeId RowCode::partial(const Rows& rows) {
   }
 }
 
-NodeId RowCode::unary(const Rows& rows) {
+NodeId RowCode::unary(const RowPool& rows) {
   static constexpr std::array<std::string_view, 12> kOps = {
       "aten.neg.default",  "aten.sigmoid.default", "aten.silu.default",  "aten.relu.default",
       "aten.abs.default",  "aten.sin.default",     "aten.cos.default",   "aten.tanh.default",
@@ -52,7 +52,7 @@ NodeId RowCode::unary(const Rows& rows) {
   return call(dice_.pick(std::span<const std::string_view>(kOps)), {arg(any(rows))});
 }
 
-NodeId RowCode::composed(const Rows& rows) {
+NodeId RowCode::composed(const RowPool& rows) {
   const NodeId positive =
       call("aten.add.Tensor", {arg(call("aten.abs.default", {arg(any(rows))})), build_.arg(1.0)});
   switch (dice_.below(5)) {
@@ -68,7 +68,7 @@ NodeId RowCode::composed(const Rows& rows) {
   }
 }
 
-NodeId RowCode::binary(const Rows& rows) {
+NodeId RowCode::binary(const RowPool& rows) {
   static constexpr std::array<std::string_view, 5> kOps = {"aten.add.Tensor", "aten.sub.Tensor",
                                                            "aten.mul.Tensor", "aten.maximum.default",
                                                            "aten.minimum.default"};
@@ -76,13 +76,13 @@ NodeId RowCode::binary(const Rows& rows) {
   return call(dice_.pick(std::span<const std::string_view>(kOps)), {arg(a), arg(like(rows, a))});
 }
 
-NodeId RowCode::with_number(const Rows& rows) {
+NodeId RowCode::with_number(const RowPool& rows) {
   static constexpr std::array<std::string_view, 5> kOps = {
       "aten.add.Tensor", "aten.mul.Tensor", "aten.div.Tensor", "aten.sub.Tensor", "aten.rsub.Scalar"};
   return call(dice_.pick(std::span<const std::string_view>(kOps)), {arg(any(rows)), build_.arg(1.5)});
 }
 
-NodeId RowCode::chosen(const Rows& rows) {
+NodeId RowCode::chosen(const RowPool& rows) {
   const NodeId a = any(rows), b = like(rows, a);
   static constexpr std::array<std::string_view, 4> kOps = {"aten.gt.Scalar", "aten.lt.Scalar",
                                                            "aten.ge.Scalar", "aten.le.Scalar"};
@@ -92,7 +92,7 @@ NodeId RowCode::chosen(const Rows& rows) {
                          : call("aten.masked_fill.Scalar", {arg(b), arg(mask), build_.arg(std::int64_t{0})});
 }
 
-NodeId RowCode::logical(const Rows& rows) {
+NodeId RowCode::logical(const RowPool& rows) {
   const NodeId a = any(rows), b = like(rows, a);
   const NodeId x = call("aten.gt.Tensor", {arg(a), arg(b)});
   const NodeId y = call("aten.lt.Scalar", {arg(b), build_.arg(std::int64_t{1})});
@@ -102,12 +102,12 @@ NodeId RowCode::logical(const Rows& rows) {
   return to(call("aten.logical_not.default", {arg(both)}), kF32);
 }
 
-NodeId RowCode::softmax(const Rows& rows) {
+NodeId RowCode::softmax(const RowPool& rows) {
   return call(dice_.one_in(3) ? "aten._log_softmax.default" : "aten._softmax.default",
               {arg(any(rows)), build_.arg(std::int64_t{-1}), build_.flag(false)});
 }
 
-NodeId RowCode::reduced(const Rows& rows) {
+NodeId RowCode::reduced(const RowPool& rows) {
   static constexpr std::array<std::string_view, 3> kOps = {"aten.sum.dim_IntList", "aten.mean.dim",
                                                            "aten.amax.default"};
   const NodeId a = any(rows);
@@ -117,7 +117,7 @@ NodeId RowCode::reduced(const Rows& rows) {
   return call("aten.expand.default", {arg(r), list({-1, width(a)})});
 }
 
-NodeId RowCode::product(const Rows& rows) {
+NodeId RowCode::product(const RowPool& rows) {
   const NodeId a = any(rows);
   const std::int64_t out = 4 + 2 * static_cast<std::int64_t>(dice_.below(4));
   NodeId w = weight_for(width(a), out);
@@ -125,14 +125,14 @@ NodeId RowCode::product(const Rows& rows) {
   return call("aten.mm.default", {arg(a), arg(w)});
 }
 
-NodeId RowCode::biased(const Rows& rows) {
+NodeId RowCode::biased(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId row = call("aten.select.int", {arg(weight_for(width(a), width(a))),
                                               build_.arg(std::int64_t{0}), build_.arg(std::int64_t{0})});
   return call(dice_.one_in(2) ? "aten.add.Tensor" : "aten.mul.Tensor", {arg(a), arg(row)});
 }
 
-NodeId RowCode::top(const Rows& rows) {
+NodeId RowCode::top(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId pair =
       dice_.one_in(3)
@@ -147,15 +147,15 @@ NodeId RowCode::top(const Rows& rows) {
   return call("aten.scatter.value", {arg(zeros), build_.arg(std::int64_t{1}), arg(index), build_.arg(1.0)});
 }
 
-NodeId RowCode::scanned(const Rows& rows) {
+NodeId RowCode::scanned(const RowPool& rows) {
   return call("aten.cumsum.default", {arg(any(rows)), build_.arg(std::int64_t{1})});
 }
 
-NodeId RowCode::cast(const Rows& rows) {
+NodeId RowCode::cast(const RowPool& rows) {
   return to(to(any(rows), dice_.one_in(3) ? "torch.float16" : "torch.bfloat16"), kF32);
 }
 
-NodeId RowCode::rotated(const Rows& rows) {
+NodeId RowCode::rotated(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId pairs = call("aten.reshape.default", {arg(a), list({-1, width(a) / 2, 2})});
   // A complex number needs its two parts side by side, at an even place.
@@ -166,7 +166,7 @@ NodeId RowCode::rotated(const Rows& rows) {
   return call("aten.reshape.default", {arg(r), list({-1, width(a)})});
 }
 
-NodeId RowCode::normalised(const Rows& rows) {
+NodeId RowCode::normalised(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId gain = call("aten.select.int", {arg(weight_for(width(a), width(a))),
                                                build_.arg(std::int64_t{0}), build_.arg(std::int64_t{1})});
@@ -174,7 +174,7 @@ NodeId RowCode::normalised(const Rows& rows) {
               0);
 }
 
-NodeId RowCode::batched(const Rows& rows) {
+NodeId RowCode::batched(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId b = call("aten.reshape.default", {arg(a), list({-1, 2, width(a) / 2})});
   const NodeId c =
@@ -183,7 +183,7 @@ NodeId RowCode::batched(const Rows& rows) {
   return call("aten.reshape.default", {arg(d), list({-1, 4})});
 }
 
-NodeId RowCode::gradient(const Rows& rows) {
+NodeId RowCode::gradient(const RowPool& rows) {
   const NodeId a = any(rows), b = like(rows, a);
   static constexpr std::array<std::string_view, 3> kOps = {
       "aten.silu_backward.default", "aten.sigmoid_backward.default", "aten.tanh_backward.default"};
@@ -198,7 +198,7 @@ NodeId RowCode::gradient(const Rows& rows) {
   }
 }
 
-NodeId RowCode::by_table(const Rows& rows) {
+NodeId RowCode::by_table(const RowPool& rows) {
   const NodeId a = any(rows);
   return make_elementwise_call(build_, dice_, a, like(rows, a));
 }
@@ -209,7 +209,7 @@ NodeId RowCode::integers(NodeId a, double below) {
   return to(clamped, kI64);
 }
 
-NodeId RowCode::looked_up(const Rows& rows) {
+NodeId RowCode::looked_up(const RowPool& rows) {
   const NodeId a = any(rows);
   if (dice_.one_in(2)) {
     const NodeId column =
@@ -227,7 +227,7 @@ NodeId RowCode::select_one() {
   return call("aten.select.int", {arg(row), build_.arg(std::int64_t{0}), build_.arg(std::int64_t{0})});
 }
 
-NodeId RowCode::largest(const Rows& rows) {
+NodeId RowCode::largest(const RowPool& rows) {
   const NodeId a = any(rows);
   const NodeId pair = call("aten.max.dim", {arg(a), build_.arg(std::int64_t{1}), build_.flag(true)});
   return call("aten.sub.Tensor", {arg(a), arg(item(pair, 0))});

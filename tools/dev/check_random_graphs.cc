@@ -75,9 +75,9 @@ Graph with_seed(const Graph& graph) {
   return parse_text(text, "random step");
 }
 
-class Checker {
+class RandomStepCheck {
  public:
-  explicit Checker(const Settings& settings) : settings_(settings) {}
+  explicit RandomStepCheck(const Settings& settings) : settings_(settings) {}
 
   void check(std::uint64_t seed) {
     seed_ = seed;
@@ -221,7 +221,7 @@ class Checker {
 };
 
 int run(const Settings& settings) {
-  Checker checker(settings);
+  RandomStepCheck checker(settings);
   for (std::uint64_t i = 0; i < settings.count; ++i) checker.check(settings.first + i);
   const Coverage& c = checker.coverage();
   const Totals& t = checker.totals();

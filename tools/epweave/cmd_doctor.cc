@@ -13,17 +13,17 @@
 namespace epweave::cli {
 namespace {
 
-struct Reader {
+struct GraphReader {
   std::string_view name;
   std::vector<std::string_view> lacks;  // topics
   std::string_view idle;                // why it has nothing to do, or empty
 };
 
 // The passes, and what else reads a graph, each with what it lacks here.
-std::vector<Reader> list_readers(const Diagnosis& diagnosis) {
-  std::vector<Reader> readers;
+std::vector<GraphReader> list_readers(const Diagnosis& diagnosis) {
+  std::vector<GraphReader> readers;
   const auto add = [&](std::string_view name) {
-    Reader& reader = readers.emplace_back(Reader{name, {}, {}});
+    GraphReader& reader = readers.emplace_back(GraphReader{name, {}, {}});
     for (std::string_view topic : topics_of(name))
       if (diagnosis.of(topic).health == Health::kLacks) reader.lacks.push_back(topic);
     const auto idle = std::ranges::find(diagnosis.idle, name, &IdlePass::name);
@@ -47,15 +47,15 @@ std::string_view health_word(Health health) {
   return "";
 }
 
-std::vector<std::string_view> needed_by(std::string_view topic, const std::vector<Reader>& readers) {
+std::vector<std::string_view> needed_by(std::string_view topic, const std::vector<GraphReader>& readers) {
   std::vector<std::string_view> names;
-  for (const Reader& reader : readers)
+  for (const GraphReader& reader : readers)
     if (std::ranges::find(reader.lacks, topic) != reader.lacks.end()) names.push_back(reader.name);
   return names;
 }
 
-Json doctor_report(const std::string& file, const Diagnosis& diagnosis, const std::vector<Reader>& readers,
-                   bool is_complete) {
+Json doctor_report(const std::string& file, const Diagnosis& diagnosis,
+                   const std::vector<GraphReader>& readers, bool is_complete) {
   Json findings = Json::array(), passes = Json::array();
   for (const Finding& finding : diagnosis.findings)
     findings.push_back({{"topic", finding.topic},
@@ -65,7 +65,7 @@ Json doctor_report(const std::string& file, const Diagnosis& diagnosis, const st
                         {"needed_by", needed_by(finding.topic, readers)},
                         {"costs", text_or_null(finding.costs)},
                         {"add", finding.add}});
-  for (const Reader& reader : readers)
+  for (const GraphReader& reader : readers)
     passes.push_back({{"name", reader.name}, {"lacks", reader.lacks}, {"idle", text_or_null(reader.idle)}});
   return {{"file", file},
           {"complete", is_complete},
@@ -74,7 +74,8 @@ Json doctor_report(const std::string& file, const Diagnosis& diagnosis, const st
           {"roots", diagnosis.roots}};
 }
 
-std::string doctor_text(const Diagnosis& diagnosis, const std::vector<Reader>& readers, bool is_complete) {
+std::string doctor_text(const Diagnosis& diagnosis, const std::vector<GraphReader>& readers,
+                        bool is_complete) {
   std::string text, ready;
   for (const Finding& finding : diagnosis.findings) {
     text += fmt::format("{:<6} {:<11} {}\n", health_word(finding.health), finding.topic, finding.found);
@@ -85,11 +86,11 @@ std::string doctor_text(const Diagnosis& diagnosis, const std::vector<Reader>& r
     for (std::size_t i = 0; i < finding.add.size(); ++i)
       text += fmt::format("         {}         {}\n", i == 0 ? "add" : "or ", finding.add[i]);
   }
-  for (const Reader& reader : readers)
+  for (const GraphReader& reader : readers)
     if (reader.lacks.empty() && reader.idle.empty())
       ready += fmt::format("{}{}", ready.empty() ? "" : ", ", reader.name);
   text += fmt::format("\nready for: {}\n", ready);
-  for (const Reader& reader : readers)
+  for (const GraphReader& reader : readers)
     if (!reader.lacks.empty())
       text += fmt::format("{} lacks {}\n", reader.name, fmt::join(reader.lacks, ", "));
     else if (!reader.idle.empty())
@@ -105,7 +106,7 @@ int doctor(const InputOptions& options, Console& console) {
   const Diagnosis diagnosis = diagnose(graph);
   const bool is_complete = std::ranges::none_of(
       diagnosis.findings, [](const Finding& finding) { return finding.health == Health::kLacks; });
-  const std::vector<Reader> readers = list_readers(diagnosis);
+  const std::vector<GraphReader> readers = list_readers(diagnosis);
   console.print(console.json() ? report_text(doctor_report(options.path, diagnosis, readers, is_complete))
                                : doctor_text(diagnosis, readers, is_complete));
   return is_complete ? kFine : kDifferent;

@@ -27,7 +27,7 @@ Json values_report(const std::vector<RegionReport::Value>& values) {
 
 Json region_report(const RegionReport& region) {
   Json rows = Json::array(), nodes = Json::array();
-  for (const RegionReport::Rows& each : region.rows)
+  for (const RegionReport::PartRows& each : region.rows)
     rows.push_back({{"symbol", each.symbol}, {"extents", each.extents}, {"numbers", each.numbers}});
   for (const RegionReport::Placed& node : region.nodes)
     nodes.push_back({{"name", node.name},

@@ -59,7 +59,7 @@ Devices open_devices(const CheckCommandOptions& options) {
 }
 
 // The communicators are those of one device: it serves the graphs that do not run on the CPU.
-Devices open_own_device(const CheckCommandOptions& options, const replay::nccl::Place& place) {
+Devices open_own_device(const CheckCommandOptions& options, const replay::nccl::RankPlace& place) {
   const std::string &name_a = options.name_of_a(), &name_b = options.name_of_b();
   const std::string& name = name_a == "cpu" ? name_b : name_a;
   if (name_b != "cpu" && name_b != name)
@@ -160,7 +160,7 @@ int check_here(const CheckCommandOptions& options, const PreparedPair& prepared,
 // One rank in this process; rank 0 prints what all found. Every process ends with the same exit
 // code.
 int check_process(const CheckCommandOptions& options, const PreparedPair& prepared,
-                  const replay::nccl::Place& place, Console& console) {
+                  const replay::nccl::RankPlace& place, Console& console) {
   const CheckedGraphs& graphs = prepared.graphs;
   const Devices& devices = prepared.devices;
   replay::CheckSetup& setup = prepared.setup;
@@ -257,7 +257,8 @@ int replay_check(const CheckCommandOptions& given, Console& console) {
   const CheckedGraphs graphs{a, b, reference ? &*reference : nullptr};
   const replay::KernelTable kernels = replay::make_cpu_kernels();
   const replay::World world = replay::derive_world(a, options.replay.ranks);
-  const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();
+  const replay::nccl::RankPlace place =
+      is_process ? find_place(options.transport, world) : replay::nccl::RankPlace();
   const Devices devices = is_process ? open_own_device(options, place) : open_devices(options);
   require_kernels(a, options.a, devices.a, kernels);
   require_kernels(b, options.b, devices.b, kernels);

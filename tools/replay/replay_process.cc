@@ -42,9 +42,9 @@ std::string describe_options(const ReplayOptions& replay) {
 
 }  // namespace
 
-nccl::Place find_place(const TransportOptions& options, const replay::World& world) {
+nccl::RankPlace find_place(const TransportOptions& options, const replay::World& world) {
   const nccl::PlaceOptions given{options.rank, options.world_size, options.local_rank, options.rendezvous};
-  nccl::Place place =
+  nccl::RankPlace place =
       nccl::find_place(given, [](const char* name) -> const char* { return std::getenv(name); });
   if (place.ranks != world.size)
     throw UsageError(
@@ -53,7 +53,7 @@ nccl::Place find_place(const TransportOptions& options, const replay::World& wor
 }
 
 std::unique_ptr<replay::Device> open_device_of(const std::string& name, const ReplayOptions& options,
-                                               const nccl::Place& place) {
+                                               const nccl::RankPlace& place) {
   if (name == "cpu")
     throw UsageError("--transport nccl needs --device cuda; on the CPU all ranks are threads of one process");
   const replay::device::MathMode mode = read_math(options);
@@ -84,7 +84,7 @@ std::string describe_program(const CheckCommandOptions& options, const CheckedGr
 
 namespace {
 
-Json describe_session(const nccl::Session& session, const nccl::Place& place) {
+Json describe_session(const nccl::Session& session, const nccl::RankPlace& place) {
   Json settings = Json::array(), others = Json::array();
   bool all_pinned = true;
   for (const nccl::Setting& setting : session.settings()) {

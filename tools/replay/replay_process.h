@@ -12,12 +12,12 @@
 namespace epweave::cli {
 
 // Where this process belongs. Throws UsageError.
-replay::nccl::Place find_place(const TransportOptions& options, const replay::World& world);
+replay::nccl::RankPlace find_place(const TransportOptions& options, const replay::World& world);
 
 // The device of this process: the GPU of its number on this host, the only one where
 // CUDA_VISIBLE_DEVICES names one; or the emulated device. Throws UsageError, PassError.
 std::unique_ptr<replay::Device> open_device_of(const std::string& name, const ReplayOptions& options,
-                                               const replay::nccl::Place& place);
+                                               const replay::nccl::RankPlace& place);
 
 // What is run, for ranks to find that they run the same: graphs and inputs by hash, and the
 // options.
@@ -30,7 +30,7 @@ struct CheckedGraphs {
 std::string describe_program(const CheckCommandOptions& options, const CheckedGraphs& graphs);
 
 struct OwnRank {
-  const replay::nccl::Place& place;
+  const replay::nccl::RankPlace& place;
   replay::Device& device;
 };
 // The environment of this rank: device, launcher, NCCL and where it came from, its settings. Warns

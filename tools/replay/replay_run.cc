@@ -465,7 +465,8 @@ int replay_run(const RunCommandOptions& given, Console& console) {
   if (options.measure.rank.value_or(0) >= world.size)
     throw UsageError(
         fmt::format("--measure-rank {}: the ranks are 0 to {}", *options.measure.rank, world.size - 1));
-  const replay::nccl::Place place = is_process ? find_place(options.transport, world) : replay::nccl::Place();
+  const replay::nccl::RankPlace place =
+      is_process ? find_place(options.transport, world) : replay::nccl::RankPlace();
   const OpenedDevice opened = open_for(options.replay, [&] {
     return is_process ? open_device_of(options.replay.device, options.replay, place)
                       : open_device(options.replay.device, options.replay);

@@ -33,7 +33,7 @@ class Summarizer {
       for (const NodeDiff& node : body.nodes) count_entry(body, node);
     }
     for (const TableDiff& row : diff.tables) {
-      DiffSummary::Rows& rows = summary_.tables[row.table];
+      DiffSummary::RowCounts& rows = summary_.tables[row.table];
       ++(row.before.empty() ? rows.added : row.after.empty() ? rows.removed : rows.changed);
     }
     return std::move(summary_);

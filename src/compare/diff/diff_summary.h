@@ -21,7 +21,7 @@ struct DiffRow {
 };
 
 struct DiffSummary {
-  struct Rows {
+  struct RowCounts {
     std::size_t added = 0, removed = 0, changed = 0;
   };
   std::size_t same = 0;
@@ -29,7 +29,7 @@ struct DiffSummary {
   std::size_t parts = 0;                           // nodes that divided ones became
   std::size_t merged = 0;                          // removed nodes for which others stand
   std::map<std::string, std::size_t> added;        // "materialize (aten.cat.default)"
-  std::map<std::string, Rows> tables;              // "symbol", ...
+  std::map<std::string, RowCounts> tables;         // "symbol", ...
   std::map<std::string, DiffRow> ops, modules;     // "(input)"; "layers.*.moe", "(no module)"
 };
 

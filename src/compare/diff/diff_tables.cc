@@ -8,10 +8,11 @@
 namespace epweave {
 namespace {
 
-using Rows = std::vector<std::pair<std::string, std::string>>;  // key, text
+using TableRows = std::vector<std::pair<std::string, std::string>>;  // key, text
 
 // Rows with the same key are compared, others are added or removed.
-void compare_rows(const std::string& table, const Rows& a, const Rows& b, std::vector<TableDiff>& out) {
+void compare_rows(const std::string& table, const TableRows& a, const TableRows& b,
+                  std::vector<TableDiff>& out) {
   std::map<std::string_view, std::string_view> after(b.begin(), b.end()), before(a.begin(), a.end());
   for (const auto& [key, text] : a) {
     const auto found = after.find(key);
@@ -29,41 +30,41 @@ class TablePrinter {
  public:
   explicit TablePrinter(const Graph& graph) : graph_(graph), printer_(graph, StringId()) {}
 
-  Rows symbols() {
-    Rows rows;
+  TableRows symbols() {
+    TableRows rows;
     for (const Symbol& symbol : graph_.symbols)
       rows.emplace_back(graph_.text(symbol.name), line([&] { printer_.symbol(symbol); }));
     return rows;
   }
-  Rows groups() {
-    Rows rows;
+  TableRows groups() {
+    TableRows rows;
     for (const ProcessGroup& group : graph_.groups)
       rows.emplace_back(graph_.text(group.name), line([&] { printer_.group(group); }));
     return rows;
   }
-  Rows inputs(bool with_names) {
-    Rows rows;
+  TableRows inputs(bool with_names) {
+    TableRows rows;
     for (InputRole input : graph_.inputs) {
       if (!with_names) input.name = StringId();
       rows.emplace_back(std::to_string(rows.size()), line([&] { printer_.input(input); }));
     }
     return rows;
   }
-  Rows outputs() {
-    Rows rows;
+  TableRows outputs() {
+    TableRows rows;
     for (const OutputRole& output : graph_.outputs)
       rows.emplace_back(std::to_string(rows.size()), line([&] { printer_.output(output); }));
     return rows;
   }
-  Rows info() {
+  TableRows info() {
     std::istringstream lines(line([&] { printer_.graph_info(graph_.info); }));
-    Rows rows;
+    TableRows rows;
     for (std::string text; std::getline(lines, text);)
       rows.emplace_back(text.substr(0, text.find(" = ")), text);
     return rows;
   }
-  Rows passes() {
-    Rows rows;
+  TableRows passes() {
+    TableRows rows;
     for (const PassRun& run : graph_.passes)
       rows.emplace_back(std::to_string(rows.size()), line([&] { printer_.pass_run(run); }));
     return rows;

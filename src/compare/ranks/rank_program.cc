@@ -49,9 +49,9 @@ bool is_communication_library(std::string_view target) {
   return std::ranges::find(kLibraries, target.substr(0, target.find('.'))) != std::end(kLibraries);
 }
 
-class Reader {
+class ProgramReader {
  public:
-  explicit Reader(const Graph& graph) : graph_(graph), context_(*graph.context), facts_(graph) {}
+  explicit ProgramReader(const Graph& graph) : graph_(graph), context_(*graph.context), facts_(graph) {}
 
   RankProgram read() {
     program_.rank = find_info("rank");
@@ -369,7 +369,7 @@ class Reader {
 
 RankProgram list_rank_program(const Graph& graph) {
   const std::optional<Graph> typed = write_missing_types(graph);
-  return Reader(typed ? *typed : graph).read();
+  return ProgramReader(typed ? *typed : graph).read();
 }
 
 std::optional<std::vector<std::uint32_t>> translate_members(const std::vector<std::uint32_t>& members,

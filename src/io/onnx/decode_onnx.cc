@@ -53,14 +53,14 @@ class OnnxDecoder {
   }
 
   // Names what is being read, for messages.
-  class Place {
+  class ReadingScope {
    public:
-    Place(OnnxDecoder& decoder, std::string_view kind, std::string_view name)
+    ReadingScope(OnnxDecoder& decoder, std::string_view kind, std::string_view name)
         : decoder_(decoder),
           before_(std::exchange(decoder.place_, fmt::format("{}: {} '{}'", decoder.path_, kind, name))) {}
-    ~Place() { decoder_.place_ = std::move(before_); }
-    Place(const Place&) = delete;
-    Place& operator=(const Place&) = delete;
+    ~ReadingScope() { decoder_.place_ = std::move(before_); }
+    ReadingScope(const ReadingScope&) = delete;
+    ReadingScope& operator=(const ReadingScope&) = delete;
 
    private:
     OnnxDecoder& decoder_;
@@ -182,7 +182,7 @@ class OnnxDecoder {
 
   void decode_body(const onnx::GraphProto& message, const std::string& prefix, Body& body) {
     {
-      const Place place(*this, "graph", message.name());
+      const ReadingScope place(*this, "graph", message.name());
       refuse_unknown(message);
       refuse(message.initializer_size() > 0 || message.sparse_initializer_size() > 0, "initializers");
       refuse(message.quantization_annotation_size() > 0, "quantization annotations");
@@ -227,13 +227,13 @@ class OnnxDecoder {
     };
     nodes_of_values_.clear();
     for (const onnx::ValueInfoProto& input : message.input()) {
-      const Place place(*this, "input", input.name());
+      const ReadingScope place(*this, "input", input.name());
       if (!input.name().starts_with(prefix)) fail(fmt::format("its name does not begin with '{}'", prefix));
       declare(input.name(), std::string_view(input.name()).substr(prefix.size()));
     }
     for (const onnx::NodeProto& node : message.node()) {
       if (is_graph_holder(node)) continue;
-      const Place place(*this, "node", node.name());
+      const ReadingScope place(*this, "node", node.name());
       if (node.name().empty()) fail("a node has no name");
       if (node.output_size() != 1) fail(fmt::format("has {} outputs, not 1", node.output_size()));
       declare(node.output(0), node.name());
@@ -273,7 +273,7 @@ class OnnxDecoder {
 
   void decode_input(const onnx::ValueInfoProto& message, const Types& types,
                     const SideTable<StringId, NodeId>& names, Body& body, NodeId id) {
-    const Place place(*this, "input", message.name());
+    const ReadingScope place(*this, "input", message.name());
     refuse_unknown(message);
     Node& node = body.nodes[id];
     node.kind = NodeKind::kPlaceholder;
@@ -299,7 +299,7 @@ class OnnxDecoder {
 
   void decode_node(const onnx::NodeProto& message, const Types& types,
                    const SideTable<StringId, NodeId>& names, Node& node) {
-    const Place place(*this, "node", message.name());
+    const ReadingScope place(*this, "node", message.name());
     refuse_unknown(message);
     refuse(message.has_overload(), "an overload");
     refuse(message.device_configurations_size() > 0, "device configurations");
@@ -388,7 +388,7 @@ class OnnxDecoder {
 
   void decode_output(const onnx::GraphProto& message, const SideTable<StringId, NodeId>& names, Body& body,
                      NodeId id) {
-    const Place place(*this, "graph", message.name());
+    const ReadingScope place(*this, "graph", message.name());
     Node& node = body.nodes[id];
     NamedFacts facts = collect(message.metadata_props());
     FactReader reader(values_, facts, place_, "output.");
@@ -408,7 +408,7 @@ class OnnxDecoder {
   }
 
   void decode_holder(const onnx::NodeProto& message) {
-    const Place place(*this, "node", message.name());
+    const ReadingScope place(*this, "node", message.name());
     if (message.attribute_size() != 1 || !message.attribute(0).has_g() || message.input_size() != 0)
       fail("must have one attribute, a graph");
     decode_nested(message.attribute(0).g());

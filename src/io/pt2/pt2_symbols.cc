@@ -5,9 +5,9 @@
 namespace epweave {
 namespace {
 
-class Binder {
+class Pt2Binder {
  public:
-  explicit Binder(Context& context) : context_(context) {}
+  explicit Pt2Binder(Context& context) : context_(context) {}
 
   void bind_all(Body& body) {
     for (const NodeId id : body.order) {
@@ -65,7 +65,7 @@ class Binder {
 }  // namespace
 
 void bind_unbacked_symbols(Graph& graph) {
-  Binder binder(*graph.context);
+  Pt2Binder binder(*graph.context);
   for (Body& body : graph.bodies) binder.bind_all(body);
 }
 

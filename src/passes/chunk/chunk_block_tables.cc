@@ -4,7 +4,7 @@
 
 namespace epweave {
 
-PartBlockTables::Tables PartBlockTables::keep(Tables whole, const Kept& kept, const Place& place) {
+PartBlockTables::Tables PartBlockTables::keep(Tables whole, const Kept& kept, const TableUse& place) {
   auto [found, is_new] = made_.try_emplace({whole, kept}, whole);
   if (!is_new) return found->second;
   place_ = place;

@@ -40,13 +40,13 @@ class PartBlockTables {
     friend auto operator<=>(const Kept&, const Kept&) = default;
   };
   // For whom the nodes are made.
-  struct Place {
+  struct TableUse {
     NodeId counts_origin, indices_origin;
     RegionId region;
     std::size_t part = 0;
   };
   // Made once for all calls that want the same.
-  Tables keep(Tables whole, const Kept& kept, const Place& place);
+  Tables keep(Tables whole, const Kept& kept, const TableUse& place);
 
  private:
   NodeId keep_rows(NodeId table, BlockRange rows, NodeId origin);
@@ -57,7 +57,7 @@ class PartBlockTables {
   Context& context_;
   ChunkWriter& writer_;
   std::map<std::pair<Tables, Kept>, Tables> made_;
-  Place place_;
+  TableUse place_;
   NodeId origin_;
 };
 

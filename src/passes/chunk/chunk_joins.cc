@@ -87,7 +87,7 @@ void PartJoins::refuse_extent(const Cut& cut, ExprId extent) const {
 }
 
 std::vector<Arg> PartJoins::cut_plain(const Cut& cut) {
-  const PartSizes::Place place{cut.origin, cut.user};
+  const PartSizes::SizeUse place{cut.origin, cut.user};
   const RegionId region = plan_.placements.region[cut.user];
   const std::string name(graph_.text(graph_.step().nodes[cut.origin].name));
   const TensorType* type = writer_.tensor(cut.whole);
@@ -122,7 +122,7 @@ std::vector<Arg> PartJoins::cut_plain(const Cut& cut) {
   return result;
 }
 
-NodeId PartJoins::contiguous(NodeId piece, PartSizes::Place place, std::size_t part) {
+NodeId PartJoins::contiguous(NodeId piece, PartSizes::SizeUse place, std::size_t part) {
   return writer_.append(writer_.make({.name = fmt::format("{}_contiguous", writer_.name(piece)),
                                       .target = "aten.clone.default",
                                       .args = {Arg::node(piece)},

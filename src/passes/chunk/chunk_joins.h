@@ -81,7 +81,7 @@ class PartJoins {
   Node permute(NodeId tensor, const std::vector<std::int64_t>& order, const View& view);
   std::vector<Arg> list_sizes(NodeId tensor, DimRange without, const View& view);
   Node make_view(NodeId tensor, const std::vector<Arg>& shape, const View& view);
-  NodeId contiguous(NodeId piece, PartSizes::Place place, std::size_t part);
+  NodeId contiguous(NodeId piece, PartSizes::SizeUse place, std::size_t part);
   bool is_contiguous(NodeId id);
 
   const Graph& graph_;

@@ -158,7 +158,7 @@ class Reporter {
     by_name_[{region.root, region.backward}] = id.index();
     for (StringId symbol : plan_.token_symbols) {
       if (!division.divided.contains(symbol)) continue;
-      RegionReport::Rows& rows = report.rows.emplace_back();
+      RegionReport::PartRows& rows = report.rows.emplace_back();
       rows.symbol = graph_.text(symbol);
       for (std::size_t k = 0; k < division.count(); ++k) {
         const PolyId extent = division.rows(facts_.pool(), symbol, k);
@@ -303,7 +303,7 @@ ChunkReport report_chunks(const Graph& graph, const ChunkPlan& plan, const Graph
 std::string print_region_title(const RegionReport& region) {
   std::string text = fmt::format("region {} {}: {} parts", region.root,
                                  region.backward ? "backward" : "forward", region.parts);
-  for (const RegionReport::Rows& rows : region.rows) {
+  for (const RegionReport::PartRows& rows : region.rows) {
     text += fmt::format(", {} = {}", rows.symbol, fmt::join(rows.extents, " + "));
     if (!rows.numbers.empty()) text += fmt::format(" ({})", fmt::join(rows.numbers, " + "));
   }

@@ -21,12 +21,12 @@ struct RegionReport {
   std::string root;
   bool backward = false;
   std::size_t parts = 0;
-  struct Rows {
+  struct PartRows {
     std::string symbol;
     std::vector<std::string> extents;        // of each part
     std::vector<std::int64_t> numbers = {};  // the same with the symbol's hint; empty without one
   };
-  std::vector<Rows> rows;  // of each token symbol
+  std::vector<PartRows> rows;  // of each token symbol
   struct Value {
     std::string name, type, how, why;
   };

@@ -123,7 +123,7 @@ NodeId PartSizes::tokens_of(StringId symbol) {
   return token_nodes_.at(symbol) = tokens;
 }
 
-std::optional<StringId> PartSizes::unequal_symbol(NodeId number, Place place) {
+std::optional<StringId> PartSizes::unequal_symbol(NodeId number, SizeUse place) {
   const ExprId extent = out_.context->types[out_.step().nodes[number].type].expr;
   const Division& division = plan_.division(plan_.placements.region[place.user]);
   std::vector<StringId> symbols;
@@ -141,7 +141,7 @@ std::optional<StringId> PartSizes::unequal_symbol(NodeId number, Place place) {
       site_of(in_, node), "choose a number of parts that divides the token count");
 }
 
-PartSizes::Shares PartSizes::of_number(NodeId whole, Place place) {
+PartSizes::Shares PartSizes::of_number(NodeId whole, SizeUse place) {
   const RegionId region = plan_.placements.region[place.user];
   const Division& division = plan_.division(region);
   const auto symbol = unequal_symbol(whole, place);
@@ -163,11 +163,11 @@ PartSizes::Shares PartSizes::of_number(NodeId whole, Place place) {
   return shares;
 }
 
-PartSizes::Shares PartSizes::of_dimension(NodeId tensor, int dim, Place place) {
+PartSizes::Shares PartSizes::of_dimension(NodeId tensor, int dim, SizeUse place) {
   return of_number(read_size(tensor, dim, {place.origin, plan_.placements.region[place.user]}), place);
 }
 
-NodeId PartSizes::read_size(NodeId tensor, int dim, Reader reader) {
+NodeId PartSizes::read_size(NodeId tensor, int dim, SizeReader reader) {
   return writer_.append(writer_.make({.name = fmt::format("{}_size{}", writer_.name(tensor), dim),
                                       .target = "aten.sym_size.int",
                                       .args = {Arg::node(tensor), Arg::integer(dim)},
@@ -236,7 +236,7 @@ NodeId PartSizes::add_for_graph(const Operation& operation, StringId symbol) {
   return behind_inputs_.back();
 }
 
-NodeId PartSizes::add_for_use(const Operation& operation, Place place) {
+NodeId PartSizes::add_for_use(const Operation& operation, SizeUse place) {
   return writer_.append(writer_.make({.name = operation.name,
                                       .target = operation.target,
                                       .args = {operation.left, operation.right},

@@ -33,32 +33,32 @@ class PartSizes {
 
   // Where the sizes stand that are made for a use: the value whose size it is, and the node of a
   // region that wants it.
-  struct Place {
+  struct SizeUse {
     NodeId origin, user;
   };
   // Whether every part has a share of the extent.
   bool is_divisible(ExprId extent) { return tokens_.is_linear(extent); }
   // The parts' shares of the number `whole`, which scales with the tokens. Throws PassError where
   // parts of different sizes have none.
-  Shares of_number(NodeId whole, Place place);
+  Shares of_number(NodeId whole, SizeUse place);
   // The parts' shares of the extent, where an input has the token count for an extent.
   std::optional<Shares> of_extent(ExprId extent, RegionId region);
   // The number of rows of the extent before part `part` > 0, where an input has the token count for
   // an extent.
   std::optional<Arg> first_row(ExprId extent, RegionId region, std::size_t part);
   // The parts' shares of the tensor's dimension.
-  Shares of_dimension(NodeId tensor, int dim, Place place);
+  Shares of_dimension(NodeId tensor, int dim, SizeUse place);
   // The number, read off the inputs. Throws PassError where it is no multiple of a symbol that one
   // has for an extent.
   Arg of_inputs(PolyId number, NodeId wanted_for);
   // The same, or the next multiple of `step` where it is not known to be one.
   Arg rounded_up(ExprId extent, std::int64_t step, NodeId wanted_for);
   // The size of a dimension, read where it is needed, in the name of a value and of a region.
-  struct Reader {
+  struct SizeReader {
     NodeId origin;
     RegionId region;
   };
-  NodeId read_size(NodeId tensor, int dim, Reader reader);
+  NodeId read_size(NodeId tensor, int dim, SizeReader reader);
   // Puts the nodes that serve the whole graph behind the inputs.
   void place_behind_inputs();
 
@@ -72,7 +72,7 @@ class PartSizes {
   NodeId tokens_of(StringId symbol);
   // The only token symbol that the divided number scales with, if its parts may have different
   // sizes.
-  std::optional<StringId> unequal_symbol(NodeId number, Place place);
+  std::optional<StringId> unequal_symbol(NodeId number, SizeUse place);
 
   // A call on an operand and a number or a second operand.
   struct Operation {
@@ -81,7 +81,7 @@ class PartSizes {
     Arg left, right;
   };
   NodeId add_for_graph(const Operation& operation, StringId symbol);
-  NodeId add_for_use(const Operation& operation, Place place);
+  NodeId add_for_use(const Operation& operation, SizeUse place);
 
   const Graph& in_;
   const Graph& out_;

@@ -18,7 +18,7 @@ const ProcessGroup* find_row(const Graph& graph, StringId name) {
 }  // namespace
 
 std::optional<std::string> GroupPairs::pair(const std::vector<Arg>& names) {
-  Rows rows;
+  GroupRows rows;
   for (std::size_t g = 0; g < names.size(); ++g) rows.push_back(find_row(job_.graphs[g], names[g].as_name()));
   if (std::ranges::find(rows, nullptr) != rows.end()) return "the group is not in the table";
   for (std::size_t g = 1; g < rows.size(); ++g) {
@@ -32,7 +32,7 @@ std::optional<std::string> GroupPairs::pair(const std::vector<Arg>& names) {
   return std::nullopt;
 }
 
-std::optional<std::string> GroupPairs::why_no_axis(const Rows& rows, std::size_t g) const {
+std::optional<std::string> GroupPairs::why_no_axis(const GroupRows& rows, std::size_t g) const {
   const auto rule = find_group_rule(rows[0]->ranks, job_.size());
   const bool holds_rank = std::ranges::find(rows[g]->ranks, job_.ranks[g]) != rows[g]->ranks.end();
   const bool is_of_axis =
@@ -41,7 +41,7 @@ std::optional<std::string> GroupPairs::why_no_axis(const Rows& rows, std::size_t
   return "the groups are not those of one axis";
 }
 
-std::optional<std::string> GroupPairs::why_other_group(const Rows& rows, std::size_t g) const {
+std::optional<std::string> GroupPairs::why_other_group(const GroupRows& rows, std::size_t g) const {
   const Context& context = job_.context();
   const Rank first = job_.ranks[0], here = job_.ranks[g];
   if (const auto known = names_.find({g, rows[0]->name}); known != names_.end()) {
@@ -64,7 +64,7 @@ std::optional<std::string> GroupPairs::why_other_group(const Rows& rows, std::si
 
 // Of two rows with the same members. Ranks that name groups apart pair the k-th with these members,
 // as verify_ranks does.
-bool GroupPairs::is_one_communicator(const Rows& rows, std::size_t a, std::size_t b) const {
+bool GroupPairs::is_one_communicator(const GroupRows& rows, std::size_t a, std::size_t b) const {
   if (rows[a]->name == rows[b]->name) return true;
   const auto has = [&](std::size_t g, const ProcessGroup& row) {
     const ProcessGroup* same = find_row(job_.graphs[g], row.name);

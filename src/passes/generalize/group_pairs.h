@@ -29,10 +29,10 @@ class GroupPairs {
   std::optional<Arg> list() const;
 
  private:
-  using Rows = std::vector<const ProcessGroup*>;
-  std::optional<std::string> why_no_axis(const Rows& rows, std::size_t g) const;
-  std::optional<std::string> why_other_group(const Rows& rows, std::size_t g) const;
-  bool is_one_communicator(const Rows& rows, std::size_t a, std::size_t b) const;
+  using GroupRows = std::vector<const ProcessGroup*>;
+  std::optional<std::string> why_no_axis(const GroupRows& rows, std::size_t g) const;
+  std::optional<std::string> why_other_group(const GroupRows& rows, std::size_t g) const;
+  bool is_one_communicator(const GroupRows& rows, std::size_t a, std::size_t b) const;
   const ProcessGroup* counterpart(const ProcessGroup& base, std::size_t g) const;
   std::map<StringId, std::vector<Rank>> find_counterparts(const ProcessGroup& base) const;
 

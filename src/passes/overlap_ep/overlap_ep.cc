@@ -192,11 +192,11 @@ struct Moves {
 };
 
 void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Graph& after) {
-  struct Place {
+  struct MovedBy {
     const EpRegion* region = nullptr;
     StringId reason;
   };
-  SideTable<NodeId, Place> places(before.step().nodes.size(), {});
+  SideTable<NodeId, MovedBy> places(before.step().nodes.size(), {});
   for (std::size_t r = 0; r < plan.regions.size(); ++r)
     for (const Phase& phase : plan.schedules[r].phases) {
       const StringId reason = after.intern(describe_phase(before, *plan.regions[r], phase));
@@ -205,7 +205,7 @@ void record_moves(const Graph& before, const Plan& plan, const Moves& moves, Gra
   const StringId pass = after.intern("overlap-ep");
   Body& step = after.step();
   for (const auto [id, node] : walk_records(step, moves.moved)) {
-    Place place = places[id];
+    MovedBy place = places[id];
     if (!place.reason) {
       const NodeId waited_for = moves.sorted.waited_for[id];
       place.reason = after.intern(

@@ -1,7 +1,6 @@
 #include "passes/schedule/inductor_order.h"
 
 #include <algorithm>
-#include <compare>
 #include <span>
 #include <utility>
 
@@ -10,88 +9,49 @@
 #include "passes/schedule/inductor_candidates.h"
 #include "passes/schedule/inductor_flight.h"
 #include "passes/schedule/inductor_memory.h"
-#include "passes/schedule/python_heap.h"
+#include "passes/schedule/inductor_paths.h"
+#include "passes/schedule/inductor_ready.h"
 
 namespace epweave {
 namespace {
 
-// A place in a queue of what is ready; the least is taken first. No two are equal.
-struct ReadyNode {
-  std::uint32_t first =
-      0;  // the compute node that needs it; of those that none needs, 0 if a reduce-scatter does
-  std::int32_t second = 0;
-  Place place = kNoPlace;
-  friend auto operator<=>(const ReadyNode&, const ReadyNode&) = default;
-};
-
-// What must execute behind a node, up to a place; found once for all that is asked of the same node
-// in a row.
-class Followers {
+// The order as it grows: each step of it is told to those who keep account of memory, of what is in
+// flight, of what may be started ahead, and of what is ready.
+class GreedyOrder {
  public:
-  explicit Followers(const PlaceLists& users) : users_(users), seen_at_(users.size()) {}
-
-  bool has(Place place, Place node, Place last) {
-    if (node_ != node || last_ != last) {
-      node_ = node;
-      last_ = last;
-      find();
-    }
-    return seen_at_[place] == epoch_;
-  }
-
- private:
-  void find() {
-    ++epoch_;
-    stack_.assign(1, node_);
-    while (!stack_.empty()) {
-      const Place at = stack_.back();
-      stack_.pop_back();
-      for (const Place user : users_[at])
-        if (user <= last_ && std::exchange(seen_at_[user], epoch_) != epoch_) stack_.push_back(user);
-    }
-  }
-
-  const PlaceLists& users_;
-  Place node_ = kNoPlace, last_ = kNoPlace;
-  std::uint32_t epoch_ = 0;
-  std::vector<std::uint32_t> seen_at_;
-  std::vector<Place> stack_;
-};
-
-class InductorScheduler {
- public:
-  InductorScheduler(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
-                    const InductorFacts& facts, const InductorKnobs& knobs)
+  GreedyOrder(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
+              const InductorFacts& facts, const InductorKnobs& knobs)
       : p_(problem),
         knobs_(knobs),
         f_(facts),
+        missing_(problem.size()),
+        is_scheduled_(problem.size()),
         memory_(graph, model),
         budget_(memory_, facts, knobs),
         flight_(facts, problem.groups, knobs.discounts_latency),
         candidates_(facts, problem.groups, knobs),
-        followers_(problem.users),
-        missing_(problem.size()),
-        is_scheduled_(problem.size()),
-        potential_bytes_(facts.keys),
-        seen_at_(problem.size()) {
+        ready_(facts, knobs, flight_, is_scheduled_),
+        paths_(problem, facts, flight_, is_scheduled_),
+        followers_(problem.users) {
     candidates_.set_done(0, flight_);
   }
 
-  InductorOrder run() {
+  void make() {
     seed();
-    while (!on_path_.empty() || !off_path_.empty()) {
+    while (!ready_.empty()) {
       if (flight_.bytes() >= knobs_.max_in_flight_bytes && force_oldest_wait()) continue;
-      take_next();
-      for (const Place place : batch_) take(place);
+      for (const Place place : ready_.pop(budget_.is_exceeded(memory_.live()))) take(place);
     }
     EPWEAVE_CHECK(order_.size() == p_.size());
-    return report();
   }
+
+  const std::vector<Place>& order() const { return order_; }
+  const InductorFlight& flight() const { return flight_; }
+  std::int64_t given_peak() const { return budget_.given_peak(); }
+  std::int64_t peak() const { return memory_.peak(); }
 
  private:
   using Credit = InductorFlight::Credit;
-
-  // ------------------------------------------------------------------------- queues
 
   // Lookups in meshes stand behind the inputs, whatever else is scheduled.
   void seed() {
@@ -104,78 +64,8 @@ class InductorScheduler {
       for (const Place user : p_.users[i]) --missing_[user];
     }
     for (Place i = 0; i < p_.size(); ++i)
-      if (missing_[i] == 0 && f_.roles[i] != InductorRole::kRank) add_ready(i);
+      if (missing_[i] == 0 && f_.roles[i] != InductorRole::kRank) ready_.add(i);
   }
-
-  bool is_off_path(Place i) const { return f_.needed_by[i] == kNeverNeeded; }
-  const InductorCollective& collective_of(Place i) const { return f_.collectives[f_.collective[i]]; }
-  double exposed(Place i) const { return flight_[f_.collective[i]].exposed; }
-
-  void add_ready(Place i) {
-    if (is_off_path(i)) {
-      off_path_.push({f_.is_needed_by_scatter[i] ? 0U : 1U, 0, i});
-      if (f_.roles[i] == InductorRole::kLaunch)
-        potential_bytes_[collective_of(i).key] += collective_of(i).bytes;
-    } else {
-      on_path_.push({f_.needed_by[i], local_priority(i), i});
-    }
-  }
-
-  // Waits that are exposed come last, what leads to a collective alone first.
-  std::int32_t local_priority(Place i) {
-    if (f_.roles[i] == InductorRole::kWait) return exposed(i) != 0 ? 1 : 0;
-    return leads_to_collective(i) ? -1 : 0;
-  }
-  bool leads_to_collective(Place i) const {
-    while (f_.value_users[i].size() == 1) {
-      const Place user = f_.value_users[i].front();
-      if (f_.value_inputs[user] != 1) return false;
-      if (f_.roles[user] == InductorRole::kLaunch && !is_scheduled_[user]) return true;
-      if (!f_.is_cheap[user]) return false;
-      i = user;
-    }
-    return false;
-  }
-
-  // What to schedule next, usually one node, into batch_.
-  void take_next() {
-    batch_.clear();
-    if (off_path_.empty() || !may_take_off_path(off_path_.top().place)) {
-      batch_.push_back(on_path_.pop().place);
-      return;
-    }
-    const Place place = off_path_.pop().place;
-    batch_.push_back(place);
-    if (knobs_.max_off_bucket_bytes && f_.roles[place] == InductorRole::kLaunch) take_of_same_key(place);
-  }
-
-  bool may_take_off_path(Place i) {
-    if (on_path_.empty() || is_scheduled_[i]) return true;
-    if (f_.roles[i] == InductorRole::kWait) return exposed(i) == 0 || budget_.is_exceeded(memory_.live());
-    if (knobs_.max_off_bucket_bytes && f_.roles[i] == InductorRole::kLaunch)
-      return potential_bytes_[collective_of(i).key] >= *knobs_.max_off_bucket_bytes;
-    return f_.is_needed_by_scatter[i] && std::int64_t{i} <= last_on_path_;
-  }
-
-  // Collectives that might share a bucket with this one are started behind it, up to the bytes of a
-  // bucket. (Here, too, one that was started ahead counts: it takes the others along.)
-  void take_of_same_key(Place place) {
-    const std::uint32_t key = collective_of(place).key;
-    std::int64_t bytes = collective_of(place).bytes;
-    std::vector<std::size_t> taken;
-    for (std::size_t i = 0; i < off_path_.items().size(); ++i) {
-      const Place other = off_path_.items()[i].place;
-      if (is_scheduled_[other] || f_.roles[other] != InductorRole::kLaunch) continue;
-      const InductorCollective& collective = collective_of(other);
-      if (collective.key != key || bytes + collective.bytes > *knobs_.max_off_bucket_bytes) continue;
-      bytes += collective.bytes;
-      batch_.push_back(other);
-      taken.push_back(i);
-    }
-    off_path_.remove(taken);
-  }
-
-  // ------------------------------------------------------------------------- nodes
 
   void take(Place i) {
     if (is_scheduled_[i]) return;
@@ -195,11 +85,7 @@ class InductorScheduler {
         compute(i);
         break;
     }
-    if (!is_off_path(i)) {
-      last_on_path_ = std::max(last_on_path_, std::int64_t{i});
-    } else if (f_.roles[i] == InductorRole::kLaunch) {
-      potential_bytes_[collective_of(i).key] -= collective_of(i).bytes;
-    }
+    ready_.note_taken(i);
   }
 
   void schedule(Place i) {
@@ -208,7 +94,7 @@ class InductorScheduler {
     is_scheduled_[i] = true;
     memory_.place(i);
     for (const Place user : p_.users[i])
-      if (--missing_[user] == 0) add_ready(user);
+      if (--missing_[user] == 0) ready_.add(user);
   }
 
   void compute(Place i) {
@@ -296,16 +182,12 @@ class InductorScheduler {
     return true;
   }
 
-  // ------------------------------------------------------------------------- paths
-
-  // Schedules what the collective still needs, if that is neither compute, nor communication that
-  // is not done. Whether it was.
+  // Schedules what the collective still needs, if that can be done under the node. Whether it was.
   bool schedule_path(Place node, Place start) {
     if (f_.compute_before[start] > computes_done_) return false;
-    std::vector<Place> path;
-    if (!find_path(node, start, path)) return false;
-    std::ranges::sort(path);
-    for (const Place place : path) {
+    const auto path = paths_.find(node, start);
+    if (!path) return false;
+    for (const Place place : *path) {
       if (is_scheduled_[place]) continue;
       if (f_.roles[place] == InductorRole::kWait) {
         wait(place);
@@ -316,97 +198,64 @@ class InductorScheduler {
     return true;
   }
 
-  bool find_path(Place node, Place start, std::vector<Place>& path) {
-    ++seen_epoch_;
-    stack_.assign(1, start);
-    while (!stack_.empty()) {
-      const Place at = stack_.back();
-      stack_.pop_back();
-      for (const Place input : p_.inputs[at]) {
-        if (is_scheduled_[input] || std::exchange(seen_at_[input], seen_epoch_) == seen_epoch_) continue;
-        if (input == node || !may_be_on_path(node, input)) return false;
-        path.push_back(input);
-        stack_.push_back(input);
-      }
-    }
-    return true;
-  }
-
-  bool may_be_on_path(Place node, Place i) const {
-    switch (f_.roles[i]) {
-      case InductorRole::kCompute:
-      case InductorRole::kLaunch:
-        return false;
-      case InductorRole::kWait:
-        return !flight_.would_wait_twice(f_.collective[i]) && flight_.is_hidden(f_.collective[i], node);
-      case InductorRole::kRank:
-      case InductorRole::kInput:
-      case InductorRole::kOther:
-        return !f_.blocks_path[i];
-    }
-    return false;
-  }
-
-  // ------------------------------------------------------------------------- result
-
-  InductorOrder report() {
-    InductorOrder result{
-        .collectives = flight_.size(), .given_peak = budget_.given_peak(), .peak = memory_.peak()};
-    for (std::uint32_t c = 0; c < flight_.size(); ++c) {
-      const double ms = f_.collectives[c].ms, exposed = flight_[c].exposed;
-      if (exposed == ms) ++result.exposed;
-      result.exposed_ms += exposed;
-      result.collective_ms += ms;
-      result.hiding.push_back({exposed, each_once(flight_[c].hidden_by)});
-    }
-    result.scheduled = order_;
-    // Inputs, and what follows from the rank, in the given order; the output last.
-    const auto section = [&](Place i) {
-      if (f_.roles[i] == InductorRole::kInput || f_.roles[i] == InductorRole::kRank) return 0;
-      return i + 1 == p_.size() ? 2 : 1;
-    };
-    std::ranges::stable_sort(order_, {}, section);
-    std::sort(order_.begin(), std::ranges::find_if(order_, [&](Place i) { return section(i) != 0; }));
-    result.order = std::move(order_);
-    return result;
-  }
-
-  static std::vector<Place> each_once(std::span<const Place> places) {
-    std::vector<Place> once;
-    for (const Place place : places)
-      if (std::ranges::find(once, place) == once.end()) once.push_back(place);
-    return once;
-  }
-
   const ScheduleProblem& p_;
   const InductorKnobs& knobs_;
   const InductorFacts& f_;
+  std::vector<std::uint32_t> missing_;  // by place: what must come before it and is not scheduled
+  std::vector<bool> is_scheduled_;
+  std::vector<Place> order_;
+  std::uint32_t computes_done_ = 0;
   InductorMemory memory_;
   InductorBudget budget_;
   InductorFlight flight_;
   InductorCandidates candidates_;
-  Followers followers_;
-
-  PythonHeap<ReadyNode> on_path_, off_path_;
-  std::vector<Place> batch_;
-  std::vector<std::uint32_t> missing_;  // by place: what must come before it and is not scheduled
-  std::vector<bool> is_scheduled_;
-  std::vector<Place> order_;
-  // The last place, in the given order, that was taken and some compute node needs.
-  std::int64_t last_on_path_ = -1;
-  std::uint32_t computes_done_ = 0;
-  std::vector<std::int64_t> potential_bytes_;  // by key: of ready collectives that no compute node needs
-
-  std::uint32_t seen_epoch_ = 0;
-  std::vector<std::uint32_t> seen_at_;
-  std::vector<Place> stack_;
+  InductorReady ready_;
+  InductorPaths paths_;
+  InductorFollowers followers_;
 };
+
+std::vector<Place> each_once(std::span<const Place> places) {
+  std::vector<Place> once;
+  for (const Place place : places)
+    if (std::ranges::find(once, place) == once.end()) once.push_back(place);
+  return once;
+}
+
+// Inputs, and what follows from the rank, in the given order in front; the output last.
+std::vector<Place> put_ends_in_place(std::vector<Place> order, const InductorFacts& facts) {
+  const auto section = [&](Place i) {
+    if (facts.roles[i] == InductorRole::kInput || facts.roles[i] == InductorRole::kRank) return 0;
+    return i + 1 == facts.roles.size() ? 2 : 1;
+  };
+  std::ranges::stable_sort(order, {}, section);
+  std::sort(order.begin(), std::ranges::find_if(order, [&](Place i) { return section(i) != 0; }));
+  return order;
+}
+
+// What its own arithmetic says of the collectives.
+void count_hiding(const InductorFlight& flight, const InductorFacts& facts, InductorOrder& result) {
+  result.collectives = flight.size();
+  for (std::uint32_t c = 0; c < flight.size(); ++c) {
+    const double ms = facts.collectives[c].ms, exposed = flight[c].exposed;
+    if (exposed == ms) ++result.exposed;
+    result.exposed_ms += exposed;
+    result.collective_ms += ms;
+    result.hiding.push_back({exposed, each_once(flight[c].hidden_by)});
+  }
+}
 
 }  // namespace
 
 InductorOrder order_like_inductor(const Graph& graph, const StepModel& model, const ScheduleProblem& problem,
                                   const InductorFacts& facts, const InductorKnobs& knobs) {
-  return InductorScheduler(graph, model, problem, facts, knobs).run();
+  GreedyOrder made(graph, model, problem, facts, knobs);
+  made.make();
+  InductorOrder result{.order = put_ends_in_place(made.order(), facts),
+                       .scheduled = made.order(),
+                       .given_peak = made.given_peak(),
+                       .peak = made.peak()};
+  count_hiding(made.flight(), facts, result);
+  return result;
 }
 
 }  // namespace epweave

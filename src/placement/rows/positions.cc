@@ -82,7 +82,7 @@ NumberOp number_op_of(const Node& node) {
   return node.op == nullptr ? NumberOp::kComputes : find_number_op(*node.op);
 }
 
-struct Numbers {
+struct OwnNumbers {
   // kEntries: of a part's own counts, which the user lets be data (contract=own-sums); kOwnEntries:
   // which the user does not.
   enum class Kind : std::uint8_t { kData, kEntries, kOwnEntries, kRows, kOffsets };
@@ -92,12 +92,13 @@ struct Numbers {
   bool is_own() const { return kind > Kind::kEntries; }
   bool is_place() const { return kind == Kind::kRows || kind == Kind::kOffsets; }
   bool may_shift() const { return kind != Kind::kData; }  // places among the part's own rows
-  friend bool operator==(const Numbers&, const Numbers&) = default;
+  friend bool operator==(const OwnNumbers&, const OwnNumbers&) = default;
 };
 
-class Checker {
+class PositionCheck {
  public:
-  Checker(const Graph& graph, const Placements& placements, const PlacementOptions& options, Facts& facts)
+  PositionCheck(const Graph& graph, const Placements& placements, const PlacementOptions& options,
+                Facts& facts)
       : graph_(graph),
         context_(*graph.context),
         body_(graph.step()),
@@ -117,7 +118,7 @@ class Checker {
  private:
   // ------------------------------------------------------------------------- what a node makes
 
-  Numbers visit(NodeId id) {
+  OwnNumbers visit(NodeId id) {
     const Node& node = body_.nodes[id];
     const NumberOp op = number_op_of(node);
     if (op < NumberOp::kArange && !takes_own_numbers(node)) return {};
@@ -160,7 +161,7 @@ class Checker {
     return any;
   }
 
-  Numbers made_of_data() const {
+  OwnNumbers made_of_data() const {
     for_each_input(context_, body_.nodes[id_], [&](NodeId input) {
       if (numbers_[input].is_own()) decline_data(input);
     });
@@ -168,12 +169,12 @@ class Checker {
   }
 
   // A sum over the parts of them is none of theirs.
-  Numbers kept(Numbers numbers) const {
+  OwnNumbers kept(OwnNumbers numbers) const {
     const Placement& p = placements_.placement[id_];
     return p.is_partial() || p.is(PlacementKind::kCarried) ? made_of_data() : numbers;
   }
 
-  Numbers element(const Node& node) {
+  OwnNumbers element(const Node& node) {
     const auto element = tuple_element(context_, body_, node);
     if (!element) return {};
     const NodeId sort = sort_of_order(context_, body_, id_);
@@ -181,15 +182,15 @@ class Checker {
   }
 
   // The order that a sort gives numbers what it sorts.
-  Numbers order_of(const Node& sort) {
+  OwnNumbers order_of(const Node& sort) {
     const Placement& p = placements_.placement[id_];
     const TensorType* type = result();
     if (!p.is_rows() || type == nullptr || p.dim != sorted_dimension(context_, sort, type->rank())) return {};
-    return {Numbers::Kind::kRows, facts_.normalize(type->sizes[static_cast<std::size_t>(p.dim)])};
+    return {OwnNumbers::Kind::kRows, facts_.normalize(type->sizes[static_cast<std::size_t>(p.dim)])};
   }
 
-  Numbers cast() const {
-    const Numbers numbers = of(args_.values[0]);
+  OwnNumbers cast() const {
+    const OwnNumbers numbers = of(args_.values[0]);
     const TensorType* type = result();
     if (!numbers.may_shift()) return {};
     if (type == nullptr || is_floating(type->dtype) || type->dtype == DType::kBool) return made_of_data();
@@ -198,47 +199,49 @@ class Checker {
 
   // Own numbers of rows may be moved by entries, to places among the part's own rows; by nothing
   // else.
-  Numbers sum() const {
-    const Numbers a = of(args_.values[0]), b = of(args_.values[1]);
+  OwnNumbers sum() const {
+    const OwnNumbers a = of(args_.values[0]), b = of(args_.values[1]);
     if (!a.may_shift() || !b.may_shift() || args_.is_given(2)) return made_of_data();
     const auto subtracted = subtracted_operand(*body_.nodes[id_].op);
     if ((a.is_place() && b.is_place()) || (subtracted && of(args_.values[*subtracted]).is_place()))
       return made_of_data();
-    if (a.is_place() || b.is_place()) return kept({Numbers::Kind::kOffsets});
+    if (a.is_place() || b.is_place()) return kept({OwnNumbers::Kind::kOffsets});
     return kept({std::max(a.kind, b.kind)});
   }
 
   // How many rows of `divisor` slots each there are, if every part has whole ones in each block.
   std::optional<PolyId> rows_of_slots(Arg numbers, Arg divisor) {
-    const Numbers slots = of(numbers);
-    if (slots.kind != Numbers::Kind::kRows || !divisor.is_int() || divisor.as_int() < 1) return {};
+    const OwnNumbers slots = of(numbers);
+    if (slots.kind != OwnNumbers::Kind::kRows || !divisor.is_int() || divisor.as_int() < 1) return {};
     ExprPool& pool = facts_.pool();
     const auto rows = whole_quotient(pool, slots.rows, pool.poly_number(divisor.as_int()));
     const PolyId blocks = placement(numbers).blocks;
     return rows && (!blocks || whole_quotient(pool, *rows, blocks)) ? rows : std::nullopt;
   }
 
-  Numbers quotient() {
-    const Numbers numbers = of(args_.values[0]);
+  OwnNumbers quotient() {
+    const OwnNumbers numbers = of(args_.values[0]);
     if (!numbers.is_own()) return made_of_data();
     const auto rows = rows_of_slots(args_.values[0], args_.values[1]);
     if (result() == nullptr || is_floating(result()->dtype)) return made_of_data();  // not rounded
-    return rows ? Numbers{Numbers::Kind::kRows, *rows} : made_of_data();
+    return rows ? OwnNumbers{OwnNumbers::Kind::kRows, *rows} : made_of_data();
   }
-  Numbers remainder() { return rows_of_slots(args_.values[0], args_.values[1]) ? Numbers() : made_of_data(); }
+  OwnNumbers remainder() {
+    return rows_of_slots(args_.values[0], args_.values[1]) ? OwnNumbers() : made_of_data();
+  }
 
-  Numbers arange() {
+  OwnNumbers arange() {
     const TensorType* type = result();
     if (type == nullptr || !placements_.placement[id_].is_local()) return {};
-    if (!counts_from_zero(context_, body_.nodes[id_])) return {Numbers::Kind::kOffsets};
-    return {Numbers::Kind::kRows, facts_.normalize(type->sizes[0])};
+    if (!counts_from_zero(context_, body_.nodes[id_])) return {OwnNumbers::Kind::kOffsets};
+    return {OwnNumbers::Kind::kRows, facts_.normalize(type->sizes[0])};
   }
 
-  Numbers repeated() {
+  OwnNumbers repeated() {
     const Arg counts = args_.values[0];
     if (of(counts).is_own()) return made_of_data();
     if (!placement(counts).is_rows()) return {};  // numbers of counts that all parts have
-    return {Numbers::Kind::kRows, facts_.normalize(tensor(counts)->sizes[0])};
+    return {OwnNumbers::Kind::kRows, facts_.normalize(tensor(counts)->sizes[0])};
   }
 
   // ------------------------------------------------------------------------- picking and placing
@@ -253,14 +256,15 @@ class Checker {
     return any_divided;
   }
 
-  Numbers pick() {
+  OwnNumbers pick() {
     const bool are_divided = require_rows_at_positions();
     const Arg source = args_.values[0];
     if (!placement(source).is_partial() || !are_divided) return kept(of(source));
-    return {options_.own_sums == OwnSums::kAccept ? Numbers::Kind::kEntries : Numbers::Kind::kOwnEntries};
+    return {options_.own_sums == OwnSums::kAccept ? OwnNumbers::Kind::kEntries
+                                                  : OwnNumbers::Kind::kOwnEntries};
   }
 
-  Numbers put() {
+  OwnNumbers put() {
     require_rows_at_positions();
     const OpInfo& op = *body_.nodes[id_].op;
     const Arg values = args_.values[indexed_params(op).written];
@@ -274,7 +278,7 @@ class Checker {
   }
 
   // What the call writes in place is seen by all values of its storage from here on.
-  void number_storage(const Numbers& numbers) {
+  void number_storage(const OwnNumbers& numbers) {
     const Effects& effects = *placements_.effects;
     for (NodeId value : body_.order) {
       if (value == id_) break;
@@ -296,7 +300,7 @@ class Checker {
   // That positions number rows of what they pick from, or place in.
   void require_rows(const IndexedDim& indexed) {
     const Arg value = Arg::node(indexed.table), index = Arg::node(indexed.positions);
-    const Numbers numbers = of(index);
+    const OwnNumbers numbers = of(index);
     const Placement& p = placement(value);
     const std::int64_t dim =
         indexed.dim < 0 ? indexed.dim + static_cast<std::int64_t>(tensor(value)->rank()) : indexed.dim;
@@ -313,10 +317,10 @@ class Checker {
       return;
     }
     const PolyId rows = facts_.normalize(tensor(value)->sizes[static_cast<std::size_t>(dim)]);
-    if (numbers.kind == Numbers::Kind::kRows && numbers.rows != rows)
+    if (numbers.kind == OwnNumbers::Kind::kRows && numbers.rows != rows)
       decline_rows(value, index, fmt::format("number {} rows", text(numbers.rows)),
                    fmt::format("are {}", text(rows)));
-    if (numbers.kind != Numbers::Kind::kRows && !p.is_local())
+    if (numbers.kind != OwnNumbers::Kind::kRows && !p.is_local())
       decline_rows(value, index, "are offsets among rows of a part's own", "are in the order of the tokens");
   }
 
@@ -339,7 +343,7 @@ class Checker {
 
   // ------------------------------------------------------------------------- look-ups
 
-  Numbers of(Arg arg) const { return arg.is_node() ? numbers_[arg.as_node()] : Numbers(); }
+  OwnNumbers of(Arg arg) const { return arg.is_node() ? numbers_[arg.as_node()] : OwnNumbers(); }
   const Placement& placement(Arg arg) const {
     static const Placement kWhole;
     return arg.is_node() ? placements_.seen_from(arg.as_node(), region_) : kWhole;
@@ -382,8 +386,8 @@ class Checker {
   const Placements& placements_;
   const PlacementOptions& options_;
   Facts& facts_;
-  SideTable<NodeId, Numbers> numbers_;  // of divided nodes; a tuple's are those of its first element
-  RegionId region_;                     // of the node that is visited, if divided
+  SideTable<NodeId, OwnNumbers> numbers_;  // of divided nodes; a tuple's are those of its first element
+  RegionId region_;                        // of the node that is visited, if divided
   NodeId id_;
   BoundArgs args_;
 };
@@ -392,7 +396,7 @@ class Checker {
 
 void check_positions(const Graph& graph, const Placements& placements, const PlacementOptions& options,
                      Facts& facts) {
-  Checker(graph, placements, options, facts).run();
+  PositionCheck(graph, placements, options, facts).run();
 }
 
 }  // namespace epweave

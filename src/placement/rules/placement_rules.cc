@@ -294,7 +294,7 @@ void PlacementCall::take_own_sum(Operand sum) {
   assume_unproven(fmt::format("uses the part's own sum '{}'", name_of(sum)));
 }
 
-void require_same_extent(PlacementCall& call, const Rows& a, const Rows& b) {
+void require_same_extent(PlacementCall& call, const RowsOfValue& a, const RowsOfValue& b) {
   const TensorType *x = call.tensor(a.value), *y = call.tensor(b.value);
   if (x == nullptr || y == nullptr) return;
   const ExprId m = x->sizes[static_cast<std::size_t>(a.dim)], n = y->sizes[static_cast<std::size_t>(b.dim)];
@@ -390,7 +390,7 @@ Placement sum_arithmetic(PlacementCall& call, std::span<const Operand> operands,
   return Placement::whole();
 }
 
-void refuse_shared_rows(PlacementCall& call, const Rows& rows) {
+void refuse_shared_rows(PlacementCall& call, const RowsOfValue& rows) {
   const ExprId extent = call.tensor(rows.value)->sizes[static_cast<std::size_t>(rows.dim)];
   call.refuse(
       "chunk.whole-rows",

@@ -205,13 +205,13 @@ Placement common_rows(PlacementCall& call, std::span<const Placement> placements
 
 // Refuses rows that pair by number where one value has more of them: a part's first rows are
 // others.
-struct Rows {
+struct RowsOfValue {
   Operand value;
   int dim = 0;
 };
-void require_same_extent(PlacementCall& call, const Rows& a, const Rows& b);
+void require_same_extent(PlacementCall& call, const RowsOfValue& a, const RowsOfValue& b);
 // Rows of a value that all parts share and that is not divided, beside rows of a part.
-[[noreturn]] void refuse_shared_rows(PlacementCall& call, const Rows& rows);
+[[noreturn]] void refuse_shared_rows(PlacementCall& call, const RowsOfValue& rows);
 // Random numbers, drawn of the joined rows as the step draws them: parts would draw others. Rows in
 // an order of the part's own are refused.
 Placement draw_once(PlacementCall& call);

@@ -23,7 +23,7 @@ Placement sum_over_rows(PlacementCall& call, const Placement& a, const Placement
 // A product that sums over the rows of one, which all parts share, and of another in parts: a
 // gradient beside an activation that was gathered from other ranks. Each part takes the rows that
 // pair with its own.
-bool take_shared_rows(PlacementCall& call, const Rows& shared, const Placement& rows) {
+bool take_shared_rows(PlacementCall& call, const RowsOfValue& shared, const Placement& rows) {
   const TensorType* type = call.tensor(shared.value);
   if (type == nullptr || !rows.is(PlacementKind::kSplit)) return false;
   if (!call.tokens().scales(type->sizes[static_cast<std::size_t>(shared.dim)])) return false;

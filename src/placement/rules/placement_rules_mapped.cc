@@ -174,7 +174,7 @@ class FactorPlacement {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const auto dim = placements_[i].is_divided() ? std::nullopt : divided_dim(i);
       if (!dim) continue;
-      const Rows shared{operands_[i], static_cast<int>(*dim)};
+      const RowsOfValue shared{operands_[i], static_cast<int>(*dim)};
       if (!call_.tokens().scales(extent_of(i, *dim))) refuse_shared_rows(call_, shared);
       rows_.any_order = false;
       call_.take_slice_like(shared.value, shared.dim, rows_);

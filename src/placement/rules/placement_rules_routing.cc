@@ -97,7 +97,7 @@ Placement pick(PlacementCall& call, Operand source, Operand positions, int resul
 
 // Takes from `whole`, which all parts share, the rows that pair by number with a part's rows of
 // `divided`.
-void take_paired(PlacementCall& call, const Rows& whole, const Rows& divided) {
+void take_paired(PlacementCall& call, const RowsOfValue& whole, const RowsOfValue& divided) {
   const Placement rows = call.of(divided.value);
   if (const TensorType* type = call.tensor(whole.value); type != nullptr) {
     require_same_extent(call, whole, divided);

@@ -70,21 +70,21 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   StoredTensors take() { return std::move(tensors_); }
 
   bool start_object(std::size_t) override {
-    if (place_ == Place::kNothing) return go(Place::kTop);
-    if (place_ != Place::kTop || !has_key_) fail("has an object where none belongs");
+    if (place_ == JsonLevel::kNothing) return go(JsonLevel::kTop);
+    if (place_ != JsonLevel::kTop || !has_key_) fail("has an object where none belongs");
     has_key_ = false;
-    if (key_ == kMetadata) return go(Place::kTexts);
+    if (key_ == kMetadata) return go(JsonLevel::kTexts);
     tensor_ = {};
     has_dtype_ = has_shape_ = has_offsets_ = false;
-    return go(Place::kTensor);
+    return go(JsonLevel::kTensor);
   }
   bool end_object() override {
-    if (place_ == Place::kTop) return go(Place::kEnd);
-    if (place_ == Place::kTensor) finish_tensor();
-    return go(Place::kTop);
+    if (place_ == JsonLevel::kTop) return go(JsonLevel::kEnd);
+    if (place_ == JsonLevel::kTensor) finish_tensor();
+    return go(JsonLevel::kTop);
   }
   bool key(string_t& name) override {
-    if (place_ == Place::kTop) {
+    if (place_ == JsonLevel::kTop) {
       if (tensors_.contains(name) || (name == kMetadata && has_metadata_))
         fail(fmt::format("has the name `{}` twice", name));
       has_metadata_ = has_metadata_ || name == kMetadata;
@@ -104,7 +104,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     *given = true;
     has_key_ = false;
     numbers_.clear();
-    return go(Place::kNumbers);
+    return go(JsonLevel::kNumbers);
   }
   bool end_array() override {
     if (field_ == "shape") {
@@ -114,15 +114,16 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       tensor_.first = numbers_[0];
       tensor_.last = numbers_[1];
     }
-    return go(Place::kTensor);
+    return go(JsonLevel::kTensor);
   }
   bool number_unsigned(number_unsigned_t number) override {
-    if (place_ != Place::kNumbers || number > INT64_MAX || numbers_.size() == kMostDimensions) fail_field();
+    if (place_ != JsonLevel::kNumbers || number > INT64_MAX || numbers_.size() == kMostDimensions)
+      fail_field();
     numbers_.push_back(number);
     return true;
   }
   bool string(string_t& text) override {
-    if (place_ == Place::kTexts && has_key_) return has_key_ = false, true;
+    if (place_ == JsonLevel::kTexts && has_key_) return has_key_ = false, true;
     if (!is_in_tensor() || field_ != "dtype" || has_dtype_) fail_field();
     const auto dtype = find_stored_dtype(text);
     if (!dtype) fail(fmt::format("tensor `{}` has the dtype {:.40}, which graphs do not have", key_, text));
@@ -140,19 +141,19 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class Place : std::uint8_t { kNothing, kTop, kTexts, kTensor, kNumbers, kEnd };
+  enum class JsonLevel : std::uint8_t { kNothing, kTop, kTexts, kTensor, kNumbers, kEnd };
 
-  bool go(Place place) {
+  bool go(JsonLevel place) {
     place_ = place;
     return true;
   }
-  bool is_in_tensor() const { return place_ == Place::kTensor && has_key_; }
+  bool is_in_tensor() const { return place_ == JsonLevel::kTensor && has_key_; }
   [[noreturn]] static void fail(std::string_view what) {
     throw InputError(fmt::format("the header {}", what));
   }
   [[noreturn]] void fail_field() const {
-    if (place_ == Place::kNothing || place_ == Place::kTop) fail("is not an object of objects");
-    if (place_ == Place::kTexts) fail("has metadata that is not text");
+    if (place_ == JsonLevel::kNothing || place_ == JsonLevel::kTop) fail("is not an object of objects");
+    if (place_ == JsonLevel::kTexts) fail("has metadata that is not text");
     fail(
         fmt::format("has an entry `{:.40}` of tensor `{}` that is given twice or is not what the format says",
                     field_, key_));
@@ -176,7 +177,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   StoredTensors tensors_;
-  Place place_ = Place::kNothing;
+  JsonLevel place_ = JsonLevel::kNothing;
   std::string key_, field_;
   bool has_key_ = false, has_metadata_ = false;
   bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;

@@ -48,7 +48,7 @@ struct Coordinator::Table {
     thread = std::thread([this] { work(); });
   }
 
-  struct Place {
+  struct Member {
     Socket socket;
     Posted* waits_for = nullptr;  // the last launch, while it misses members
     bool is_finished = false, is_gone = false;
@@ -64,7 +64,7 @@ struct Coordinator::Table {
   void work() {
     while (!has_ended()) {
       std::vector<pollfd> wanted;
-      for (const Place& place : ranks)
+      for (const Member& place : ranks)
         wanted.push_back({place.is_gone ? -1 : place.socket.descriptor(), POLLIN, 0});
       poll(wanted.data(), wanted.size(), 50);
       for (std::size_t rank = 0; rank < ranks.size(); ++rank)
@@ -75,12 +75,12 @@ struct Coordinator::Table {
 
   // All know how it ended, and have left.
   bool has_ended() const {
-    const bool all_gone = std::all_of(ranks.begin(), ranks.end(), [](const Place& p) { return p.is_gone; });
+    const bool all_gone = std::all_of(ranks.begin(), ranks.end(), [](const Member& p) { return p.is_gone; });
     return is_told && (all_gone || Clock::now() >= leave_at);
   }
 
   void listen_to(Rank rank) {
-    Place& place = ranks[rank];
+    Member& place = ranks[rank];
     try {
       while (const auto frame = place.socket.receive(Clock::now())) take(rank, *frame);
     } catch (const WireError&) {
@@ -90,7 +90,7 @@ struct Coordinator::Table {
   }
 
   void take(Rank rank, const Frame& frame) {
-    Place& place = ranks[rank];
+    Member& place = ranks[rank];
     switch (frame.kind) {
       case FrameKind::kPost:
         return post(rank, frame.text);
@@ -162,7 +162,7 @@ struct Coordinator::Table {
   // Fails where every rank waits for one that will not come.
   void check_progress() {
     bool somebody_waits = false;
-    for (const Place& place : ranks) {
+    for (const Member& place : ranks) {
       if (place.is_finished || place.shared) continue;
       if (place.waits_for == nullptr) return;
       somebody_waits = true;
@@ -170,7 +170,7 @@ struct Coordinator::Table {
     if (somebody_waits) fail("no rank can go on");
   }
 
-  std::string describe_rank(const Place& place, std::size_t rank) const {
+  std::string describe_rank(const Member& place, std::size_t rank) const {
     if (place.is_gone) return "ended";
     if (place.is_finished) return "finished";
     if (place.shared) return "waits for what the others found";
@@ -202,18 +202,19 @@ struct Coordinator::Table {
 
   // Once all ranks have finished, they go on to the next run.
   void end_run() {
-    if (!std::all_of(ranks.begin(), ranks.end(), [](const Place& place) { return place.is_finished; }))
+    if (!std::all_of(ranks.begin(), ranks.end(), [](const Member& place) { return place.is_finished; }))
       return;
-    for (Place& place : ranks) place.is_finished = false;
+    for (Member& place : ranks) place.is_finished = false;
     for (Rank rank = 0; rank < ranks.size(); ++rank) send(rank, FrameKind::kAllFinished, "");
   }
 
   void tell_shared() {
-    if (!std::all_of(ranks.begin(), ranks.end(), [](const Place& place) { return place.shared.has_value(); }))
+    if (!std::all_of(ranks.begin(), ranks.end(),
+                     [](const Member& place) { return place.shared.has_value(); }))
       return;
     Writer texts;
     texts.number(ranks.size());
-    for (Place& place : ranks) {
+    for (Member& place : ranks) {
       texts.text(*place.shared);
       place.shared.reset();
     }
@@ -222,11 +223,12 @@ struct Coordinator::Table {
   }
 
   void tell_done() {
-    if (!std::all_of(ranks.begin(), ranks.end(), [](const Place& place) { return place.report.has_value(); }))
+    if (!std::all_of(ranks.begin(), ranks.end(),
+                     [](const Member& place) { return place.report.has_value(); }))
       return;
     Writer reports;
     reports.number(ranks.size());
-    for (const Place& place : ranks) reports.text(*place.report);
+    for (const Member& place : ranks) reports.text(*place.report);
     is_told = true;
     leave_at = Clock::now() + kLeaving;
     send(0, FrameKind::kDone, reports.take());
@@ -239,7 +241,7 @@ struct Coordinator::Table {
     for (Rank rank = 0; rank < ranks.size(); ++rank) send(rank, kind, text);
   }
 
-  std::vector<Place> ranks;
+  std::vector<Member> ranks;
   std::map<Key, std::unique_ptr<Posted>> open;
   std::vector<std::string> reasons;
   bool is_told = false;

@@ -31,7 +31,7 @@ class PlaceFinder {
   PlaceFinder(const PlaceOptions& options, const Variables& variables)
       : options_(options), variables_(variables) {}
 
-  Place find() {
+  RankPlace find() {
     find_ranks();
     find_job();
     find_meeting_point();
@@ -156,12 +156,12 @@ class PlaceFinder {
 
   const PlaceOptions& options_;
   const Variables& variables_;
-  Place place_;
+  RankPlace place_;
 };
 
 }  // namespace
 
-Place find_place(const PlaceOptions& options, const Variables& variables) {
+RankPlace find_place(const PlaceOptions& options, const Variables& variables) {
   return PlaceFinder(options, variables).find();
 }
 

@@ -34,7 +34,7 @@ struct PlaceOptions {
   std::string rendezvous;  // "HOST:PORT", "file:PATH", or empty: as the launcher says
 };
 
-struct Place {
+struct RankPlace {
   Rank rank = 0, ranks = 1, local_rank = 0;
   Rank local_ranks = 1;  // on this host; 1 where the launcher does not say
   std::string host;
@@ -49,7 +49,7 @@ struct Place {
 using Variables = std::function<const char*(const char* name)>;
 
 // Throws UsageError naming what is missing or wrong.
-Place find_place(const PlaceOptions& options, const Variables& variables);
+RankPlace find_place(const PlaceOptions& options, const Variables& variables);
 
 // "node[03-05,09],login" -> "node03".
 std::string first_host(const std::string& node_list);

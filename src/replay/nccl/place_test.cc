@@ -10,7 +10,7 @@ namespace {
 
 using Environment = std::map<std::string, std::string>;
 
-Place find(const Environment& environment, const PlaceOptions& options = {}) {
+RankPlace find(const Environment& environment, const PlaceOptions& options = {}) {
   return find_place(options, [&](const char* name) -> const char* {
     const auto found = environment.find(name);
     return found == environment.end() ? nullptr : found->second.c_str();
@@ -34,7 +34,7 @@ const Environment kTorchrun{{"RANK", "5"},           {"WORLD_SIZE", "8"},      {
 
 TEST_CASE("torchrun's variables go before srun's, and its own port is left to it") {
   Environment environment = kTorchrun;
-  Place place = find(environment);
+  RankPlace place = find(environment);
   CHECK(place.launcher == "torchrun");
   CHECK(place.rank == 5);
   CHECK(place.ranks == 8);
@@ -60,7 +60,7 @@ TEST_CASE("srun's ranks meet at the first host of the step, at the job's port") 
   const Environment environment{{"SLURM_PROCID", "3"},  {"SLURM_NTASKS", "4"},
                                 {"SLURM_LOCALID", "1"}, {"SLURM_STEP_NODELIST", "gpu[07-08],login"},
                                 {"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "0"}};
-  const Place place = find(environment);
+  const RankPlace place = find(environment);
   CHECK(place.launcher == "srun");
   CHECK(place.rank == 3);
   CHECK(place.host == "gpu07");
@@ -115,7 +115,7 @@ TEST_CASE("the first host of a list") {
 }
 
 TEST_CASE("options go before variables") {
-  const Place place = find(kTorchrun, {1, 2, {}, "host:77"});
+  const RankPlace place = find(kTorchrun, {1, 2, {}, "host:77"});
   CHECK(place.launcher == "options");
   CHECK(place.rank == 1);
   CHECK(place.ranks == 2);

@@ -92,7 +92,7 @@ class MeetingFile {
 
 class Host {
  public:
-  Host(const Place& place, const RendezvousOptions& options)
+  Host(const RankPlace& place, const RendezvousOptions& options)
       : place_(place), options_(options), until_(Clock::now() + options.deadline) {}
 
   Connections run() {
@@ -241,7 +241,7 @@ class Host {
     connections_.of_rank[hello->rank] = std::move(socket);
   }
 
-  const Place& place_;
+  const RankPlace& place_;
   const RendezvousOptions& options_;
   Clock::time_point until_;
   std::string nonce_;
@@ -253,7 +253,7 @@ class Host {
 
 class Guest {
  public:
-  Guest(const Place& place, const RendezvousOptions& options)
+  Guest(const RankPlace& place, const RendezvousOptions& options)
       : place_(place), options_(options), until_(Clock::now() + options.deadline) {}
 
   Connections run() {
@@ -340,7 +340,7 @@ class Guest {
     return false;
   }
 
-  const Place& place_;
+  const RankPlace& place_;
   const RendezvousOptions& options_;
   Clock::time_point until_;
   std::string problem_;
@@ -348,7 +348,7 @@ class Guest {
 
 }  // namespace
 
-Connections meet(const Place& place, const RendezvousOptions& options) {
+Connections meet(const RankPlace& place, const RendezvousOptions& options) {
   return place.rank == 0 ? Host(place, options).run() : Guest(place, options).run();
 }
 

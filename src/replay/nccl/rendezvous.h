@@ -36,6 +36,6 @@ struct Connections {
   std::string ticket;
 };
 
-Connections meet(const Place& place, const RendezvousOptions& options);
+Connections meet(const RankPlace& place, const RendezvousOptions& options);
 
 }  // namespace epweave::replay::nccl

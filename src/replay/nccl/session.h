@@ -19,7 +19,7 @@ struct SessionGraph {
 };
 
 struct SessionSetup {
-  const Place& place;
+  const RankPlace& place;
   const std::vector<SessionGraph>& graphs;
   Device& device;
   const RendezvousOptions& rendezvous;  // make_ticket: not used

@@ -52,21 +52,21 @@ void divide(HashTask& task) {
 }  // namespace
 
 std::size_t ValueLog::add_hash(const Tensor& tensor) {
-  const Place place = reserve(2);
+  const FirstWord place = reserve(2);
   add_sums(tensor, rows_of(tensor.dtype, tensor.sizes), place.in_words, word(place.in_words + 1));
   return place.in_log;
 }
 
 std::size_t ValueLog::add_slices(const Tensor& tensor, std::size_t dim) {
   const HashedRows rows = rows_of_slices(tensor.dtype, tensor.sizes, dim);
-  const Place place = reserve(static_cast<std::size_t>(rows.count));
+  const FirstWord place = reserve(static_cast<std::size_t>(rows.count));
   add_sums(tensor, rows, place.in_words, nullptr);
   return place.in_log;
 }
 
 std::size_t ValueLog::add_elements(const Tensor& tensor) {
   const std::size_t width = tensor.element_bytes(), bytes = static_cast<std::size_t>(tensor.numel()) * width;
-  const Place place = reserve((bytes + kWord - 1) / kWord);
+  const FirstWord place = reserve((bytes + kWord - 1) / kWord);
   if (bytes == 0) return place.in_log;
   const Tensor to{tensor.dtype, tensor.sizes, contiguous_strides(tensor.sizes),
                   as_index(place.in_words * kWord / width), words_.storage};
@@ -104,7 +104,7 @@ void ValueLog::add_sums(const Tensor& tensor, const HashedRows& rows, std::size_
   launcher_.launch(task, task.blocks(), {&tensor, &words_});
 }
 
-ValueLog::Place ValueLog::reserve(std::size_t count) {
+ValueLog::FirstWord ValueLog::reserve(std::size_t count) {
   const std::size_t there = words_.storage == nullptr ? 0 : static_cast<std::size_t>(words_.numel());
   if (used_ + count > there) {
     read();
@@ -114,7 +114,7 @@ ValueLog::Place ValueLog::reserve(std::size_t count) {
     }
     check(api_.fill(launcher_.stream(), words_.bytes(), 0, words_.storage->bytes()), "fill memory");
   }
-  const Place place{log_.size() + used_, used_};
+  const FirstWord place{log_.size() + used_, used_};
   used_ += count;
   return place;
 }

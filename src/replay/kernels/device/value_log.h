@@ -26,10 +26,10 @@ class ValueLog {
 
  private:
   // Of the first of some words.
-  struct Place {
+  struct FirstWord {
     std::size_t in_log = 0, in_words = 0;
   };
-  Place reserve(std::size_t count);  // zeroed words
+  FirstWord reserve(std::size_t count);  // zeroed words
   void read();
   void add_sums(const Tensor& tensor, const HashedRows& rows, std::size_t sums, std::uint64_t* found);
   std::uint64_t* word(std::size_t i) const { return words_.data<std::uint64_t>() + i; }

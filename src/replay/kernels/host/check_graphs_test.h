@@ -224,12 +224,12 @@ inline std::string parts_of_queries() {
 }
 
 enum class Where { kElement, kRow, kTensor };
-struct Place {
+struct ErrorPosition {
   std::int64_t row = 0, column = 0;
 };
 
 // Multiplies by 1 + size in float32, and rounds to bfloat16 again: most elements keep their bits.
-inline std::string error_of(double size, Where where, const Place& at) {
+inline std::string error_of(double size, Where where, const ErrorPosition& at) {
   const auto [row, column] = at;
   std::string text =
       "  %ones = aten.full.default([32, 32], 1.0, dtype=f32) : f32[32, 32] from(chunk added)\n"

@@ -242,7 +242,7 @@ TEST_CASE("a regrouped sum is held to what its summands allow") {
 }
 
 // The smallest power of two that is found; 0: none up to 2.
-double find_least(const std::string& a, const std::string& b, Where where, const Place& at) {
+double find_least(const std::string& a, const std::string& b, Where where, const ErrorPosition& at) {
   double least = 0;
   for (double size = 2; size >= 0x1p-23; size /= 2) {
     const std::string wrong = replace(b, kGood, error_of(size, where, at));
@@ -253,12 +253,12 @@ double find_least(const std::string& a, const std::string& b, Where where, const
 }
 
 // Of the elements of a row, the one nearest to this share of the row's largest.
-Place find_place(const Tensor& gradient, std::int64_t row, double share) {
+ErrorPosition find_place(const Tensor& gradient, std::int64_t row, double share) {
   const float* numbers = gradient.data<float>() + row * gradient.sizes[1];
   double largest = 0;
   for (std::int64_t i = 0; i < gradient.sizes[1]; ++i)
     largest = std::max(largest, std::abs(static_cast<double>(numbers[i])));
-  Place best{row, 0};
+  ErrorPosition best{row, 0};
   const auto distance = [&](std::int64_t i) {
     return std::abs(std::log2(std::abs(static_cast<double>(numbers[i])) / largest / share));
   };
@@ -298,7 +298,7 @@ TEST_CASE("which errors of a regrouped gradient are found", "[repetitive]") {
   for (const double share : {1.0, 0.1, 0.01, 0.001}) {
     double worst = 0, worst_by_bound = 0;
     for (std::int64_t row = 0; row < 32; row += 5) {
-      const Place at = find_place(gradient, row, share);
+      const ErrorPosition at = find_place(gradient, row, share);
       worst = std::max(worst, find_least(whole, parts, Where::kElement, at));
       const double by_bound = find_least(far_whole, far_parts, Where::kElement, at);
       worst_by_bound = std::max(worst_by_bound, by_bound == 0 ? 4 : by_bound);

@@ -52,11 +52,11 @@ void put_at(Scratch& scratch, const Tensor& target, const std::vector<Value>& in
   if (count_elements(indexed.sizes) == 0 || !can_copy(target)) return;
   write_blocks(scratch, target, indexed, broadcast_rows(indexed, values));
 }
-struct Place {
+struct PutPositions {
   std::vector<Value> indices;
   Negative negative;
 };
-void add_at(Scratch& scratch, const Tensor& target, const Place& place, const Tensor& values) {
+void add_at(Scratch& scratch, const Tensor& target, const PutPositions& place, const Tensor& values) {
   const Indexed indexed = resolve(scratch, target, place.indices, place.negative);
   if (count_elements(indexed.sizes) == 0 || !can_copy(target)) return;
   add_blocks(scratch, target, indexed, broadcast_rows(indexed, values));
