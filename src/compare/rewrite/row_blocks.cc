@@ -435,7 +435,8 @@ void RowBlocks::check_taken(NodeId id, NodeId part) {
   check_in_order(id, part, "takes", {1, exprs_.number(1)});
 }
 
-// False: they are not, which is reported, or it is not known, which is assumed.
+// False: they are not, which is reported, or it is not known, which is assumed. An empty value has
+// no rows.
 bool RowBlocks::check_in_order(NodeId id, NodeId part, std::string_view verb, const Blocks& whole) {
   const Sizes sizes = sizes_in_b(part);
   if (std::ranges::find(sizes, 0) != sizes.end() && sizes == sizes_in_a(claims_[part].origin)) return true;
@@ -454,8 +455,8 @@ bool RowBlocks::check_in_order(NodeId id, NodeId part, std::string_view verb, co
   if (blocks_[part] == kOwn || blocks_[part] == kAny || blocks_[part] == whole.count) return true;
   if (blocks_[part] == kCounted && repeats_within_blocks(part, part, whole)) return true;
   claims_.fail(id, "rewrite-join",
-               fmt::format("{} rows of {} blocks, of which {} has some, as those of {}", verb, blocks_[part],
-                           claims_.describe(part), whole.count));
+               fmt::format("{} rows of {} blocks, of which {} has some, as those of {}", verb,
+                           plain_blocks(part), claims_.describe(part), whole.count));
   return false;
 }
 

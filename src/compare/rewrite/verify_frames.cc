@@ -226,10 +226,12 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   return entry;
 }
 
-// Of what says which rows these are: rows that are like each other, or counted, are numbered as
-// they lie, as if cut plainly.
+// Of what says which rows these are: rows that are like each other, or counted, or remainders of
+// such, are numbered as they lie, as if cut plainly.
 FrameCheck::Order FrameCheck::numbering(const Order& rows) {
-  return rows.kind == Order::Kind::kAny || rows.is_counted() ? orders_.plain_tokens() : rows;
+  const bool lie_plainly =
+      rows.kind == Order::Kind::kAny || rows.is_counted() || rows == orders_.tokens_in(0);
+  return lie_plainly ? orders_.plain_tokens() : rows;
 }
 
 // Of what a sort of B takes.
