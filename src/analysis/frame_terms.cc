@@ -6,17 +6,42 @@
 #include "analysis/same_code.h"
 
 namespace epweave {
+namespace {
+
+bool makes_own_order(FrameTerms::Kind kind) {
+  switch (kind) {
+    case FrameTerms::kSort:
+    case FrameTerms::kPick:
+    case FrameTerms::kPlace:
+    case FrameTerms::kExchange:
+    case FrameTerms::kDeal:
+    case FrameTerms::kRuns:
+    case FrameTerms::kOwn:
+      return true;
+    case FrameTerms::kTokenOrder:
+    case FrameTerms::kGather:
+    case FrameTerms::kScatter:
+    case FrameTerms::kEach:
+    case FrameTerms::kJoin:
+    case FrameTerms::kUnknown:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
 
 FrameId FrameTerms::intern(Term term) {
   auto [found, is_new] = ids_.try_emplace(std::move(term), FrameId(terms_.size()));
   if (is_new) {
     const Term& made = found->first;
-    const bool is_unknown = made.kind == kUnknown || is_true_below(made, is_unknown_);
+    const bool is_unknown = made.kind == kUnknown || made.kind == kOwn || is_true_below(made, is_unknown_);
     const bool is_cut_and_sent = made.kind == kDeal || made.kind == kScatter ||
                                  (made.kind == kExchange && (*this)[made.base].kind == kTokenOrder);
     terms_.push_back(&made);
     is_sent_by_place_.push_back(is_cut_and_sent || is_true_below(made, is_sent_by_place_));
     is_unknown_.push_back(is_unknown);
+    is_own_.push_back(makes_own_order(made.kind) || is_true_below(made, is_own_));
     is_in_runs_.push_back(made.kind == kRuns || is_true_below(made, is_in_runs_));
   }
   return found->second;

@@ -30,6 +30,7 @@ class FrameTerms {
     kJoin,     // several rows one behind another
     kRuns,     // rows alike, as many of each kind as a list counts
     kUnknown,  // what a value says: one that has the same number has the same
+    kOwn,      // the same, and data made it: it is not the order of the tokens
   };
   static constexpr std::uint64_t kNoFrame = ~std::uint64_t{0};
   struct Term {
@@ -55,6 +56,8 @@ class FrameTerms {
   // Whether it is made of one of which nothing is known: not which rows it has, and not that others
   // are not the same.
   bool is_unknown(FrameId id) const { return is_unknown_[id.index()]; }
+  // Whether a part has its rows in an order of its own, as data make it.
+  bool is_own(FrameId id) const { return is_own_[id.index()]; }
   // Whether it is made of rows that were sent to ranks by the places where they lay: of a part,
   // others go to a rank than of the whole.
   bool is_sent_by_place(FrameId id) const { return is_sent_by_place_[id.index()]; }
@@ -76,7 +79,7 @@ class FrameTerms {
   const ValueNumbers& numbers_;
   std::map<Term, FrameId> ids_;
   std::vector<const Term*> terms_;
-  std::vector<bool> is_unknown_, is_sent_by_place_, is_in_runs_;
+  std::vector<bool> is_unknown_, is_own_, is_sent_by_place_, is_in_runs_;
 };
 
 }  // namespace epweave

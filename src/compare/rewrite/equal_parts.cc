@@ -8,10 +8,10 @@
 
 namespace epweave {
 EqualParts::EqualParts(const RewriteClaims& claims, const ValueNumbers& of_a, const Effects& effects,
-                       const OrderCheck& orders)
+                       const RowBlocks& blocks)
     : claims_(claims),
       of_a_(of_a),
-      orders_(orders),
+      blocks_(blocks),
       numbers_(claims.graph_b(), effects, find_known(claims, of_a)) {}
 
 KnownValues EqualParts::find_known(const RewriteClaims& claims, const ValueNumbers& of_a) {
@@ -64,7 +64,7 @@ EqualParts::Verdict EqualParts::compare_sizes(NodeId p, NodeId q) const {
 
 // Of which one is a piece. That the other is computed to be the same is not known.
 EqualParts::Verdict EqualParts::compare_pieces(NodeId p, NodeId q) const {
-  const std::optional<bool> are_cut_alike = orders_.are_cut_alike(p, q);
+  const std::optional<bool> are_cut_alike = blocks_.are_cut_alike(p, q);
   if (are_cut_alike == false) return Verdict::kOther;
   return std::max(compare_sizes(p, q), Verdict::kUnknown);
 }

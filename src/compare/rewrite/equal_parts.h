@@ -17,7 +17,7 @@
 #include "analysis/effects.h"
 #include "analysis/value_numbers.h"
 #include "compare/rewrite/rewrite_claims.h"
-#include "compare/rewrite/verify_orders.h"
+#include "compare/rewrite/row_blocks.h"
 
 namespace epweave {
 
@@ -25,7 +25,7 @@ class EqualParts {
  public:
   // `of_a`: A's numbers. `effects`: of B.
   EqualParts(const RewriteClaims& claims, const ValueNumbers& of_a, const Effects& effects,
-             const OrderCheck& orders);
+             const RowBlocks& blocks);
 
   const ValueNumbers& numbers() const { return numbers_; }
 
@@ -55,7 +55,7 @@ class EqualParts {
 
   const RewriteClaims& claims_;
   const ValueNumbers& of_a_;
-  const OrderCheck& orders_;
+  const RowBlocks& blocks_;
   ValueNumbers numbers_;
 };
 

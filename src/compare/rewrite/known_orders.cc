@@ -7,31 +7,34 @@
 namespace epweave {
 
 KnownOrders::KnownOrders(const RewriteClaims& claims, const Effects& effects, const ValueNumbers& numbers,
-                         const OrderCheck& orders, FrameTerms& terms, PositionNames& names)
+                         RowBlocks& blocks, FrameTerms& terms, PositionNames& names)
     : claims_(claims),
       effects_(effects),
-      blocks_(orders),
+      blocks_(blocks),
       terms_(terms),
       names_(names),
-      contents_(numbers, effects),
-      tokens_(tokens_in(0)) {}
+      contents_(numbers, effects) {}
 
-// The order of the tokens, in so many blocks; 0: whichever, or rows that meet all.
 FrameOrder KnownOrders::tokens_in(std::int64_t blocks) {
   return FrameOrder::known(
       terms_.intern({FrameTerms::kTokenOrder, FrameId(), {static_cast<std::uint64_t>(blocks)}}));
 }
 
-FrameOrder KnownOrders::tokens_of(NodeId share) {
-  // Pieces of one cut lie alike.
-  if (blocks_.has_lost_order(share) || blocks_.has_own_order(share))
-    return FrameOrder::known(terms_.intern({FrameTerms::kUnknown, {}, {blocks_.split_of(share).index()}}));
-  return tokens_in(blocks_.known_blocks(share));
+// Pieces of one cut lie alike.
+FrameOrder KnownOrders::cut(NodeId share) {
+  const std::int64_t blocks = blocks_.known_blocks(share);
+  return blocks > 0 ? tokens_in(blocks)
+                    : FrameOrder::known(
+                          terms_.intern({FrameTerms::kUnknown, {}, {blocks_.split_of(share).index()}}));
 }
 
 FrameOrder KnownOrders::unknown(NodeId value, FrameId base) {
   return FrameOrder::known(
       terms_.intern({FrameTerms::kUnknown, base, {names_.of_value(value), contents_[value]}}));
+}
+
+FrameOrder KnownOrders::own(NodeId value) {
+  return FrameOrder::known(terms_.intern({FrameTerms::kOwn, {}, {names_.of_value(value), contents_[value]}}));
 }
 
 FrameOrder KnownOrders::runs_of(NodeId counts) {
@@ -40,13 +43,15 @@ FrameOrder KnownOrders::runs_of(NodeId counts) {
 }
 
 FrameOrder KnownOrders::of(const Operand& operand) {
-  if (!operand.is_rows()) return {};
-  const NodeId share = operand.taken->value.as_node();
+  return operand.is_rows() ? of_share(operand.taken->value.as_node()) : FrameOrder();
+}
+
+FrameOrder KnownOrders::of_share(NodeId share) {
   const Claim& claim = claims_[share];
-  if (claim.kind != ClaimKind::kPart) return tokens_of(share);
+  if (claim.kind != ClaimKind::kPart) return cut(share);
   const FrameOrder& order = orders_of_[claim.origin].rows;
-  if (order == tokens_) return tokens_of(share);
-  return is_as_made(claim.origin) ? order : unknown(claim.origin);
+  const bool is_known = is_as_made(claim.origin) && order.kind != FrameOrder::Kind::kNoRows;
+  return is_known ? order : unknown(claim.origin);
 }
 
 FrameOrder KnownOrders::numbered_by(const Operand& operand) {
@@ -54,6 +59,30 @@ FrameOrder KnownOrders::numbered_by(const Operand& operand) {
   if (claim.kind != ClaimKind::kPart) return {};
   const FrameOrder& order = orders_of_[claim.origin].numbered;
   return is_as_made(claim.origin) || order == FrameOrder() ? order : unknown(claim.origin);
+}
+
+void KnownOrders::set(NodeId a, const FrameOrders& orders) {
+  orders_of_.at(a) = orders;
+  const std::int64_t rows = blocks_of(orders.rows), numbered = blocks_of(orders.numbered);
+  for (NodeId part : claims_.parts(a)) blocks_.set(part, rows, numbered);
+  if (rows == RowBlocks::kAny) alike_.at(effects_.storage_of(a)).push_back(a);
+}
+
+std::int64_t KnownOrders::blocks_of(const FrameOrder& order) const {
+  switch (order.kind) {
+    case FrameOrder::Kind::kNoRows:
+      return RowBlocks::kUnknown;
+    case FrameOrder::Kind::kAny:
+      return RowBlocks::kAny;
+    case FrameOrder::Kind::kCounted:
+      return RowBlocks::kCounted;
+    case FrameOrder::Kind::kKnown:
+      break;
+  }
+  if (terms_.is_own(order.frame)) return RowBlocks::kOwn;
+  if (!is_tokens(order)) return RowBlocks::kUnknown;
+  const auto blocks = static_cast<std::int64_t>(terms_[order.frame].values[0]);
+  return blocks > 0 ? blocks : RowBlocks::kCounted;
 }
 
 void KnownOrders::add_view(NodeId a, const std::vector<bool>& is_divided) {
@@ -83,11 +112,27 @@ void KnownOrders::leave(NodeId a) {
   if (!claims_.parts(a).empty()) content_when_made_.at(a) = contents_[a];
   const FrameOrders made = orders_of_[a];
   for (NodeId view : written_views_) {
-    orders_of_.at(view) = made;
+    set(view, made);
     content_when_made_.at(view) = contents_[view];
   }
+  note_others(a);
   keeps_order_ = false;
   written_views_.clear();
+}
+
+// What shows memory in which rows were alike, and does not begin its rows where those that were
+// written begin, is in an order of its own.
+void KnownOrders::note_others(NodeId call) {
+  for (const StorageAccess& access : effects_.accesses_of(call)) {
+    if (!access.writes) continue;
+    for (NodeId value : std::exchange(alike_.at(access.storage), {})) {
+      if (orders_of_[value].rows.kind != FrameOrder::Kind::kAny) continue;
+      if (is_as_made(value))
+        alike_.at(access.storage).push_back(value);
+      else
+        set(value, {unknown(value), {}});
+    }
+  }
 }
 
 // Where a row lies in memory, of a value whose rows lie one behind another.

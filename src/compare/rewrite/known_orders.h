@@ -14,7 +14,7 @@
 #include "compare/rewrite/part_facts.h"
 #include "compare/rewrite/position_names.h"
 #include "compare/rewrite/rewrite_claims.h"
-#include "compare/rewrite/verify_orders.h"
+#include "compare/rewrite/row_blocks.h"
 
 namespace epweave {
 
@@ -24,13 +24,14 @@ class KnownOrders {
 
   // All must outlive it. `effects`, `numbers`: of A.
   KnownOrders(const RewriteClaims& claims, const Effects& effects, const ValueNumbers& numbers,
-              const OrderCheck& orders, FrameTerms& terms, PositionNames& names);
+              RowBlocks& blocks, FrameTerms& terms, PositionNames& names);
 
-  // The order of the tokens, in whichever blocks.
-  const FrameOrder& tokens() const { return tokens_; }
-  // In the blocks that this node of B has; unknown where they are not known.
-  FrameOrder tokens_of(NodeId share);
+  // The order of the tokens, in so many blocks; 0: data of them that repeat themselves, which meet
+  // all (RowBlocks sees where they begin again).
+  FrameOrder tokens_in(std::int64_t blocks);
   FrameOrder plain_tokens() { return tokens_in(1); }
+  // How a piece was cut; of a value of which that is not known, an order of its own.
+  FrameOrder cut(NodeId share);
   bool is_tokens(const FrameOrder& order) const {
     return order.is_known() && terms_[order.frame].kind == FrameTerms::kTokenOrder;
   }
@@ -39,14 +40,17 @@ class KnownOrders {
   }
   // What only this value has, made of rows in a known order, or of none.
   FrameOrder unknown(NodeId value, FrameId base = {});
+  // As data make it: it is not that of the tokens.
+  FrameOrder own(NodeId value);
   // As many rows of each kind as a part's own counts say.
   FrameOrder runs_of(NodeId counts);
 
   FrameOrder of(const Operand& operand);
+  FrameOrder of_share(NodeId share);  // of B
   FrameOrder numbered_by(const Operand& operand);
   FrameOrders operator[](NodeId a) const { return orders_of_[a]; }
 
-  void set(NodeId a, const FrameOrders& orders) { orders_of_.at(a) = orders; }
+  void set(NodeId a, const FrameOrders& orders);
   // Rows of the value along this dimension may be seen through other views of its storage.
   void add_view(NodeId a, const std::vector<bool>& is_divided);
   // The call, which makes these, writes an operand with rows, which were in the order `before`.
@@ -72,20 +76,21 @@ class KnownOrders {
     NodeId value;
     Row row;
   };
-  FrameOrder tokens_in(std::int64_t blocks);
+  std::int64_t blocks_of(const FrameOrder& order) const;
+  void note_others(NodeId call);
   bool is_as_made(NodeId a) const { return contents_[a] == content_when_made_[a]; }
   Row row_of(NodeId value, const std::vector<bool>& is_divided) const;
 
   const RewriteClaims& claims_;
   const Effects& effects_;
-  const OrderCheck& blocks_;
+  RowBlocks& blocks_;
   FrameTerms& terms_;
   PositionNames& names_;
   StorageContents contents_;
   SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
   SideTable<NodeId, FrameOrders> orders_of_;
-  SideTable<NodeId, std::vector<View>> views_;  // by storage
-  FrameOrder tokens_;
+  SideTable<NodeId, std::vector<View>> views_;    // by storage
+  SideTable<NodeId, std::vector<NodeId>> alike_;  // by storage: values whose rows are like each other
   // Of the node that is looked at:
   std::vector<NodeId> written_views_;  // of what it writes and returns
   bool keeps_order_ = false;

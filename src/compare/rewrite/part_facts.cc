@@ -74,11 +74,11 @@ bool PartFacts::is_own(PartFact fact) const {
 }
 
 PartFacts::PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
-                     const OrderCheck& orders)
+                     const RowBlocks& blocks)
     : claims_(claims),
       numbers_(numbers),
       effects_(effects_a),
-      orders_(orders),
+      blocks_(blocks),
       context_(*claims.graph_a().context),
       a_(claims.graph_a().step()),
       b_(claims.graph_b().step()),

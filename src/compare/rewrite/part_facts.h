@@ -30,7 +30,7 @@
 
 #include "analysis/effects.h"
 #include "compare/rewrite/rewrite_claims.h"
-#include "compare/rewrite/verify_orders.h"
+#include "compare/rewrite/row_blocks.h"
 #include "ir/facts.h"
 #include "ops/op.h"
 
@@ -74,8 +74,7 @@ class PartFacts {
     bool is_rows() const;
   };
 
-  PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
-            const OrderCheck& orders);
+  PartFacts(const RewriteClaims& claims, Numbers& numbers, const Effects& effects_a, const RowBlocks& blocks);
 
   // In A's order: `part` is one of the parts of `origin`, the operands are those of its call.
   void add(NodeId origin, NodeId part, std::span<const PartOperand> operands);
@@ -174,7 +173,7 @@ class PartFacts {
   const RewriteClaims& claims_;
   Numbers& numbers_;
   const Effects& effects_;
-  const OrderCheck& orders_;
+  const RowBlocks& blocks_;
   Context& context_;
   const Body& a_;
   const Body& b_;

@@ -133,7 +133,7 @@ PartFact PartFacts::find_places() const {
 // Of c rows that were numbered each; or which of its c rows one is.
 PartFact PartFacts::find_quotient(NodeId origin) {
   const Arg slots = operands_.front().taken->value;
-  const std::int64_t blocks = slots.is_node() ? orders_.numbered_blocks(slots.as_node()) : 0;
+  const std::int64_t blocks = slots.is_node() ? blocks_.numbered_blocks(slots.as_node()) : 0;
   const auto rows = divide_rows(operands_.front().numbered, named_arg(context_, *node_, "other"), blocks);
   if (!rows || !counts(claims_.tensor_a(origin))) return PartFact::kOwn;
   if (number_rule(*op_) == NumberRule::kRemainder) return PartFact::kRows;
@@ -188,7 +188,7 @@ bool PartFacts::picks_entries() const {
 // Whether the rows of a share are in an order of the part's own, or say nothing yet.
 bool PartFacts::may_hold_places(NodeId value) const {
   const OpInfo* op = claims_[value].kind == ClaimKind::kPart ? b_.nodes[value].op : nullptr;
-  return orders_.has_own_order(value) || (op != nullptr && makes_rows_alike(op->family));
+  return blocks_.has_own_order(value) || (op != nullptr && makes_rows_alike(op->family));
 }
 
 // x[:, p] of rows of x in parts: each row needs all positions. Those of a gather pair with rows,

@@ -10,7 +10,7 @@
 // their number is the length that the call is given; the gradient of part j is the sum of what the
 // calls of parts j and behind give for its rows, each once; nothing writes any of these. What the
 // call's mask must be then is for AttentionCheck, that its rows are in the order of the tokens for
-// OrderCheck.
+// RowBlocks.
 #pragma once
 
 #include <optional>

@@ -6,6 +6,15 @@
 
 namespace epweave {
 
+RowMeeting RowMeetings::meet(const FrameOrder& x, const FrameOrder& y) {
+  if (!x.is_known() || !y.is_known()) return RowMeeting::kRight;
+  const std::optional<RowMeeting> alike = meet_alike(x.frame, y.frame);
+  if (alike) return *alike;
+  const RowMeeting others = meet_others(x.frame, y.frame);
+  const bool is_unknown = terms_.is_unknown(x.frame) || terms_.is_unknown(y.frame);
+  return others == RowMeeting::kWrong && is_unknown ? RowMeeting::kUnknown : others;
+}
+
 RowMeeting RowMeetings::meet(FrameId a, FrameId b) {
   const std::optional<RowMeeting> alike = meet_alike(a, b);
   return alike ? *alike : meet_others(a, b);
@@ -13,6 +22,7 @@ RowMeeting RowMeetings::meet(FrameId a, FrameId b) {
 
 RowMeeting RowMeetings::meet_others(FrameId a, FrameId b) {
   const FrameTerms::Term &x = terms_[a], &y = terms_[b];
+  if (x.kind == FrameTerms::kTokenOrder && y.kind == FrameTerms::kTokenOrder) return meet_tokens(x, y);
   if (x.kind == FrameTerms::kRuns) return meet_runs(a, b);
   if (y.kind == FrameTerms::kRuns) return meet_runs(b, a);
   const bool is_made_alike = x.kind == y.kind && x.values == y.values && x.base && y.base;
@@ -22,6 +32,12 @@ RowMeeting RowMeetings::meet_others(FrameId a, FrameId b) {
   const bool is_of_tokens = x.kind == FrameTerms::kTokenOrder || y.kind == FrameTerms::kTokenOrder;
   return !is_of_tokens && (terms_.is_in_runs(a) || terms_.is_in_runs(b)) ? RowMeeting::kUnknown
                                                                          : RowMeeting::kWrong;
+}
+
+// Of the same blocks. Data that repeat themselves meet rows of any (RowBlocks::check_remainders).
+RowMeeting RowMeetings::meet_tokens(const FrameTerms::Term& x, const FrameTerms::Term& y) {
+  const std::uint64_t of_x = x.values[0], of_y = y.values[0];
+  return of_x == of_y || of_x == 0 || of_y == 0 ? RowMeeting::kRight : RowMeeting::kWrong;
 }
 
 // Of orders that are one in A, or that the same code makes there: parts may be cut in two ways.

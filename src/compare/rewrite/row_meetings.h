@@ -1,4 +1,5 @@
-// Whether rows in two orders can meet. One that lies in runs is in the other's from there on.
+// Whether rows in two orders can meet, for all calls that take rows together. One that lies in
+// runs is in the other's from there on.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,9 @@ class RowMeetings {
   // Another call: what met in the one before has met.
   void begin() { met_.clear(); }
 
-  // Of orders that are one in A, or that the same code makes there: parts may be cut in two ways.
-  // None: others.
-  std::optional<RowMeeting> meet_alike(FrameId a, FrameId b);
-  RowMeeting meet_others(FrameId a, FrameId b);
+  // Whether rows of the one are those of the other: what every call asks whose rows meet. Of rows
+  // of which nothing is known it is never kRight, but with themselves.
+  RowMeeting meet(const FrameOrder& x, const FrameOrder& y);
   // Whether rows come back by what they went by.
   RowMeeting find_undone(std::span<const std::uint64_t> went, std::span<const std::uint64_t> back);
 
@@ -37,6 +37,9 @@ class RowMeetings {
 
  private:
   RowMeeting meet(FrameId a, FrameId b);
+  std::optional<RowMeeting> meet_alike(FrameId a, FrameId b);
+  RowMeeting meet_others(FrameId a, FrameId b);
+  static RowMeeting meet_tokens(const FrameTerms::Term& x, const FrameTerms::Term& y);
   RowMeeting meet_runs(FrameId runs, FrameId rows);
   RowMeeting meet_parts(std::uint64_t a, std::uint64_t b);
   RowMeeting meet_joined(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b);

@@ -8,13 +8,13 @@
 
 namespace epweave {
 
-SortedCounts::SortedCounts(RewriteClaims& claims, const BothEffects& effects, const OrderCheck& orders,
+SortedCounts::SortedCounts(RewriteClaims& claims, const BothEffects& effects, const RowBlocks& blocks,
                            const ValueNumbers& numbers, const FrameTerms& terms)
     : claims_(claims),
       context_(*claims.graph_a().context),
       a_(claims.graph_a().step()),
       effects_b_(effects.of_b),
-      orders_(orders),
+      blocks_(blocks),
       numbers_(numbers),
       terms_(terms),
       counts_(claims.graph_a(), effects.of_a, numbers) {}
@@ -64,7 +64,7 @@ NodeId SortedCounts::sort_behind(FrameId frame) const {
 }
 
 SortedCounts::OfB& SortedCounts::of_b() {
-  if (!of_b_) of_b_.emplace(claims_, numbers_, effects_b_, orders_);
+  if (!of_b_) of_b_.emplace(claims_, numbers_, effects_b_, blocks_);
   return *of_b_;
 }
 

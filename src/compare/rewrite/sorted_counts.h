@@ -26,7 +26,7 @@ class SortedCounts {
   using Finding = CountCheck::Finding;
 
   // All must outlive it. `numbers`: of A.
-  SortedCounts(RewriteClaims& claims, const BothEffects& effects, const OrderCheck& orders,
+  SortedCounts(RewriteClaims& claims, const BothEffects& effects, const RowBlocks& blocks,
                const ValueNumbers& numbers, const FrameTerms& terms);
 
   // Of calls of A on rows in an order: an exchange by sizes, a product of groups that end at
@@ -46,8 +46,8 @@ class SortedCounts {
   // What is asked of B's own values.
   struct OfB {
     OfB(const RewriteClaims& claims, const ValueNumbers& of_a, const Effects& effects,
-        const OrderCheck& orders)
-        : parts(claims, of_a, effects, orders), counts(claims.graph_b(), effects, parts.numbers()) {}
+        const RowBlocks& blocks)
+        : parts(claims, of_a, effects, blocks), counts(claims.graph_b(), effects, parts.numbers()) {}
     EqualParts parts;
     CountCheck counts;
   };
@@ -75,7 +75,7 @@ class SortedCounts {
   const Context& context_;
   const Body& a_;
   const Effects& effects_b_;
-  const OrderCheck& orders_;
+  const RowBlocks& blocks_;
   const ValueNumbers& numbers_;
   const FrameTerms& terms_;
   const CountCheck counts_;

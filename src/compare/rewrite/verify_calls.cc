@@ -316,11 +316,11 @@ bool CallCheck::reads_kind_only(const Node& node) const {
 // Parts 0 and 1 of one value may be cut along other dimensions, or in other blocks, and each be a
 // part: rows of the one may then be rows of the other, too.
 bool CallCheck::is_cut_alike(const Use& x, const Use& y, const PartFacts& facts,
-                             const OrderCheck& orders) const {
+                             const RowBlocks& blocks) const {
   if (x.taken != Taken::kPart || !x.value.is_node() || !y.value.is_node()) return true;
   const NodeId p = x.value.as_node(), q = y.value.as_node();
   return facts.divided_dimensions(claims_[p].origin, p) == facts.divided_dimensions(claims_[q].origin, q) &&
-         orders.are_cut_alike(p, q) == true;
+         blocks.are_cut_alike(p, q) == true;
 }
 
 void CallCheck::group_uses() {
@@ -340,7 +340,7 @@ void CallCheck::group_uses() {
   taken_ = std::move(grouped);
 }
 
-void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) {
+void CallCheck::check_uniform(const PartFacts& facts, const RowBlocks& blocks) {
   for (std::uint32_t argument = 0; argument < arguments_.back(); ++argument) {
     const std::span<const Use> uses = uses_of(argument);
     if (uses.empty()) continue;
@@ -353,7 +353,7 @@ void CallCheck::check_uniform(const PartFacts& facts, const OrderCheck& orders) 
       is_same = is_same && use.taken == first;
       const bool is_first = &use == &uses.front();
       if (is_same && !is_first &&
-          !holds(Condition::kCutsAlike, is_cut_alike(use, uses.front(), facts, orders)))
+          !holds(Condition::kCutsAlike, is_cut_alike(use, uses.front(), facts, blocks)))
         claims_.fail(
             use.user, "rewrite-part",
             fmt::format("takes {}, which is cut otherwise than {}", claims_.describe(use.value.as_node()),

@@ -16,9 +16,9 @@
 #include "compare/rewrite/counted_extents.h"
 #include "compare/rewrite/part_facts.h"
 #include "compare/rewrite/rewrite_claims.h"
+#include "compare/rewrite/row_blocks.h"
 #include "compare/rewrite/verify_attention.h"
 #include "compare/rewrite/verify_causal_mask.h"
-#include "compare/rewrite/verify_orders.h"
 #include "ir/facts.h"
 #include "ops/op.h"
 
@@ -50,7 +50,7 @@ class CallCheck {
   // When all calls were checked, before what follows.
   void group_uses();
   // All parts of a node take an argument in the same way, and of one cut of it.
-  void check_uniform(const PartFacts& facts, const OrderCheck& orders);
+  void check_uniform(const PartFacts& facts, const RowBlocks& blocks);
   // Then, each node of A with parts, in order: the last of them, and what it takes. Calls `behind`
   // for every node.
   using Visit = std::function<void(NodeId origin, NodeId part, std::span<const PartOperand> operands)>;
@@ -78,7 +78,7 @@ class CallCheck {
   std::span<const Use> uses_of(std::uint32_t argument) const {
     return std::span(taken_).subspan(begins_[argument], begins_[argument + 1] - begins_[argument]);
   }
-  bool is_cut_alike(const Use& x, const Use& y, const PartFacts& facts, const OrderCheck& orders) const;
+  bool is_cut_alike(const Use& x, const Use& y, const PartFacts& facts, const RowBlocks& blocks) const;
   void check_attention(NodeId id);
   void check_positional(NodeId id, const Node& before, const Node& after);
   void check_keywords(NodeId id, const Node& before, const Node& after);

@@ -16,7 +16,7 @@
 #include "ops/traffic.h"
 
 namespace epweave {
-FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, const OrderCheck& blocks)
+FrameCheck::FrameCheck(RewriteClaims& claims, const BothEffects& effects, RowBlocks& blocks)
     : claims_(claims),
       blocks_(blocks),
       context_(*claims.graph_a().context),
@@ -46,16 +46,14 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   const Operand* written = written_operand();
   const Order before = written != nullptr ? orders_.of(*written) : Order();
   meetings_.begin();
+  for (NodeId each : claims_.parts(origin)) blocks_.check_remainders(each);
   Entry entry = node_->op != nullptr ? visit(origin) : Entry();
   entry = {meetings_.settled(entry.rows), meetings_.settled(entry.numbered)};
   if (is_rows && entry.rows.kind == Order::Kind::kNoRows) entry.rows = orders_.unknown(origin);
   if (is_tensor && !is_rows) entry = {};
-  if (is_rows)
-    entry.rows = as_followed(origin, entry.rows);
-  else if (orders_.is_tokens(entry.rows))
-    entry.rows = orders_.tokens();
   if (entry.rows.kind != Order::Kind::kNoRows) {
     orders_.set(origin, entry);
+    for (NodeId each : claims_.parts(origin)) blocks_.note_extents(each);
     if (is_rows) orders_.add_view(origin, is_divided);
   }
   if (written != nullptr && is_rows) orders_.note_write(origin, entry, *written, before);
@@ -78,24 +76,6 @@ const FrameCheck::Operand* FrameCheck::written_operand() const {
     if (claims_[operand.taken->value.as_node()].kind == ClaimKind::kPart) found = &operand;
   }
   return found;
-}
-
-// In which blocks rows in the order of the tokens are, OrderCheck follows. Where it does not know,
-// the order is the result's own: it meets no other silently. Rows that came back from an order of
-// the part's own are in the blocks that they went from.
-FrameCheck::Order FrameCheck::as_followed(NodeId origin, const Order& rows) {
-  const bool is_alike = rows.kind == Order::Kind::kAny && makes_rows_alike(node_->op->family);
-  const bool is_followed = orders_.is_tokens(rows) || (!rows.is_known() && !is_alike);
-  if (is_followed && blocks_.has_lost_order(part_)) return orders_.unknown(origin);
-  if (!orders_.is_tokens(rows)) return rows;
-  if (!blocks_.has_own_order(part_)) return orders_.tokens();
-  return rows == orders_.tokens() ? orders_.unknown(origin) : rows;
-}
-
-// Of a call that regroups or joins rows in the order of the tokens: in other blocks than before.
-FrameCheck::Order FrameCheck::in_blocks(NodeId origin, const Order& rows) {
-  const bool is_followed = !blocks_.has_lost_order(part_) && !blocks_.has_own_order(part_);
-  return orders_.is_tokens(rows) && !is_followed ? orders_.unknown(origin) : rows;
 }
 
 NodeId FrameCheck::value_in_a(const Operand& operand) const {
@@ -142,7 +122,7 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       if (entry.numbered.kind != Order::Kind::kNoRows) return made_by(origin, entry.numbered);
       return family == OpFamily::kRepeatRows && operands.front().fact == PartFact::kShare
                  ? orders_.runs_of(value_in_a(operands.front()))
-                 : orders_.unknown(origin);
+                 : orders_.own(origin);
     case RowOrder::kExchanged:
       return exchanged(origin);
     case RowOrder::kGathered:
@@ -154,8 +134,11 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
     case RowOrder::kJoined:
       return joined(origin);
     case RowOrder::kRegrouped:
-      if (family != OpFamily::kReshape) break;
       return reshaped(origin, part_);
+    case RowOrder::kRepeated:
+      return repeated(origin);
+    case RowOrder::kSplit:
+      return split(origin);
     case RowOrder::kExpanded:
       if (operands.empty() || !operands.front().is_rows()) return {Order::Kind::kAny, {}};
       break;
@@ -174,26 +157,24 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       break;
     case RowOrder::kHandedOn:
     case RowOrder::kCounted:
-    case RowOrder::kRepeated:
-    case RowOrder::kSplit:
     case RowOrder::kAlike:
+      break;
     case RowOrder::kUnknown:
+      if (claims_.tensor_a(origin) != nullptr) return orders_.unknown(origin, common().frame);
       break;
   }
   const Order rows = common();
   if (number_rule(*node_->op) == NumberRule::kRemainder) {
     require_tokens_numbered();
     // What the remainder of its number says of a row is data of the tokens.
-    if (rows.is_counted()) return orders_.tokens();
+    if (rows.is_counted()) return orders_.tokens_in(0);
   }
   if (rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny) return rows;
-  if (orders_.is_tokens(rows) && !blocks_.has_own_order(part_)) return rows;
+  if (orders_.is_tokens(rows)) return rows;
   const auto as_many = [&](const Operand& operand) {
     return !operand.is_rows() || has_as_many_rows(operand, origin);
   };
-  if (std::ranges::all_of(operands, as_many)) return rows;
-  // 0, 1, .. that are repeated lie one behind another.
-  return rows.is_counted() ? orders_.tokens() : orders_.unknown(origin, rows.frame);
+  return std::ranges::all_of(operands, as_many) ? rows : orders_.unknown(origin, rows.frame);
 }
 
 // Of the number of a row that lies elsewhere in a part than in the whole, the remainder is no data.
@@ -230,12 +211,11 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   const NodeId from = first.is_node() ? first.as_node() : NodeId();
   const bool is_in_parts = from && !claims_.parts(from).empty();
   if (family == OpFamily::kSort && found->index == 1 && (*facts_)[origin] == PartFact::kNumbers)
-    entry.numbered = sorted_order(operands.front().taken->value.as_node(), is_in_parts ? from : NodeId());
+    entry.numbered = sorted_order(operands.front().taken->value.as_node());
   // Of several tensors that were sent together, each has an order of its own.
   const bool is_sent = tuple.op != nullptr && tuple.op->cost == CostClass::kCollective;
   if (is_sent && entry.rows.is_known()) entry.rows = orders_.unknown(origin, entry.rows.frame);
-  if (family == OpFamily::kSplit && (entry.rows.is_known() || entry.rows.is_counted()) &&
-      entry.rows != orders_.tokens()) {
+  if (family == OpFamily::kSplit && entry.rows.is_known() && !orders_.is_tokens(entry.rows)) {
     // Some of the rows, where it is their dimension that is split.
     const std::vector<bool> is_divided = facts_->divided_dimensions(origin, part_);
     const ExprId before = is_in_parts ? divided_extent(from, is_divided) : ExprId(),
@@ -246,18 +226,18 @@ FrameCheck::Entry FrameCheck::element(NodeId origin) {
   return entry;
 }
 
-// Of what says which rows these are: rows that are like each other, or counted, are numbered as
-// they lie, as if cut plainly.
+// Of what says which rows these are: rows that are like each other, or counted, or remainders of
+// such, are numbered as they lie, as if cut plainly.
 FrameCheck::Order FrameCheck::numbering(const Order& rows) {
-  return rows.kind == Order::Kind::kAny || rows.is_counted() ? orders_.plain_tokens() : rows;
+  const bool lie_plainly =
+      rows.kind == Order::Kind::kAny || rows.is_counted() || rows == orders_.tokens_in(0);
+  return lie_plainly ? orders_.plain_tokens() : rows;
 }
 
-// Of what a sort of B takes. `made`: of A, where that is made in parts; what was cut for them is in
-// the order of the tokens.
-FrameCheck::Order FrameCheck::sorted_order(NodeId sort, NodeId made) {
-  const Order order = made ? orders_[made].rows : orders_.tokens();
+// Of what a sort of B takes.
+FrameCheck::Order FrameCheck::sorted_order(NodeId sort) {
   const Arg keys = arg_of(context_, claims_.graph_b().step().nodes[sort], 0);
-  return order == orders_.tokens() && keys.is_node() ? orders_.tokens_of(keys.as_node()) : numbering(order);
+  return keys.is_node() ? numbering(orders_.of_share(keys.as_node())) : orders_.plain_tokens();
 }
 
 // The one order of all operands with rows. Where one of them is taken to be in that of the others,
@@ -272,7 +252,7 @@ FrameCheck::Order FrameCheck::common() {
     if (!order.is_known() && says_more) result = order;
     if (!order.is_known()) continue;
     if (first != nullptr) pair(*first, result, operand, order);
-    if (first == nullptr || orders_.is_unknown(result)) {
+    if (first == nullptr || orders_.is_unknown(result) || result == orders_.tokens_in(0)) {
       first = &operand;
       result = order;
     }
@@ -289,6 +269,13 @@ FrameCheck::Order FrameCheck::made_by(NodeId call, const Order& rows) {
   return Order::known(terms_.intern({FrameTerms::kSort, {}, {word, blocks}}));
 }
 
+// Of 0, 1, .. that lie in blocks: then one token's rows lie behind the other's, in the order of the
+// blocks.
+bool FrameCheck::brings_tokens_together(const Operand& keys, const Order& rows, const Order& numbered) const {
+  return keys.fact == PartFact::kNumbers && numbered.is_counted() && orders_.is_tokens(rows) &&
+         sorts_upwards(context_, *node_) && keeps_equal_in_order(context_, *node_);
+}
+
 // Sorting the order that a sort gave, upwards, gives what was sorted back.
 FrameCheck::Order FrameCheck::sorted(NodeId call) {
   const Operand& keys = facts_->operands().front();
@@ -296,7 +283,8 @@ FrameCheck::Order FrameCheck::sorted(NodeId call) {
   if (names_.sort_of(value_in_a(keys)) && sorts_upwards(context_, *node_) &&
       keys.fact == PartFact::kNumbers && numbered.kind != Order::Kind::kNoRows)
     return numbered;
-  return made_by(call, orders_.of(keys));
+  const Order rows = orders_.of(keys);
+  return brings_tokens_together(keys, rows, numbered) ? orders_.plain_tokens() : made_by(call, rows);
 }
 
 bool FrameCheck::is_mask(const Operand& positions) const {
@@ -331,6 +319,11 @@ FrameCheck::Order FrameCheck::order_among(const Order& rows, const Operand& posi
              : order;
 }
 
+// What is no longer 0, 1, .. numbers rows of tokens that lie one behind another.
+FrameCheck::Order FrameCheck::as_numbered(const Operand& positions, const Order& target) {
+  return target.is_counted() && orders_.is_tokens(orders_.of(positions)) ? orders_.plain_tokens() : target;
+}
+
 FrameCheck::Order FrameCheck::picked(const Operand& positions) {
   const Operand& source = facts_->operands().front();
   const bool is_along_rows =
@@ -347,8 +340,9 @@ FrameCheck::Order FrameCheck::picked(const Operand& positions) {
   }
   if (!rows.is_known()) return index.is_counted() ? rows : index;
   if (target.kind != Order::Kind::kNoRows) {
-    if (target.is_known() && !holds(Condition::kNumbersOfTheirRows, false))
-      pair(source, rows, positions, target);
+    const Order numbered = as_numbered(positions, target);
+    if (numbered.is_known() && !holds(Condition::kNumbersOfTheirRows, false))
+      pair(source, rows, positions, numbered);
     return index;
   }
   const FrameTerms::Term& term = terms_[rows.frame];
@@ -387,8 +381,9 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
     pair(positions, numbers, *written, values);
   if (!is_along_rows) return {};
   if (are_numbers) {
-    if (rows.is_known() && target.is_known()) pair(into, rows, positions, target);
-    return rows.is_known() ? rows : target.is_known() ? target : values;
+    const Order numbered = as_numbered(positions, target);
+    if (rows.is_known() && numbered.is_known()) pair(into, rows, positions, numbered);
+    return rows.is_known() ? rows : numbered.is_known() ? numbered : values;
   }
   if (!values.is_known()) return is_mask(positions) ? rows : orders_.unknown(origin);
   const NodeId value = value_in_a(positions);
@@ -403,14 +398,15 @@ FrameCheck::Order FrameCheck::put(NodeId origin, const Operand& positions) {
 }
 
 // Along the first dimension. Rows that come from all ranks, and back by the same tables, are those
-// that went. Blocks that change places as a whole stay blocks (verify_orders.h).
+// that went. Blocks that change places as a whole stay blocks (row_blocks.h).
 FrameCheck::Order FrameCheck::exchanged(NodeId origin) {
   const Operand& source = facts_->operands().front();
   Order rows = orders_.of(source);
   // What is like each other on one rank need not be so on another.
   if (rows.kind == Order::Kind::kAny && is_along(source, 0)) rows = orders_.plain_tokens();
+  if (rows.is_counted() && is_along(source, 0)) return orders_.own(origin);
   if (!rows.is_known() || !is_along(source, 0)) return reduced();
-  if (orders_.is_tokens(rows) && blocks_.known_blocks(part_) > 0) return rows;
+  if (orders_.is_tokens(rows) && moves_blocks(origin)) return rows;
   bool are_counted = true;
   const auto words = [&](std::span<const Arg> items) {
     std::vector<std::uint64_t> result;

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 #include "ops/named_arg.h"
+#include "ops/op.h"
 
 namespace epweave {
 
@@ -19,15 +22,53 @@ bool FrameCheck::takes_one_tensor() const {
                                [](const Operand& o) { return o.is_tensor && o.taken->param == 0; }) == 1;
 }
 
+// Rows that lie in the order of the tokens, and come to lie otherwise; in all parts alike.
+FrameCheck::Order FrameCheck::regrouped(NodeId origin) {
+  std::optional<std::int64_t> blocks;
+  for (NodeId part : claims_.parts(origin)) {
+    const std::int64_t of_part = blocks_.regroup(part);
+    blocks = blocks.value_or(of_part) == of_part ? of_part : RowBlocks::kUnknown;
+  }
+  return blocks.value_or(RowBlocks::kUnknown) > 0 ? orders_.tokens_in(*blocks) : orders_.unknown(origin);
+}
+
+// Whether ranks exchange as many whole blocks, each with each.
+bool FrameCheck::moves_blocks(NodeId origin) {
+  return std::ranges::all_of(claims_.parts(origin), [&](NodeId part) { return blocks_.regroup(part) > 0; });
+}
+
+// Of each repetition a part has its rows of each block.
+FrameCheck::Order FrameCheck::repeated(NodeId origin) {
+  const auto operands = facts_->operands();
+  const bool is_of_rows = !operands.empty() && operands.front().is_rows();
+  const Order rows = common();
+  if (!is_of_rows || rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny) return rows;
+  const bool are_as_many = has_as_many_rows(operands.front(), origin);
+  if (rows.is_counted() && are_as_many) return rows;
+  if (rows.is_counted() || orders_.is_tokens(rows)) return regrouped(origin);
+  return are_as_many ? rows : orders_.unknown(origin, rows.frame);
+}
+
+// Of what is in an order of the part's own, what is taken of the pieces says which rows these are.
+FrameCheck::Order FrameCheck::split(NodeId origin) {
+  const auto operands = facts_->operands();
+  const Order rows = common();
+  if (operands.empty() || rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny) return rows;
+  const Arg given = named_arg(context_, *node_, "dim");
+  if (!is_along(operands.front(), given.is_int() ? given.as_int() : 0)) return rows;
+  if (rows.is_counted()) return orders_.own(origin);
+  return orders_.is_tokens(rows) ? regrouped(origin) : rows;
+}
+
 // Along the first dimension. What all ranks had a share of is whole again.
 FrameCheck::Order FrameCheck::gathered(NodeId origin) {
   const Operand& source = facts_->operands().front();
   const Order rows = orders_.of(source);
   if (!takes_one_tensor()) return orders_.unknown(origin);
+  if (!source.is_rows() || !is_along(source, 0)) return reduced();
+  if (rows.is_counted()) return orders_.own(origin);
   // What is like each other on one rank need not be so on another.
-  if (rows.kind == Order::Kind::kAny && is_along(source, 0)) return in_blocks(origin, orders_.tokens());
-  if (!rows.is_known() || orders_.is_tokens(rows) || !is_along(source, 0))
-    return in_blocks(origin, reduced());
+  if (!rows.is_known() || orders_.is_tokens(rows)) return regrouped(origin);
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kScatter && term.values[0] == group_of_call()) return Order::known(term.base);
   return Order::known(terms_.intern({FrameTerms::kGather, rows.frame, {group_of_call()}}));
@@ -37,8 +78,14 @@ FrameCheck::Order FrameCheck::gathered(NodeId origin) {
 FrameCheck::Order FrameCheck::scattered(NodeId origin) {
   const Operand& source = facts_->operands().front();
   if (!takes_one_tensor()) return dealt(orders_.unknown(origin));
-  const Order rows = in_blocks(origin, reduced());
-  if (!rows.is_known() || orders_.is_tokens(rows) || !is_along(source, 0)) return rows;
+  const Order rows = reduced();
+  if (!is_along(source, 0) || rows.kind == Order::Kind::kNoRows || rows.kind == Order::Kind::kAny)
+    return rows;
+  if (rows.is_counted()) return orders_.own(origin);
+  if (orders_.is_tokens(rows)) {
+    const Order made = regrouped(origin);
+    return orders_.is_tokens(made) ? made : dealt(made);
+  }
   const FrameTerms::Term& term = terms_[rows.frame];
   if (term.kind == FrameTerms::kGather && term.values[0] == group_of_call()) return Order::known(term.base);
   return dealt(rows);
@@ -57,8 +104,7 @@ FrameCheck::Order FrameCheck::reduced() {
   return common();
 }
 
-// One behind another. Of rows in the order of the tokens, the blocks are followed
-// (verify_orders.h).
+// One behind another. Of rows in the order of the tokens, the blocks are followed (row_blocks.h).
 FrameCheck::Order FrameCheck::joined(NodeId origin) {
   const auto operands = facts_->operands();
   const Arg given = named_arg(context_, *node_, "dim");
@@ -79,9 +125,9 @@ FrameCheck::Order FrameCheck::joined(NodeId origin) {
         operand.is_rows() ? divided_extent(value_in_a(operand), operand.is_divided) : ExprId();
     words.push_back(extent ? facts_a_.normalize(extent).index() : FrameTerms::kNoFrame);
   }
-  if (any_counted) return orders_.unknown(origin);
+  if (any_counted) return orders_.own(origin);
   if (are_one) return {Order::Kind::kAny, {}};
-  return are_tokens ? in_blocks(origin, orders_.tokens())
+  return are_tokens ? regrouped(origin)
                     : Order::known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
 }
 
@@ -131,8 +177,8 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   const bool is_kept = before && after && has_same_outer && facts_a_.equal(before, after);
   // What is no longer 0, 1, .. numbers rows from place to place, as they lie; so do rows that were
   // like each other.
-  if (orders_.is_tokens(rows)) return is_kept ? rows : in_blocks(origin, rows);
-  if (!rows.is_known()) return is_kept ? rows : in_blocks(origin, orders_.tokens());
+  if (orders_.is_tokens(rows) || !rows.is_known()) return is_kept ? rows : regrouped(origin);
+  if (node_->op->family != OpFamily::kReshape) return is_kept ? rows : orders_.unknown(origin, rows.frame);
   if (splits_rows(origin, part)) return fail_regrouped(origin, part);
   if (!before || !after || !has_same_outer) return orders_.unknown(origin, rows.frame);
   if (is_kept) return rows;

@@ -4,38 +4,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <span>
+#include <string>
 
 #include "compare/rewrite/conditions.h"
 
 namespace epweave {
 
 void FrameCheck::pair(const Operand& x, const Order& a, const Operand& y, const Order& b) {
-  if (!a.is_known() || !b.is_known() || a == b) return;
-  if (orders_.is_tokens(a) && orders_.is_tokens(b)) return pair_tokens(x, a, y, b);
-  const std::optional<RowMeeting> alike = meetings_.meet_alike(a.frame, b.frame);
-  const RowMeeting meeting = alike ? *alike : meetings_.meet_others(a.frame, b.frame);
-  if (meeting == RowMeeting::kRight) return;
-  const bool are_others = alike == RowMeeting::kWrong;
-  const bool may_meet = meeting == RowMeeting::kUnknown || orders_.is_unknown(a) || orders_.is_unknown(b);
-  if (!are_others && may_meet)
-    return assumed_.same_tokens({value_in_a(x), a.frame}, {value_in_a(y), b.frame}, part_);
-  if (holds(Condition::kOrdersPair, false)) return;
-  claims_.fail(
-      part_, "rewrite-rows",
-      fmt::format("takes rows of {} and of {} together, which a part has in different orders of its own",
-                  name_of(x), name_of(y)));
+  switch (meetings_.meet(a, b)) {
+    case RowMeeting::kRight:
+      return;
+    case RowMeeting::kUnknown:
+      return assumed_.same_tokens({value_in_a(x), a.frame}, {value_in_a(y), b.frame}, part_);
+    case RowMeeting::kWrong:
+      return fail_pair(x, a, y, b);
+  }
 }
 
-// Where blocks are not known, or it reports them itself, OrderCheck says so.
-void FrameCheck::pair_tokens(const Operand& x, const Order& a, const Operand& y, const Order& b) {
-  const std::uint64_t of_x = terms_[a.frame].values[0], of_y = terms_[b.frame].values[0];
-  if (of_x == 0 || of_y == 0 || blocks_.has_reported(part_) || holds(Condition::kBlocksPair, false)) return;
-  claims_.fail(
-      part_, "rewrite-rows",
-      fmt::format("takes rows of {} and of {} together, of which a part has some of {} blocks and of {}",
-                  name_of(x), name_of(y), of_x, of_y));
+void FrameCheck::fail_pair(const Operand& x, const Order& a, const Operand& y, const Order& b) {
+  const bool are_tokens = orders_.is_tokens(a) && orders_.is_tokens(b);
+  if (holds(are_tokens ? Condition::kBlocksPair : Condition::kOrdersPair, false)) return;
+  const std::string how = are_tokens ? fmt::format("of which a part has some of {} blocks and of {}",
+                                                   terms_[a.frame].values[0], terms_[b.frame].values[0])
+                                     : "which a part has in different orders of its own";
+  claims_.fail(part_, "rewrite-rows",
+               fmt::format("takes rows of {} and of {} together, {}", name_of(x), name_of(y), how));
 }
 
 std::string FrameCheck::name_of(const Operand& operand) const {

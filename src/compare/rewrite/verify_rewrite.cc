@@ -17,6 +17,7 @@
 #include "compare/rewrite/rewrite_assumptions.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/rewrite_numerics.h"
+#include "compare/rewrite/row_blocks.h"
 #include "compare/rewrite/schema_order.h"
 #include "compare/rewrite/verify_aliases.h"
 #include "compare/rewrite/verify_calls.h"
@@ -24,7 +25,6 @@
 #include "compare/rewrite/verify_interface.h"
 #include "compare/rewrite/verify_joins.h"
 #include "compare/rewrite/verify_movement.h"
-#include "compare/rewrite/verify_orders.h"
 #include "compare/rewrite/verify_rows.h"
 #include "compare/rewrite/verify_storage.h"
 #include "compare/rewrite/verify_strides.h"
@@ -50,7 +50,7 @@ class RewriteVerifier {
         storage_(claims),
         rows_(claims, numbers_),
         strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
-        orders_(claims, storage_.effects_of_b()),
+        blocks_(claims),
         movement_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
         aliases_(claims, storage_.effects_of_a(), storage_.effects_of_b(), loaded),
         taken_rows_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
@@ -70,19 +70,20 @@ class RewriteVerifier {
     if (movement_.has_moved())
       for (NodeId id : b_.step().order)
         if (!movement_.accounts_for(id)) calls_.check_added(id);
-    PartFacts facts(claims_, numbers_, storage_.effects_of_a(), orders_);
+    PartFacts facts(claims_, numbers_, storage_.effects_of_a(), blocks_);
     calls_.group_uses();
-    calls_.check_uniform(facts, orders_);
-    FrameCheck frames(claims_, {storage_.effects_of_a(), storage_.effects_of_b()}, orders_);
+    FrameCheck frames(claims_, {storage_.effects_of_a(), storage_.effects_of_b()}, blocks_);
     calls_.visit_divided(
         [&](NodeId origin, NodeId part, std::span<const PartOperand> operands) {
           facts.add(origin, part, operands);
           frames.add(origin, part, facts);
         },
         [&](NodeId node) { frames.note_writes_of(node); });
+    calls_.check_uniform(facts, blocks_);
+    check_joined_orders();
     calls_.check_shared_writes(facts);
     calls_.check_summands(facts);
-    taken_rows_.check_facts(facts);
+    taken_rows_.check_facts(facts, blocks_);
     storage_.check_updates(movement_.waited());
     storage_.check_last_writes();
     storage_.check_order();
@@ -96,7 +97,7 @@ class RewriteVerifier {
     check_symbol_facts(claims_, numbers_);
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
     assume(list_assumptions(claims_, numbers_));
-    assume(orders_.assumptions());
+    assume(blocks_.assumptions());
     assume(frames.assumptions());
     assume(strides_.assumptions());
     assume(aliases_.assumptions());
@@ -117,19 +118,17 @@ class RewriteVerifier {
 
   void check_node(NodeId id) {
     if (!movement_.has_moved()) calls_.check_added(id);
-    orders_.visit(id);
     calls_.check_kind(id);
     switch (claims_[id].kind) {
       case ClaimKind::kWhole:
         ++report_.whole;
-        if (!taken_rows_.check(id, joins_, orders_)) calls_.check_call(id);
+        if (!taken_rows_.check(id, joins_)) calls_.check_call(id);
         calls_.check_type(id);
         storage_.check_effects(id);
         strides_.check(id);
         break;
       case ClaimKind::kPart:
         calls_.check_call(id);
-        if (prefix_ != nullptr && prefix_->calls.contains(id)) check_prefix_order(id);
         rows_.check(id);
         storage_.check_effects(id);
         strides_.check(id);
@@ -162,12 +161,21 @@ class RewriteVerifier {
     movement_.visit(id);
   }
 
+  void check_joined_orders() {
+    for (NodeId id : b_.step().order) {
+      const ClaimKind kind = claims_[id].kind;
+      if (kind == ClaimKind::kJoin) blocks_.check_join(id);
+      if (kind == ClaimKind::kPart && prefix_ != nullptr && prefix_->calls.contains(id))
+        check_prefix_order(id);
+    }
+  }
+
   // Rows that were counted from the first token on are those of the tokens before, in their order.
   void check_prefix_order(NodeId call) {
     const Node& node = b_.step().nodes[call];
     for (const std::string_view param : {"query", "key", "value"}) {
       const Arg arg = arg_of(*b_.context, node, node.op->find_param(param).value());
-      if (!arg.is_node() || !orders_.has_token_order(arg.as_node()))
+      if (!arg.is_node() || !blocks_.has_token_order(arg.as_node()))
         claims_.fail(
             call, "rewrite-attention",
             fmt::format(
@@ -186,7 +194,7 @@ class RewriteVerifier {
   StorageCheck storage_;
   RowCheck rows_;
   StrideCheck strides_;
-  OrderCheck orders_;
+  RowBlocks blocks_;
   MovementCheck movement_;
   AliasCheck aliases_;
   TakenRowsCheck taken_rows_;

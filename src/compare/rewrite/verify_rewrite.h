@@ -30,7 +30,7 @@
 //                      provenance; a part takes what the other parts do not; all parts write the
 //                      same storage and do not each add a part of the whole to it
 //   rewrite-rows       a part of an op that mixes rows (softmax, mean, ...) along the dimension that is divided;
-//                      rows that pair, or go to ranks, in which a part has them in other blocks (verify_orders.h);
+//                      rows that pair, or go to ranks, in which a part has them in other blocks (row_blocks.h);
 //                      sorted rows that are sent by counts of others (verify_counts.h)
 //   rewrite-split      a split or its piece is not as above
 //   rewrite-join       a join is not as above

@@ -46,7 +46,7 @@ bool has_own_rules(OpFamily family) {
 
 }  // namespace
 
-// Rows that are sorted as wholes are in an order of the part's own, which OrderCheck follows.
+// Rows that are sorted as wholes are in an order of the part's own, which RowBlocks follows.
 bool RowCheck::is_sort_of_whole_rows(const Node& origin) const {
   if (!has_family(origin, OpFamily::kSort)) return false;
   const Context& context = *claims_.graph_a().context;

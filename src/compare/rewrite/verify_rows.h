@@ -10,7 +10,7 @@
 // add up: that is for the join to prove), or be one whose elements data choose: that rows which are
 // exchanged or picked are those of their tokens is taken for granted
 // (docs/rewrite_verification.md). A sort of a part's own rows gives them in an order of its own,
-// which no join may show (verify_orders.h); one that orders each column on its own gives no rows.
+// which no join may show (row_blocks.h); one that orders each column on its own gives no rows.
 // What one operand has less of, each operand that has that dimension has less of; one that is
 // broadcast along it does not have it. Reports rewrite-rows.
 #pragma once

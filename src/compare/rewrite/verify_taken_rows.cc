@@ -18,7 +18,7 @@ TakenRowsCheck::TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const Ef
       rows_of_a_(claims.graph_a()),
       rows_of_b_(claims.graph_b()) {}
 
-bool TakenRowsCheck::check(NodeId id, JoinCheck& joins, OrderCheck& orders) {
+bool TakenRowsCheck::check(NodeId id, JoinCheck& joins) {
   const auto rows = find_rows(id);
   if (!rows) return false;
   if (const std::string fault = find_fault(id, *rows, joins); !fault.empty()) {
@@ -28,10 +28,7 @@ bool TakenRowsCheck::check(NodeId id, JoinCheck& joins, OrderCheck& orders) {
                              claims_.describe(rows->in_b.of), fault));
     return true;
   }
-  if (is_part(*rows)) {
-    taken_.push_back(id);
-    orders.check_taken(id, rows->in_b.of);
-  }
+  if (is_part(*rows)) taken_.push_back(id);
   return true;
 }
 
@@ -135,9 +132,10 @@ std::optional<TakenRowsCheck::Begin> TakenRowsCheck::find_begin_in_cat(const Row
   return found;
 }
 
-void TakenRowsCheck::check_facts(const PartFacts& facts) {
+void TakenRowsCheck::check_facts(const PartFacts& facts, RowBlocks& blocks) {
   for (NodeId id : taken_) {
     const NodeId part = rows_of_b_.find(claims_.facts_b(), id)->of;
+    blocks.check_taken(id, part);
     if (!holds(Condition::kTakesRows, facts.may_join(claims_[part].origin)))
       claims_.fail(id, "rewrite-rows",
                    fmt::format("takes rows of {}, of which a part has not rows of the whole",

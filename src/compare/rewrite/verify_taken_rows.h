@@ -15,8 +15,8 @@
 #include "analysis/shown_rows.h"
 #include "compare/rewrite/part_facts.h"
 #include "compare/rewrite/rewrite_claims.h"
+#include "compare/rewrite/row_blocks.h"
 #include "compare/rewrite/verify_joins.h"
-#include "compare/rewrite/verify_orders.h"
 
 namespace epweave {
 
@@ -26,9 +26,9 @@ class TakenRowsCheck {
 
   // Whether a node of B that claims to be all of one of A shows rows of a part where that shows
   // rows of the whole: then this proves it, or reports why not, in place of its call.
-  bool check(NodeId id, JoinCheck& joins, OrderCheck& orders);
-  // When all facts are known: the parts are rows.
-  void check_facts(const PartFacts& facts);
+  bool check(NodeId id, JoinCheck& joins);
+  // When all facts are known: the parts are rows, in the order of the tokens.
+  void check_facts(const PartFacts& facts, RowBlocks& blocks);
 
  private:
   struct Rows {
