@@ -36,6 +36,11 @@ std::optional<std::size_t> subtracted_operand(const OpInfo& op) {
   return op.target.starts_with("aten.rsub") ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
+bool adds_param(const OpInfo& op, std::size_t param) {
+  return op.family == OpFamily::kElementwise && op.linearity == Linearity::kSum && !op.writes &&
+         param < op.params.size() && op.params[param].name == "other";
+}
+
 bool is_arange(const OpInfo& op) {
   return op.family == OpFamily::kIota && op.find_param("end") && !op.find_param("steps");
 }

@@ -31,4 +31,7 @@ bool numbers_chosen_rows(const OpInfo& op);
 // Which operand a difference of two tensors subtracts; none: it is no difference.
 std::optional<std::size_t> subtracted_operand(const OpInfo& op);
 
+// Whether a parameter is what a new sum or difference adds to a tensor: also a number.
+bool adds_param(const OpInfo& op, std::size_t param);
+
 }  // namespace epweave

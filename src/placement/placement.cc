@@ -86,18 +86,19 @@ void Placements::set_access(NodeId node, const std::vector<Access>& accesses) {
 
 namespace {
 
-// Whether the token numbers are a grid of [1, sequence].
+// Whether the token numbers are a grid of [1, sequence]: all integers that are given as one are.
 bool has_one_sequence(const Graph& graph) {
   const Body& step = graph.step();
-  const auto is_one = [&](NodeId id, std::size_t place) {
-    const bool is_user = place < graph.inputs.size() && graph.text(graph.inputs[place].role) == "user";
-    const TensorType* type = tensor_of(*graph.context, step.nodes[id].type);
-    return is_user && type != nullptr && type->rank() == 2 && !is_floating(type->dtype) &&
-           graph.context->exprs.constant(type->sizes[0]) == 1;
-  };
-  for (std::size_t place = 0; place < graph.inputs.size() && place < step.order.size(); ++place)
-    if (is_one(step.order[place], place)) return true;
-  return false;
+  bool is_found = false;
+  for (std::size_t place = 0; place < graph.inputs.size() && place < step.order.size(); ++place) {
+    const TensorType* type = tensor_of(*graph.context, step.nodes[step.order[place]].type);
+    const bool is_grid = graph.text(graph.inputs[place].role) == "user" && type != nullptr &&
+                         type->rank() == 2 && !is_floating(type->dtype);
+    if (!is_grid) continue;
+    if (graph.context->exprs.constant(type->sizes[0]) != 1) return false;
+    is_found = true;
+  }
+  return is_found;
 }
 
 void require_tokens(const Graph& graph, const TokenExtents& tokens) {

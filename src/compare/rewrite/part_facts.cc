@@ -11,6 +11,7 @@
 #include "ops/collective_arguments.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
+#include "ops/number_ops.h"
 #include "ops/sorting.h"
 
 namespace epweave {
@@ -323,6 +324,11 @@ PartFact PartFacts::find_tensor(NodeId origin, NodeId part) {
     return PartFact::kStatistics;
   }
   const auto divided = std::ranges::count(divided_dimensions(origin, part), true);
+  // Rows to which each part adds a number of its own are not those of the whole.
+  const auto adds_own = [&](const Operand& operand) { return is_added_number(operand); };
+  if (std::ranges::any_of(operands_, adds_own))
+    return divided == 0 && std::ranges::none_of(operands_, &Operand::is_rows) ? find_linear(origin, true)
+                                                                              : PartFact::kOwn;
   if (divided == 0) return has_no_elements(origin) ? PartFact::kSame : find_full(origin);
   const PartFact fact = find_rows(origin, part);
   return holds(Condition::kDividesOneDimension, divided == 1) ? fact : PartFact::kOwn;
@@ -484,11 +490,13 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
   bool all_summands = true, first_is_share = false, first_is_zero = false, position_is_share = false,
        adds_same = false;
   for (const Operand& operand : operands_) {
-    if (is_tensor && !operand.is_tensor) continue;
-    if (is_own(operand.fact) || operand.fact == PartFact::kRows) return PartFact::kOwn;
-    const bool is_share = operand.fact == PartFact::kShare;
-    const bool is_zero = operand.fact == PartFact::kZero;
-    adds_same |= is_added(operand) && !is_summand(operand.fact);
+    const bool is_number = is_added_number(operand);
+    if (is_tensor && !operand.is_tensor && !is_number) continue;
+    const PartFact fact = is_number ? fact_of_added(operand) : operand.fact;
+    if (is_own(fact) || fact == PartFact::kRows) return PartFact::kOwn;
+    const bool is_share = fact == PartFact::kShare;
+    const bool is_zero = fact == PartFact::kZero;
+    adds_same |= is_added(operand) && !is_summand(fact);
     if (is_position(operand.taken->param)) {
       position_is_share |= is_share;
       continue;
@@ -497,7 +505,7 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
     zeros += is_zero;
     factor_shares += is_share && !is_added(operand);
     factor_zeros += is_zero && !is_added(operand);
-    all_summands &= is_summand(operand.fact);
+    all_summands &= is_summand(fact);
     if (operand.taken->param == 0) {
       first_is_share |= is_share;
       first_is_zero |= is_zero;
@@ -533,7 +541,7 @@ PartFact PartFacts::find_linear(NodeId origin, bool is_tensor) const {
     case Linearity::kSum:
       if (shares == 0 && !(all_summands && zeros > 0)) return PartFact::kSame;
       if (!holds(Condition::kAllAreSummands, all_summands)) return PartFact::kOwn;
-      if (!holds(Condition::kAddsNoNumber, !has_number_for_tensor(a_.nodes[origin]))) return PartFact::kOwn;
+      if (!holds(Condition::kAddsNoNumber, !adds_number(a_.nodes[origin]))) return PartFact::kOwn;
       return shares == 0 ? PartFact::kZero : PartFact::kShare;
   }
   return PartFact::kOwn;
@@ -578,14 +586,33 @@ bool PartFacts::converts_shares(NodeId origin) const {
   });
 }
 
-// add(x, 1), add(x, %n): a number, written or computed, is added by each part.
-bool PartFacts::has_number_for_tensor(const Node& node) const {
+// add(x, 1), add(x, %n): a number, written or computed, of which each part adds all.
+bool PartFacts::adds_number(const Node& node) const {
+  const auto is_share = [&](std::size_t param) {
+    return std::ranges::any_of(operands_, [&](const Operand& operand) {
+      return operand.taken->param == param && is_added_number(operand) &&
+             fact_of_added(operand) == PartFact::kShare;
+    });
+  };
   for (std::size_t i = 0; i < op_->params.size(); ++i) {
     const Arg given = arg_of(context_, node, i);
     const bool is_tensor = given.is_node() && claims_.tensor_a(given.as_node()) != nullptr;
-    if (op_->params[i].type == "Tensor" && !given.is_none() && !is_tensor) return true;
+    const bool is_summand = op_->params[i].type == "Tensor" || adds_param(*op_, i);
+    if (is_summand && !given.is_none() && !is_tensor && !is_share(i)) return true;
   }
   return false;
+}
+
+// One of a part's own, beside a tensor.
+bool PartFacts::is_added_number(const Operand& operand) const {
+  return !operand.is_tensor && operand.taken->how == PartOperand::How::kPart &&
+         adds_param(*op_, operand.taken->param);
+}
+
+// How many rows each part has of the whole's adds up, though data say how many.
+PartFact PartFacts::fact_of_added(const Operand& number) const {
+  const bool is_extent = number.fact == PartFact::kOwn && is_extent_of_rows(number);
+  return is_extent ? PartFact::kShare : number.fact;
 }
 
 std::string_view PartFacts::name_of_param(std::size_t param) const {

@@ -168,7 +168,9 @@ class PartFacts {
   bool picks_own_rows();
   bool picks_for_all_rows(const Operand& positions) const;
 
-  bool has_number_for_tensor(const Node& node) const;
+  bool adds_number(const Node& node) const;
+  bool is_added_number(const Operand& operand) const;
+  PartFact fact_of_added(const Operand& number) const;
 
   const RewriteClaims& claims_;
   Numbers& numbers_;

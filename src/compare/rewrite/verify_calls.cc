@@ -11,6 +11,7 @@
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_interface.h"
 #include "ops/bind.h"
+#include "ops/number_ops.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
 
@@ -210,13 +211,14 @@ bool CallCheck::may_take_list(NodeId user, Arg x) const {
   return !is_list || op == nullptr || op->family == OpFamily::kElement;
 }
 
-// Half as many tokens are half as many rows, but not half of what each row is multiplied by. A
-// scalar that is computed of a part's number says nothing yet.
+// Half as many tokens are half as many rows, but not half of what each row is multiplied by; added
+// to a share, they may be one. A scalar that is computed of a part's number says nothing yet.
 bool CallCheck::has_share(Arg x, Arg y) {
   if (param_ == nullptr) return false;
   const TypeId result = before_->type;
   const bool is_scalar = result && is_number_type(context_.types[result]);
   if (is_scalar && x.is_node()) return param_->type == "SymInt";
+  if (adds_param(*after_->op, position_of_param())) return true;  // PartFacts says what it makes
   const NumberPlace place{position_of_param(), item_};
   const ExprId whole = extents_a_.find(*before_, place), share = extents_b_.find(*after_, place);
   const ExprId given = number_of(context_, a_, x), taken = number_of(context_, b_, y);

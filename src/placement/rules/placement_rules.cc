@@ -424,9 +424,16 @@ bool has_elements(PlacementCall& call, const TensorType& type) {
 Placement elementwise(PlacementCall& call, std::span<const Operand> operands, Linearity linearity) {
   std::vector<Placement> placements;
   const TensorType* result = call.result_tensor();
+  const bool takes_rows = std::ranges::any_of(operands, [&](const Operand& operand) {
+    return !call.is_scalar(operand) && call.of(operand).is_rows();
+  });
   for (const Operand& operand : operands) {
-    const bool is_whole_number = result != nullptr && call.is_scalar(operand);
-    placements.push_back(is_whole_number ? Placement::whole() : call.of(operand));
+    // Beside a tensor a number is the whole's, but one that only a part has, as of its own rows.
+    const bool is_number = result != nullptr && call.is_scalar(operand);
+    const bool is_own = !takes_rows && is_number && call.of(operand).is_local() &&
+                        !call.is_made_of_sums(operand.arg.as_node());
+    if (is_own) call.take_part(operand);
+    placements.push_back(is_number && !is_own ? Placement::whole() : call.of(operand));
   }
   cut_outside_rows(call, operands, placements);
   auto any = [&](auto&& predicate) { return std::any_of(placements.begin(), placements.end(), predicate); };

@@ -290,6 +290,13 @@ bool is_equally_divided(PlacementCall& call, const std::vector<Operand>& items, 
          });
 }
 
+// No rows, and not sums alone: of what only a part has, the part's own; else joined once.
+Placement join_sums(PlacementCall& call, std::span<const Placement> placements) {
+  if (std::ranges::any_of(placements, &Placement::is_local)) return Placement::local();
+  call.take_whole(call.arg(0));
+  return Placement::whole();
+}
+
 Placement concatenate(PlacementCall& call) {
   const auto items = call.items(call.arg(0));
   std::vector<Placement> placements;
@@ -299,10 +306,8 @@ Placement concatenate(PlacementCall& call) {
   };
   if (all(PlacementKind::kWhole)) return Placement::whole();
   if (all(PlacementKind::kPartial)) return Placement::partial();
-  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_rows(); })) {
-    call.take_whole(call.arg(0));
-    return Placement::whole();
-  }
+  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_rows(); }))
+    return join_sums(call, placements);
   const Placement rows = common_rows(call, placements);
   if (rows.dim == call.dim(call.int_arg(1, "dim", 0), call.result_tensor()->rank())) {
     if (!is_equally_divided(call, items, rows))
@@ -320,10 +325,8 @@ Placement stack(PlacementCall& call) {
   for (const Operand& item : items) placements.push_back(call.of(item));
   const auto is_partial = [](const Placement& p) { return p.is_partial(); };
   if (std::all_of(placements.begin(), placements.end(), is_partial)) return Placement::partial();
-  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_rows(); })) {
-    call.take_whole(call.arg(0));
-    return Placement::whole();
-  }
+  if (std::none_of(placements.begin(), placements.end(), [](auto& p) { return p.is_rows(); }))
+    return join_sums(call, placements);
   if (std::any_of(placements.begin(), placements.end(), is_partial))
     call.refuse("chunk.combination", "it stacks rows and a sum of parts");
   const Placement rows = common_rows(call, placements);

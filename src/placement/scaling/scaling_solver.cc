@@ -225,14 +225,17 @@ void ScalingSolver::settle_sides(RelationId id, Side& whole, Side& open, Certain
     return set_by(id, open.unknown[0], {State::kScales, rest}, place(open.unknown[0]));
   if (certainty == Certainty::kForced) return;
   // The dimension in which the tokens end: rows that were flattened from [8, tokens] have them in
-  // the inner one again. Where that cannot carry whole tokens, the outermost that can.
+  // the inner one again. Where that cannot carry whole tokens, the outermost that can. A dimension
+  // that is just where the tokens are has them, also where it is a piece of all: [6, tokens/8].
   ExtentId chosen;
   Rational factor;
   for (ExtentId extent : open.unknown) {
     const Rational own = factor_of(open, extent, rest);
     const bool has_end = has_order && ends_in(tokens, *open.all, extent);
+    const bool is_place =
+        has_end && tokens.inner == elements_behind(*open.all, extent) && tokens.count == numbers_[extent];
     const bool is_whole = (own * Rational{micro_batches_, 1}).is_integer();
-    if (!is_whole || (chosen && !has_end)) continue;
+    if ((!is_whole && !is_place) || (chosen && !has_end)) continue;
     chosen = extent;
     factor = own;
     if (has_end) break;

@@ -91,7 +91,16 @@ std::vector<MeshAxis> InputFacts::read_mesh(std::size_t i) const {
   if (!type || context_.types[type].kind != TypeKind::kValue) return {};
   const Arg mesh = context_.types[type].value;
   if (!mesh.is(ArgKind::kMesh)) return {};
-  return read_mesh_axes(context_, mesh);
+  std::vector<MeshAxis> axes = read_mesh_axes(context_, mesh);
+  // Along an axis of replicas (HSDP's `replicate`, torchtitan's `dp_replicate`) all ranks have the
+  // same piece.
+  const Arg names = context_.args.children(mesh)[0];
+  if (!names.is_list()) return axes;
+  const auto items = context_.args.children(names);
+  for (std::size_t d = std::min(axes.size(), items.size()); d-- > 0;)
+    if (items[d].is(ArgKind::kText) && context_.text(items[d].as_name()).ends_with("replicate"))
+      axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(d));
+  return axes;
 }
 
 Shard InputFacts::shard_of(std::size_t i, const Extents& local) const {

@@ -370,6 +370,7 @@ class InputMaker {
     const BlockMaskUse use = find_block_mask_use(graph_, facts_.placeholders()[i]);
     if (!use.call) {
       if (auto made = make_as_in_original(i)) return std::move(*made);
+      if (!facts_.reads_elements(i)) return make_integers(i, [](std::int64_t) { return 0; });
       facts_.refuse(i, "no FlexAttention call takes it");
     }
     table->is_only = !use.has_full_tables;
