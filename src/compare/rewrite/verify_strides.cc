@@ -66,8 +66,10 @@ void StrideCheck::check_showing(NodeId id) {
   if (before == after && before != Showing::kUnknown) return;
   const NodeId x = shown_operand(context_, graph_a_.step(), origin),
                y = shown_operand(context_, graph_b_.step(), id);
+  // The same op on the same value does the same. A part can have the strides of the whole, and not
+  // its extents.
   const bool may_both_copy = may_copy(graph_a_.step().nodes[origin]) && may_copy(graph_b_.step().nodes[id]);
-  if (may_both_copy && x && y && lies_alike(x, y, {})) return;
+  if (may_both_copy && x && y && claims_.is_whole(y) && lies_alike(x, y, {})) return;
   if (holds(Condition::kShowsAlike, false)) return;
   const auto text = [](Showing showing) {
     return showing == Showing::kView ? "a view" : showing == Showing::kCopy ? "a copy" : "a view or a copy";
