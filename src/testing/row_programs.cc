@@ -49,6 +49,11 @@ const std::vector<Input> kGrid = {{"x", "f32[4, u, 8]", "role=user which=x", 1},
                                   {"ids", "i64[4, u]", "role=user which=tokens", 1},
                                   {"y", "f32[u, 8]", "role=user which=y", 0},
                                   {"k", "i64[u]", "role=user which=tokens", 0}};
+// Of one block when traced, and of two with twice the rows.
+const std::vector<Input> kBlocks = {{"x", "f32[g, u, 8]", "role=user which=x", 1},
+                                    {"ids", "i64[g, u]", "role=user which=tokens", 1},
+                                    {"y", "f32[u, g]", "role=user which=y", 0},
+                                    {"k", "i64[u]", "role=user which=tokens", 0}};
 const std::vector<Input> kFlat = {{"x", "f32[u, 8]", "role=user which=x", 0},
                                   {"ids", "i64[u]", "role=user which=tokens", 0},
                                   {"y", "f32[u]", "role=user which=y", 0}};
@@ -140,7 +145,8 @@ class Program {
       : dice_(seed),
         cut_(dice_.pick(kCuts)),
         inputs_(dice_.one_in(3) ? kFlat : kGrid),
-        has_ranks_(dice_.one_in(4)) {
+        has_ranks_(dice_.one_in(4)),
+        is_edited_(dice_.one_in(4)) {
     inputs_.insert(inputs_.end(), kShared.begin(), kShared.end());
   }
 
@@ -149,8 +155,9 @@ class Program {
     draw_results();
     if (results_.empty()) return {};
     drop_unused();
+    if (is_edited_) repeat_call();
     a_ = read_program(print_a());
-    if (!a_ || !write_parts()) return {};
+    if (!a_ || !(is_edited_ ? write_edited() : write_parts())) return {};
     std::optional<Graph> b = read_program(print_b(), a_->context);
     if (!b) return {};
     return RowProgram{std::move(*a_), std::move(*b)};
@@ -181,7 +188,9 @@ class Program {
   void draw_calls() {
     add({"n", fmt::format("aten.sym_size.int(%x, {}) : SymInt(u)", inputs_.front().rows)});
     if (inputs_.front().rows == 1) {
-      add({"m", "operator.mul(%n, 4)"});
+      const bool has_blocks = inputs_.front().type == kBlocks.front().type;
+      if (has_blocks) add({"g_all", "aten.sym_size.int(%x, 0) : SymInt(g)"});
+      add({"m", has_blocks ? "operator.mul(%n, %g_all)" : "operator.mul(%n, 4)"});
       add({"f", "aten.reshape.default(%x, [-1, 8])"});
       add({"fk", "aten.reshape.default(%ids, [-1])"});
     }
@@ -286,7 +295,8 @@ class Program {
   }
 
   std::string print_head() const {
-    return fmt::format("symbol u {}\n{}", cut_.symbol,
+    return fmt::format("symbol u {}\n{}{}", cut_.symbol,
+                       inputs_.front().type == kBlocks.front().type ? "symbol g range=[1, 64] hint=1\n" : "",
                        has_ranks_ ? "info rank = 0\ninfo world_size = 2\ngroup g ranks=[0, 1]\n" : "");
   }
 
@@ -334,15 +344,15 @@ class Program {
       rest = fmt::format("%u_rest{}", k);
     }
     for (const Input& input : inputs_)
-      if (input.rows >= 0) cut(std::string(input.name), static_cast<std::size_t>(input.rows), 1);
+      if (input.rows >= 0) cut(std::string(input.name), static_cast<std::size_t>(input.rows), "1");
   }
 
   // Pieces of a whole value along a dimension of so many times u rows.
-  void cut(const std::string& name, std::size_t dim, std::int64_t times) {
+  void cut(const std::string& name, std::size_t dim, std::string_view times) {
     std::vector<std::string> sizes;
     for (std::size_t k = 0; k < parts(); ++k) {
       std::string size = k < cut_.sizes.size() ? fmt::format("%u_{}", k) : fmt::format("%u_rest{}", k - 1);
-      if (times != 1) {
+      if (times != "1") {
         lines_.push_back(
             fmt::format("%{}_size{} = operator.mul({}, {}) from(chunk size %x)", name, k, size, times));
         size = fmt::format("%{}_size{}", name, k);
@@ -359,6 +369,73 @@ class Program {
     cut_values_.insert(name);
   }
 
+  // A call made twice, with other calls between the two.
+  void repeat_call() {
+    const std::size_t i = dice_.below(calls_.size());
+    const std::string name = calls_[i].name + "_b";
+    const std::size_t at = i + 1 + dice_.below(calls_.size() - i);
+    for (std::size_t j = at; j < calls_.size(); ++j)
+      if (dice_.one_in(2)) take_instead(calls_[j].text, calls_[i].name, name);
+    if (dice_.one_in(2)) results_.push_back(name);
+    calls_.insert(calls_.begin() + static_cast<std::ptrdiff_t>(at), {name, calls_[i].text});
+  }
+
+  static void take_instead(std::string& text, const std::string& name, const std::string& other) {
+    text = map_names(text, [&](const std::string& operand) { return operand == name ? other : operand; });
+  }
+
+  // A's calls in another order, again, one for two, or left out.
+  bool write_edited() {
+    for (const Input& input : inputs_)
+      lines_.push_back(fmt::format("%{0} = placeholder : {1} {2} from(bucket kept %{0})", input.name,
+                                   input.type, input.clauses));
+    edited_.clear();
+    for (const Call& call : calls_) edited_.push_back({call, fmt::format("bucket kept %{}", call.name)});
+    for (std::size_t edits = 1 + dice_.below(2); edits > 0; --edits) edit();
+    for (const EditedCall& made : edited_)
+      lines_.push_back(fmt::format("%{} = {} from({})", made.call.name, made.call.text, made.origin));
+    return !edited_.empty();
+  }
+
+  void edit() {
+    if (edited_.empty()) return;
+    const std::size_t i = dice_.below(edited_.size()), j = dice_.below(edited_.size());
+    const EditedCall chosen = edited_[i];
+    switch (dice_.below(4)) {
+      case 0:  // moved
+        edited_.erase(edited_.begin() + static_cast<std::ptrdiff_t>(i));
+        edited_.insert(edited_.begin() + static_cast<std::ptrdiff_t>(std::min(j, edited_.size())), chosen);
+        return;
+      case 1: {  // again, for those behind it
+        const std::string again = fmt::format("{}_again{}", chosen.call.name, edited_.size());
+        const std::size_t at = std::max(i, j) + 1;
+        for (std::size_t k = at; k < edited_.size(); ++k)
+          if (!dice_.one_in(3)) take_instead(edited_[k].call.text, chosen.call.name, again);
+        edited_.insert(edited_.begin() + static_cast<std::ptrdiff_t>(at),
+                       {{again, chosen.call.text}, fmt::format("recompute body %{} 0/1", chosen.call.name)});
+        return;
+      }
+      case 2:  // one for two
+        for (std::size_t k = i + 1; k < edited_.size(); ++k) {
+          if (edited_[k].call.text != chosen.call.text) continue;
+          edited_[i].origin = fmt::format("bucket merged %{} %{}", chosen.call.name, edited_[k].call.name);
+          return leave_out(k, chosen.call.name);
+        }
+        return;
+      default:  // left out: users take an operand
+        const std::vector<std::string> operands = names_in(chosen.call.text);
+        if (!operands.empty()) leave_out(i, operands.front());
+    }
+  }
+
+  void leave_out(std::size_t i, const std::string& instead) {
+    const std::string name = edited_[i].call.name;
+    edited_.erase(edited_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (EditedCall& other : edited_) take_instead(other.call.text, name, instead);
+    for (std::string& result : results_)
+      if (result == name) result = instead;
+  }
+
   bool is_divided(const std::string& name) const {
     return divided_.contains(name) || std::ranges::any_of(inputs_, [&](const Input& input) {
              return input.rows >= 0 && input.name == name;
@@ -368,7 +445,8 @@ class Program {
   bool write_call(const Call& call) {
     const std::vector<std::string> operands = names_in(call.text);
     const bool reads_part = std::ranges::any_of(operands, [&](const auto& name) { return is_divided(name); });
-    const bool is_kept = call.name != "n" && (reads_part ? dice_.one_in(14) : !dice_.one_in(3));
+    const bool is_kept =
+        call.name == "g_all" || (call.name != "n" && (reads_part ? dice_.one_in(14) : !dice_.one_in(3)));
     return is_kept ? write_kept(call) : write_divided(call, operands);
   }
 
@@ -450,8 +528,12 @@ class Program {
     if (type == nullptr) return false;
     for (std::size_t d = 0; d < type->rank(); ++d) {
       const std::string_view extent = a_->context->exprs.text(type->sizes[d]);
-      const std::int64_t times = extent == "u" ? 1 : extent == "2*u" ? 2 : extent == "4*u" ? 4 : 0;
-      if (times == 0) continue;
+      const std::string_view times = extent == "u"     ? "1"
+                                     : extent == "2*u" ? "2"
+                                     : extent == "4*u" ? "4"
+                                     : extent == "g*u" ? "%g_all"
+                                                       : "";
+      if (times.empty()) continue;
       flush();
       cut(name, d, times);
       return true;
@@ -541,18 +623,21 @@ class Program {
     for (const Call& call : calls_) text += fmt::format(", %{} = {}", call.name, target_of(call.text));
     text += "\n" + print_head() + "\ngraph\n";
     for (const std::string& line : lines_) text += "  " + line + "\n";
-    const bool is_done = std::ranges::all_of(results_, [&](const std::string& name) {
-      return std::ranges::any_of(
-          lines_, [&](const std::string& line) { return line.starts_with(fmt::format("%{} = ", name)); });
-    });
-    return text + print_output(is_done ? results_ : std::vector<std::string>()) +
-           " from(chunk kept %output)\n";
+    const bool is_done = is_edited_ || std::ranges::all_of(results_, [&](const std::string& name) {
+                           return std::ranges::any_of(lines_, [&](const std::string& line) {
+                             return line.starts_with(fmt::format("%{} = ", name));
+                           });
+                         });
+    return text + fmt::format("{} from({} kept %output)\n",
+                              print_output(is_done ? results_ : std::vector<std::string>()),
+                              is_edited_ ? "bucket" : "chunk");
   }
 
   Dice dice_;
   Cut cut_;
   std::vector<Input> inputs_;
   bool has_ranks_;
+  bool is_edited_;  // B has A's calls in whole, and not parts of them
 
   std::vector<Call> calls_;
   std::size_t drawn_ = 0;
@@ -567,6 +652,12 @@ class Program {
   std::vector<std::vector<std::string>> pending_;  // of each part, what follows the lines
   std::set<std::string> divided_, joined_, cut_values_;
   std::map<std::string, std::string> instead_;  // of a part's value that is left out
+
+  struct EditedCall {
+    Call call;
+    std::string origin;  // "bucket kept %v0"
+  };
+  std::vector<EditedCall> edited_;
 };
 
 }  // namespace

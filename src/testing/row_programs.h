@@ -13,7 +13,12 @@
 // parts joined: along the dimension in which they are smaller, or else as a sum.
 //
 // One program in three departs from them at one place (another part's value, another literal, the
-// number of all rows, parts joined otherwise, ..). The same seed gives the same program.
+// number of all rows, parts joined otherwise, ..).
+//
+// One program in four is not divided: B has A's calls at other places, again for some that read
+// them, one for two of the same call, or without one of them.
+//
+// The same seed gives the same program.
 #pragma once
 
 #include <cstdint>

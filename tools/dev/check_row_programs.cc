@@ -66,7 +66,8 @@ class RowProgramCheck {
     if (judgement.fate <= Fate::kAssumed) return;
     fmt::print("seed {}: {}: {}\n", seed, name_of(judgement.fate), judgement.why);
     std::fflush(stdout);
-    if (!settings_.save.empty()) save(seed, {program->a, program->b}, judgement.fate);
+    const bool is_finding = judgement.fate == Fate::kWrong || judgement.fate == Fate::kCrashed;
+    if (is_finding && !settings_.save.empty()) save(seed, {program->a, program->b}, judgement.fate);
   }
 
   bool is_over() const { return settings_.seconds > 0 && elapsed() > settings_.seconds; }
