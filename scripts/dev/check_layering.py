@@ -34,6 +34,7 @@ CLI11_FILES = (
     "tools/common/version.cc",  # its version alone
     "tools/dev/check_random_graphs.cc",
     "tools/dev/check_rank_programs.cc",
+    "tools/dev/check_row_programs.cc",
     "tools/dev/check_wrong_rewrites.cc",
     "tools/epweave/command_line.cc", "tools/epweave/command_options.h",
     "tools/replay/replay_command_line.cc",

@@ -24,11 +24,19 @@ std::optional<Dims> numbers_of(Facts& facts, std::span<const ExprId> extents) {
   return numbers;
 }
 
-// Of an operand viewed as `sizes`.
-Showing showing_of(Facts& facts, const TensorType& operand, std::span<const ExprId> sizes) {
+std::optional<Dims> constants_of(Facts& facts, std::span<const ExprId> extents) {
+  for (ExprId extent : extents)
+    if (!facts.pool().constant(extent)) return std::nullopt;
+  return Dims(extents.begin(), extents.end());
+}
+
+// Of an operand viewed as `sizes`. `to_numbers`: those of extents, if they have numbers.
+template <class ToNumbers>
+Showing showing_of(Facts& facts, const TensorType& operand, std::span<const ExprId> sizes,
+                   const ToNumbers& to_numbers) {
   if (view_strides(facts, layout_of(operand), sizes)) return Showing::kView;
-  const auto from = numbers_of(facts, operand.sizes), strides = numbers_of(facts, operand.strides),
-             to = numbers_of(facts, sizes);
+  const auto from = to_numbers(facts, operand.sizes), strides = to_numbers(facts, operand.strides),
+             to = to_numbers(facts, sizes);
   if (!from || !strides || !to) return Showing::kUnknown;
   return view_strides(facts, {*from, *strides}, *to) ? Showing::kView : Showing::kCopy;
 }
@@ -61,7 +69,10 @@ bool may_copy(const Node& node) {
   return node.op != nullptr && may_copy(*node.op);
 }
 
-Showing showing_of(Facts& facts, const Graph& graph, NodeId id) {
+namespace {
+
+template <class ToNumbers>
+Showing showing_by(Facts& facts, const Graph& graph, NodeId id, const ToNumbers& to_numbers) {
   const Node& node = graph.step().nodes[id];
   if (!may_copy(node))
     return shown_operand(*graph.context, graph.step(), id) ? Showing::kView : Showing::kCopy;
@@ -74,7 +85,17 @@ Showing showing_of(Facts& facts, const Graph& graph, NodeId id) {
     return is_complex(operand->dtype) ? Showing::kUnknown : Showing::kView;
   if (operand == nullptr || result == nullptr || operand->strides.size() != operand->sizes.size())
     return Showing::kUnknown;
-  return showing_of(facts, *operand, result->sizes);
+  return showing_of(facts, *operand, result->sizes, to_numbers);
+}
+
+}  // namespace
+
+Showing showing_of(Facts& facts, const Graph& graph, NodeId id) {
+  return showing_by(facts, graph, id, numbers_of);
+}
+
+Showing known_showing_of(Facts& facts, const Graph& graph, NodeId id) {
+  return showing_by(facts, graph, id, constants_of);
 }
 
 NodeId MemoryRoots::shown_by(NodeId id) {

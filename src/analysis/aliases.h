@@ -26,6 +26,8 @@ enum class Showing : std::uint8_t { kView, kCopy, kUnknown };
 // Whether the node shows its operand's storage, by the facts, else by the numbers that extents had
 // when traced. kUnknown: these are not recorded.
 Showing showing_of(Facts& facts, const Graph& graph, NodeId id);
+// The same for all numbers that the extents can have: kUnknown where those of the trace alone tell.
+Showing known_showing_of(Facts& facts, const Graph& graph, NodeId id);
 
 // Where `next`, from the value on, ends. `ends`: what was found before, so that a long row is
 // climbed once.

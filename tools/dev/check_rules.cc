@@ -428,6 +428,7 @@ std::vector<GoldenCase> list_golden_cases() {
       {kSameKeywords, "wrong_schema_order_default"},
       {kShowsAlike, "strides_reshape_copy"},
       {kShowsAlike, "strides_reshape_view"},
+      {kShowsAlike, "wrong_reshape_of_part"},
       {kLiesAlike, "strides_as_strided"},
       {kNone, "accepted"},
       {kTakesAlike, "wrong_named_in_one_part"},

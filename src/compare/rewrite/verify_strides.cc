@@ -50,7 +50,7 @@ void StrideCheck::check(NodeId id) {
 
 void StrideCheck::check_piece(NodeId id) {
   if (!may_copy(graph_b_.step().nodes[id]) || !later_b_.any(id)) return;
-  if (showing_of(facts_b_, graph_b_, id) == Showing::kView) return;
+  if (known_showing_of(facts_b_, graph_b_, id) == Showing::kView) return;
   const NodeId shown = shown_operand(context_, graph_b_.step(), id);
   claims_.fail(id, "rewrite-strides",
                fmt::format("may be a copy of {}, and one of them is written behind it",
@@ -63,19 +63,28 @@ void StrideCheck::check_showing(NodeId id) {
   const NodeId origin = claims_[id].origin;
   if (!later_a_.any(origin) && !later_b_.any(id)) return;
   const Showing before = showing_of(facts_a_, graph_a_, origin), after = showing_of(facts_b_, graph_b_, id);
-  if (before == after && before != Showing::kUnknown) return;
   const NodeId x = shown_operand(context_, graph_a_.step(), origin),
                y = shown_operand(context_, graph_b_.step(), id);
+  // The same op on the same value does the same. A part can have the strides of the whole, and not
+  // its extents.
   const bool may_both_copy = may_copy(graph_a_.step().nodes[origin]) && may_copy(graph_b_.step().nodes[id]);
-  if (may_both_copy && x && y && lies_alike(x, y, {})) return;
-  if (holds(Condition::kShowsAlike, false)) return;
+  if (may_both_copy && x && y && claims_.is_whole(y) && lies_alike(x, y, {})) return;
   const auto text = [](Showing showing) {
     return showing == Showing::kView ? "a view" : showing == Showing::kCopy ? "a copy" : "a view or a copy";
   };
+  const std::string shown = y ? claims_.describe(y) : "another value";
+  if (before == after && before != Showing::kUnknown) {
+    const bool is_known = known_showing_of(facts_a_, graph_a_, origin) == before &&
+                          known_showing_of(facts_b_, graph_b_, id) == after;
+    if (!holds(Condition::kShowsAlike, is_known))
+      assumptions_.push_back(
+          fmt::format("{} is {} of {}, as when traced", claims_.name_b(id), text(after), shown));
+    return;
+  }
+  if (holds(Condition::kShowsAlike, false)) return;
   claims_.fail(id, "rewrite-strides",
                fmt::format("is {} of {}, its origin {} of {}, and one of them is written behind it",
-                           text(after), y ? claims_.describe(y) : "another value", text(before),
-                           x ? claims_.name_a(x) : "another value"));
+                           text(after), shown, text(before), x ? claims_.name_a(x) : "another value"));
 }
 
 void StrideCheck::check_operands(NodeId id) {
