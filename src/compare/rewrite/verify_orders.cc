@@ -67,12 +67,25 @@ void OrderCheck::visit(NodeId id) {
   if (kind == ClaimKind::kJoin) check_join(id);
 }
 
-// What shows memory in which rows were alike has those that were written there.
+// What shows memory in which rows were alike has those that were written there. Where it has other
+// rows than what was written, as the whole of a piece has, nothing says in which order.
 void OrderCheck::note_written(NodeId id) {
   if (is_wait(b_.nodes[id]) || blocks_[id] == kAny) return;
+  const ExprId written = divided_extent(id);
   for (const StorageAccess& access : effects_.accesses_of(id))
     if (access.writes)
-      for (NodeId share : std::exchange(alike_.at(access.storage), {})) blocks_[share] = blocks_[id];
+      for (NodeId share : std::exchange(alike_.at(access.storage), {})) {
+        const ExprId rows = divided_extent(share);
+        const bool has_those = rows ? written && facts_a_.equal(written, rows)
+                                    : sizes_in_a(claims_[share].origin) == sizes_in_b(share);
+        blocks_[share] = has_those ? blocks_[id] : kOwn;
+      }
+}
+
+// Of the whole: along the dimension of which the part has less than all.
+ExprId OrderCheck::divided_extent(NodeId share) {
+  const int dim = divided_dimension(share);
+  return dim < 0 ? ExprId() : claims_.tensor_a(claims_[share].origin)->sizes[static_cast<std::size_t>(dim)];
 }
 
 OrderCheck::Sizes OrderCheck::sizes_in_a(NodeId id) {

@@ -98,6 +98,7 @@ class OrderCheck {
   // The dimension along which a part of a value, or a piece of it, has less than all; -1: there is
   // not just one.
   int divided_dimension(NodeId b);
+  ExprId divided_extent(NodeId share);
   bool is_share(NodeId b) const;
 
   bool is_known_equal(ExprId x, ExprId y);
