@@ -15,6 +15,7 @@
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
 #include "ops/op.h"
+#include "ops/sliced_run.h"
 #include "ops/sorting.h"
 
 namespace epweave {
@@ -221,6 +222,8 @@ std::int64_t OrderCheck::order_by_family(NodeId id) {
     case RowOrder::kPaired:
       return order_by_operands(id, true);
     case RowOrder::kHandedOn:
+      if (const auto blocks = order_of_slice(id)) return *blocks;
+      return order_by_operands(id, false);
     case RowOrder::kReduced:
     case RowOrder::kExpanded:
       return order_by_operands(id, false);
@@ -665,6 +668,37 @@ std::int64_t OrderCheck::order_of_split(NodeId id, NodeId from) {
   claims_.fail(id, "rewrite-rows",
                fmt::format("splits the rows of {}, of which a part has some of {} blocks, in {}",
                            claims_.describe(from), blocks, pieces));
+  return kUnknown;
+}
+
+// One of equal runs of the rows along which they are divided: it is whole blocks, or becomes such
+// among zeros. None of other calls.
+std::optional<std::int64_t> OrderCheck::order_of_slice(NodeId id) {
+  const Node& node = b_.nodes[id];
+  const auto run = sliced_run(claims_.graph_b(), node, facts_b_);
+  const NodeId from = first_share(id);
+  if (!run || run->count == 1 || !from) return std::nullopt;
+  const TensorType *whole = claims_.tensor_a(claims_[from].origin), *part = claims_.tensor_b(from);
+  if (whole != nullptr && part != nullptr && whole->rank() == part->rank() &&
+      facts_b_.equal(whole->sizes[run->dim], part->sizes[run->dim]))
+    return std::nullopt;  // sliced along another dimension
+  const bool is_slice = has_family(node, OpFamily::kSlice);
+  const bool is_one_cut =
+      divided_dimension(from) == static_cast<int>(run->dim) && numbered_[from] == kUnknown;
+  const std::int64_t blocks = is_one_cut ? blocks_[from] : kUnknown;
+  if (is_slice && blocks == kAny && !is_written(from)) return kAny;
+  if (is_slice && blocks > 0 && blocks % run->count == 0) {
+    divide_groups(id, groups_of(from), exprs_.number(run->count), blocks / run->count);
+    return blocks / run->count;
+  }
+  if (!is_slice && (blocks == kAny || blocks > 0)) {
+    groups_.at(id) = exprs_.mul(groups_of(from), exprs_.number(run->count));
+    return plain_blocks(from) * run->count;
+  }
+  claims_.fail(
+      id, "rewrite-rows",
+      fmt::format("takes run {} of {} of the rows of {}, which are no blocks of which a part has some",
+                  run->index, run->count, claims_.describe(from)));
   return kUnknown;
 }
 

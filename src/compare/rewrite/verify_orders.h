@@ -11,17 +11,17 @@
 //   %s_0 = sort(%x_0, 0)                                  an order of the part's own: sorted, exchanged, numbered
 //   %s = cat([%s_0, %s_1], 0)                             wrong: not the rows of sort(%x, 0)
 //
-// Followed from cuts through gathers, reductions that scatter, exchanges of equal shares that
-// are whole blocks, joins and splits of rows, and reshapes; other calls hand on what their parts
-// have, by the family of the op. Rows of a part that are paired, joined or scattered must be in
-// the same blocks. Rows in an order of the part's own pair with any, and no join may show them;
-// rows written into a destination are in its order. What factories make pairs with any, until
-// rows are written there: then every view of that memory has their order; or until it is
-// regrouped, gathered or joined with others: then it lies as if cut plainly. Rows of which nothing
-// is known (extents without a number) are an assumption where they are joined, or paired with
-// rows in a known order. A reshape may not make rows, or groups of rows, of others that a part
-// has side by side. Extents are compared by the numbers that they had when the graph was traced;
-// where the facts do not say that blocks are so many for all others, that is an assumption.
+// Followed from cuts through gathers, reductions that scatter, exchanges of equal shares that are
+// whole blocks, joins, splits and slices of rows, and reshapes; other calls hand on what their
+// parts have, by the family of the op. Rows of a part that are paired, joined or scattered must be
+// in the same blocks. Rows in an order of the part's own pair with any, and no join may show them;
+// rows written into a destination are in its order. What factories make pairs with any, until rows
+// are written there: then every view of that memory has their order; or until it is regrouped,
+// gathered or joined with others: then it lies as if cut plainly. Rows of which nothing is known
+// (extents without a number) are an assumption where they are joined, or paired with rows in a
+// known order. A reshape may not make rows, or groups of rows, of others that a part has side by
+// side. Extents are compared by the numbers that they had when the graph was traced; where the
+// facts do not say that blocks are so many for all others, that is an assumption.
 // Numbers that a sort gives as order number rows in the blocks of what was sorted: they pick
 // from such rows, and a destination that says nothing is in that order. 0, 1, .. are in the
 // order of the rows that they pick, until they are moved: then they number rows that lie one
@@ -142,6 +142,7 @@ class OrderCheck {
   std::int64_t order_of_scatter(NodeId id, NodeId from);
   std::int64_t order_of_cat(NodeId id);
   std::int64_t order_of_split(NodeId id, NodeId from);
+  std::optional<std::int64_t> order_of_slice(NodeId id);
   void check_join(NodeId id);
   // In how many blocks rows are: as traced, and for all sizes.
   struct Blocks {
