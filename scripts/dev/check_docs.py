@@ -4,9 +4,12 @@
     ```console          commands behind `$ `, run by bash in a folder of the page's own, and what they print (standard output
     $ epweave ..        and error); a line `...` stands for any lines. Exit codes other than 0 are shown: `$ cmd; echo $?`
     ```
+    ```console TEST     not run here: scripts/dev/TEST runs it (with PyTorch, say), and compares with `shown(PAGE, COMMAND)`
     ```sh               not run (it needs PyTorch, a cluster, or more than a few seconds): the commands and options of the
     epweave ..          programs and the scripts that it names must exist
     ```
+
+A command behind `$ ` stands in one of these, so that what a page says is printed is printed.
 
 The folder holds links to testdata/ and scripts/; $PATH begins with the programs' folder. --update writes what was printed.
 Exit codes: 0 all as shown, 1 some not, 2 usage.
@@ -23,7 +26,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FENCE = re.compile(r"^```(console|sh)\n(.*?)^```$", re.S | re.M)
+FENCE = re.compile(r"^```(console|sh)(?: ([\w.]+))?\n(.*?)^```$", re.S | re.M)
 PROGRAMS = ("epweave", "epweave-replay")
 
 
@@ -48,6 +51,15 @@ def agrees(expected, printed):
     return re.fullmatch(pattern, printed) is not None
 
 
+def shown(page, command):
+    """What `page` says that `command` prints, for the test that its block names."""
+    outputs = [output for _, test, content in FENCE.findall((ROOT / page).read_text()) if test
+               for shown_command, output in split_steps(content) if shown_command == command]
+    if len(outputs) != 1:
+        raise ValueError(f"{page}: {len(outputs)} blocks of a test show `{command}`")
+    return outputs[0]
+
+
 class Page:
     def __init__(self, path, programs):
         self.path, self.programs, self.failures = path, programs, []
@@ -61,13 +73,18 @@ class Page:
             for name in ("testdata", "scripts"):
                 os.symlink(ROOT / name, pathlib.Path(folder) / name)
             new = FENCE.sub(lambda found: self.block(found, folder), text)
+        for command in re.findall(r"^(?:    |\t)\$ (.*)", text, re.M):
+            self.fail(command, "  stands in an indented block, which no test runs: ```console or ```sh\n")
         if update and new != text:
             self.path.write_text(new)
 
     def block(self, found, folder):
-        kind, content = found.groups()
+        kind, test, content = found.groups()
         if kind == "sh":
             self.check_names(content)
+            return found[0]
+        if test:
+            self.check_test(test, split_steps(content))
             return found[0]
         out = ""
         for command, expected in split_steps(content):
@@ -84,6 +101,13 @@ class Page:
                 self.fail(command, "".join(f"  {line}\n" for line in difference))
             out += f"$ {command}\n{printed}"
         return f"```console\n{out}```"
+
+    def check_test(self, test, steps):
+        path = ROOT / "scripts/dev" / test
+        text = path.read_text() if path.exists() else ""
+        for command, _ in steps:
+            if f'shown("{self.path.relative_to(ROOT)}", "{command}")' not in text:
+                self.fail(command, f"  scripts/dev/{test} does not compare what it prints\n")
 
     def check_names(self, content):
         for line in content.replace("\\\n", " ").splitlines():

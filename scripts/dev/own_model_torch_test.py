@@ -23,6 +23,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "scripts/examples")]
 import epweave  # noqa: E402
+from check_docs import shown  # noqa: E402
 from epweave.files import read_file, write_file  # noqa: E402
 
 RANKS = 2
@@ -220,9 +221,14 @@ class Example(unittest.TestCase):
                                str(RANKS), "train_own_moe.py"], cwd=folder, env=environment, capture_output=True, text=True,
                               timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr[-3000:])
-        page = (ROOT / "docs/own_model.md").read_text(encoding="utf-8")
-        shown = page.split("torchrun --nproc-per-node 2 train_own_moe.py\n")[1].splitlines()[0]
-        self.assertEqual(done.stdout.splitlines()[-1], shown.strip())
+        self.assertEqual(done.stdout.splitlines(keepends=True)[-1], shown("docs/own_model.md", "cd scripts/examples && PYTHONPATH=../../python torchrun --nproc-per-node 2 train_own_moe.py"))
+
+    def test_it_is_traced_as_the_page_shows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            printed = subprocess.run([sys.executable, "-W", "ignore", "scripts/examples/own_moe.py", f"{folder}/step.epw"], cwd=ROOT,
+                                     check=True, env={**os.environ, "PYTHONPATH": "python"}, capture_output=True, text=True).stdout
+        self.assertEqual(printed.replace(f"{folder}/", ""),
+                         shown("docs/own_model.md", "PYTHONPATH=python python scripts/examples/own_moe.py step.epw"))
 
 
 class Checkpointed(unittest.TestCase):

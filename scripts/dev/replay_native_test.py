@@ -9,6 +9,7 @@ import os
 import pathlib
 import tempfile
 
+from check_docs import agrees, shown
 from replay_tool import expect, run
 
 HEAD = """epweave text 1
@@ -191,6 +192,8 @@ def check_rows(folder):
 
     code, text = check(whole, parts, "--math", "native")
     expect(code == 1 and "not verified" in text.splitlines(), f"native: exit {code}: {text}")
+    page = shown("docs/gpu.md", "epweave-replay check whole.txt parts.txt --ranks 2 --device emulated --math native")
+    expect(agrees(page, text), f"docs/gpu.md shows\n{page}\nnot\n{text}")
     for line in (
         "2 products took another algorithm of the library in B, and differ:",
         "  %mm on 2 of 2 ranks",

@@ -15,6 +15,7 @@
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
 #include "ops/op.h"
+#include "ops/sliced_run.h"
 #include "ops/sorting.h"
 
 namespace epweave {
@@ -196,6 +197,7 @@ std::int64_t RowBlocks::regroup(NodeId part) {
   const NodeId from = first_share(part);
   const RowOrder order = row_order(b_.nodes[part].op->family);
   if (order == RowOrder::kJoined) return blocks_of_cat(part);
+  if (order == RowOrder::kHandedOn) return blocks_of_slice(part);
   if (!from || blocks_[from] == kUnknown || blocks_[from] == kOwn) return kUnknown;
   switch (order) {
     case RowOrder::kExchanged:
@@ -402,6 +404,30 @@ std::int64_t RowBlocks::blocks_of_split(NodeId id, NodeId from) {
   claims_.fail(id, "rewrite-rows",
                fmt::format("splits the rows of {}, of which a part has some of {} blocks, in {}",
                            claims_.describe(from), blocks, pieces));
+  return kUnknown;
+}
+
+// One of equal runs of the rows is whole blocks, or becomes such among zeros.
+std::int64_t RowBlocks::blocks_of_slice(NodeId id) {
+  const Node& node = b_.nodes[id];
+  const auto run = sliced_run(claims_.graph_b(), node, facts_b_);
+  const NodeId from = first_share(id);
+  if (!run || !from) return kUnknown;
+  const bool is_one_cut =
+      divided_dimension(from) == static_cast<int>(run->dim) && numbered_[from] == kUnknown;
+  const std::int64_t blocks = is_one_cut ? blocks_[from] : kUnknown;
+  if (!has_family(node, OpFamily::kSlice) && (blocks == kAny || blocks > 0)) {
+    groups_.at(id) = exprs_.mul(groups_of(from), exprs_.number(run->count));
+    return plain_blocks(from) * run->count;
+  }
+  if (blocks > 0 && blocks % run->count == 0) {
+    divide_groups(id, groups_of(from), exprs_.number(run->count), blocks / run->count);
+    return blocks / run->count;
+  }
+  claims_.fail(
+      id, "rewrite-rows",
+      fmt::format("takes run {} of {} of the rows of {}, which are no blocks of which a part has some",
+                  run->index, run->count, claims_.describe(from)));
   return kUnknown;
 }
 

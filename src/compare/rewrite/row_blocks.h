@@ -13,8 +13,8 @@
 //
 // FrameCheck (verify_frames.h) follows the orders, and sets here what each share has. It asks what
 // calls make of blocks that put rows elsewhere: gathers, reductions that scatter, exchanges of
-// equal shares that are whole blocks, joins and splits of rows, reshapes, repetitions. A reshape
-// may not make rows, or groups of rows, of others that a part has side by side. Extents are
+// equal shares that are whole blocks, joins, splits and slices of rows, reshapes, repetitions. A
+// reshape may not make rows, or groups of rows, of others that a part has side by side. Extents are
 // compared by the numbers that they had when the graph was traced; where the facts do not say that
 // blocks are so many for all others, that is an assumption. Rows in an order of the part's own no
 // join may show; that rows of unknown order are joined in that of the whole is an assumption.
@@ -112,6 +112,7 @@ class RowBlocks {
   std::int64_t blocks_of_scatter(NodeId id, NodeId from);
   std::int64_t blocks_of_cat(NodeId id);
   std::int64_t blocks_of_split(NodeId id, NodeId from);
+  std::int64_t blocks_of_slice(NodeId id);
   void note_period(NodeId id);
   // In how many blocks rows are: as traced, and for all sizes.
   struct Blocks {

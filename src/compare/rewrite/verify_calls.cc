@@ -13,6 +13,7 @@
 #include "ops/bind.h"
 #include "ops/number_ops.h"
 #include "ops/op.h"
+#include "ops/sliced_run.h"
 #include "ops/type_rules.h"
 
 namespace epweave {
@@ -222,6 +223,11 @@ bool CallCheck::has_share(Arg x, Arg y) {
   const NumberPlace place{position_of_param(), item_};
   const ExprId whole = extents_a_.find(*before_, place), share = extents_b_.find(*after_, place);
   const ExprId given = number_of(context_, a_, x), taken = number_of(context_, b_, y);
+  // The bounds of one of equal runs: `sliced_run` knows them by the extents.
+  if (param_->name == "start" || param_->name == "end")
+    if (const auto run = sliced_run(claims_.graph_a(), *before_, facts_a_);
+        run && run == sliced_run(claims_.graph_b(), *after_, claims_.facts_b()))
+      return true;
   return whole && share && given && taken && is_extent(given, whole) && numbers_.is_same(taken, share);
 }
 

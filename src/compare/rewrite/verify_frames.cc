@@ -12,6 +12,7 @@
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
 #include "ops/op.h"
+#include "ops/sliced_run.h"
 #include "ops/sorting.h"
 #include "ops/traffic.h"
 
@@ -156,6 +157,8 @@ FrameCheck::Order FrameCheck::rows_of_result(NodeId origin, Entry& entry) {
       if (traits_of(family).exchange != ExchangeKind::kNone) return reduced();
       break;
     case RowOrder::kHandedOn:
+      if (takes_run_of_rows()) return sliced(origin);
+      break;
     case RowOrder::kCounted:
     case RowOrder::kAlike:
       break;

@@ -104,6 +104,8 @@ class FrameCheck {
   Order regrouped(NodeId origin);
   Order repeated(NodeId origin);
   Order split(NodeId origin);
+  bool takes_run_of_rows();
+  Order sliced(NodeId origin);
   Order joined(NodeId origin);
   Order reshaped(NodeId origin, NodeId part);
   PolyId outer_extents(NodeId value, const std::vector<bool>& is_divided);

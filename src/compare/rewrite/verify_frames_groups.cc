@@ -9,6 +9,7 @@
 
 #include "ops/named_arg.h"
 #include "ops/op.h"
+#include "ops/sliced_run.h"
 
 namespace epweave {
 
@@ -58,6 +59,21 @@ FrameCheck::Order FrameCheck::split(NodeId origin) {
   if (!is_along(operands.front(), given.is_int() ? given.as_int() : 0)) return rows;
   if (rows.is_counted()) return orders_.own(origin);
   return orders_.is_tokens(rows) ? regrouped(origin) : rows;
+}
+
+// One of equal runs along the rows (ops/sliced_run.h).
+bool FrameCheck::takes_run_of_rows() {
+  const auto operands = facts_->operands();
+  const auto run = sliced_run(claims_.graph_a(), *node_, facts_a_);
+  return run && run->count > 1 && !operands.empty() &&
+         is_along(operands.front(), static_cast<std::int64_t>(run->dim));
+}
+
+// Blocks of the tokens' rows; a gradient is put back among zeros.
+FrameCheck::Order FrameCheck::sliced(NodeId origin) {
+  const Order rows = orders_.of(facts_->operands().front());
+  const bool are_some = node_->op->family == OpFamily::kSlice && rows.kind == Order::Kind::kAny;
+  return are_some ? rows : regrouped(origin);
 }
 
 // Along the first dimension. What all ranks had a share of is whole again.

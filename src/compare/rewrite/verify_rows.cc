@@ -13,6 +13,7 @@
 #include "ops/named_arg.h"
 #include "ops/op.h"
 #include "ops/random_draws.h"
+#include "ops/sliced_run.h"
 #include "ops/sorting.h"
 
 namespace epweave {
@@ -122,6 +123,15 @@ bool RowCheck::check_exchange(NodeId part) {
   return false;
 }
 
+// A slice that takes the same one of as many equal runs as the whole call: those are blocks of the
+// rows, of which the part has some (row_blocks.h).
+bool RowCheck::takes_run_of_blocks(const Node& origin, const Node& part) {
+  if (origin.op == nullptr || part.op == nullptr) return false;
+  const auto whole = sliced_run(claims_.graph_a(), origin, facts_);
+  return whole && whole->count > 1 &&
+         holds(Condition::kMixesNoRows, whole == sliced_run(claims_.graph_b(), part, claims_.facts_b()));
+}
+
 void RowCheck::check(NodeId part) {
   const Node& node = claims_.graph_b().step().nodes[part];
   if (node.op != nullptr && has_own_rules(node.op->family)) return;
@@ -130,6 +140,7 @@ void RowCheck::check(NodeId part) {
   if (is_exchange && !check_exchange(part)) return;
   if (!has_divided_operand(part) || is_sort_of_whole_rows(origin)) return;
   if (has_family(node, OpFamily::kAttention)) return check_attention(part);
+  if (takes_run_of_blocks(origin, node)) return;
   const bool are_known = node.op != nullptr && origin.op != nullptr;
   const CallMapping& mapping = are_known ? mapping_of(claims_[part].origin) : kUnknownMapping;
   if (!mapping.is_known()) {

@@ -54,6 +54,7 @@ class RowCheck {
   bool takes_tables_of_whole(NodeId part);
   bool check_exchange(NodeId part);
   bool is_sort_of_whole_rows(const Node& origin) const;
+  bool takes_run_of_blocks(const Node& origin, const Node& part);
   bool is_divided(ExprId whole, ExprId piece);
   // The first dimension of an operand of which the part has less than all.
   bool has_divided_operand(NodeId part);

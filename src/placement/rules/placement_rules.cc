@@ -312,11 +312,17 @@ bool same_order(const Placement& a, const Placement& b) {
 }
 
 void require_same_order(PlacementCall& call, const Placement& a, const Placement& b) {
-  if (!same_order(a, b))
-    call.refuse("chunk.mixed-orders",
-                "its operands have the rows of a part in different orders: of each block of one, and of "
-                "other blocks, or "
-                "none, of the other");
+  if (same_order(a, b)) return;
+  // Rows in an order of their own: numbers of rows, or what those picked.
+  const bool are_numbered = a.is_local() || b.is_local();
+  call.refuse("chunk.mixed-orders",
+              "its operands have the rows of a part in different orders: of each block of one, and of "
+              "other blocks, or "
+              "none, of the other",
+              are_numbered
+                  ? "an order of k copies of the tokens picks from as many copies: x.repeat(k, 1)[order], "
+                    "not x[order % x.shape[0]]; put them back by argsort(order)"
+                  : "");
 }
 
 // Blocks of the ordered operands, which must have the same; else those that rows in an order of

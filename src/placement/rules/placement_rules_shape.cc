@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "ops/mapping.h"
 #include "ops/named_arg.h"
 #include "ops/number_ops.h"
 #include "ops/rules.h"
+#include "ops/sliced_run.h"
 #include "placement/placement_blocks.h"
 #include "placement/placement_reshape.h"
 #include "placement/rules/placement_rules.h"
@@ -148,33 +150,36 @@ Placement reshape(PlacementCall& call) {
   call.refuse("chunk.reshape", "the divided dimension cannot be followed through the reshape");
 }
 
-// Whether it takes every row along its dimension, whatever their number; `first` is the parameter
-// that says where it starts.
-bool takes_all_rows(PlacementCall& call, std::size_t first, ExprId extent) {
-  const Operand start = call.arg(first, "start"), end = call.arg(first + 1, "end"),
-                step = call.arg(first + 2, "step");
-  const auto is_default = [](const Operand& operand) { return !operand || operand.arg.is(ArgKind::kNone); };
-  const auto is_number = [&](const Operand& operand, std::int64_t number) {
-    return is_default(operand) || operand.arg == Arg::integer(number);
+// Of how many equal runs of the divided dimension a slice takes or fills one, by bounds of which
+// each part has its own; `first` is the parameter that says where it starts. None where it takes
+// other rows.
+std::optional<std::int64_t> count_sliced_runs(PlacementCall& call, std::size_t first, int dim) {
+  const auto run = sliced_run(call.graph(), call.node(), call.facts());
+  if (!run || static_cast<int>(run->dim) != dim) return std::nullopt;
+  const std::array bounds = {call.arg(first, "start"), call.arg(first + 1, "end")};
+  for (const Operand& bound : bounds)
+    if (call.is_scalar(bound) && call.of(bound).is_divided()) call.take_part(bound);
+  const auto is_own = [&](const Operand& bound, std::int64_t number) {
+    return !bound || bound.arg.is(ArgKind::kNone) || bound.arg == Arg::integer(number) ||
+           (call.is_scalar(bound) && call.of(bound).is_divided());
   };
-  if (!is_number(start, 0) || !is_number(step, 1)) return false;
-  if (is_number(end, std::numeric_limits<std::int64_t>::max())) return true;
-  if (!call.is_scalar(end) || !call.of(end).is_divided()) return false;
-  const ExprId number = call.graph().context->types[call.producer(end)->type].expr;
-  return call.facts().equal(number, extent);
+  const bool have_own = is_own(bounds[0], 0) && is_own(bounds[1], std::numeric_limits<std::int64_t>::max());
+  return have_own ? std::optional(run->count) : std::nullopt;
 }
 
 Placement slice(PlacementCall& call) {
   const Placement p = same(call);
-  const Operand value = call.arg(0);
-  if (!p.is_rows() || call.dim(call.int_arg(1, "dim", 0), call.rank(value)) != p.dim) return p;
-  if (!takes_all_rows(call, 2, call.tensor(value)->sizes[static_cast<std::size_t>(p.dim)]))
-    call.refuse("chunk.along-divided", "it slices the divided dimension",
-                p.blocks ? "take whole blocks by chunk or by a view as [blocks, rows]; copies of rows are "
-                           "x.repeat(k, 1), not cat([x] * k), whose gradient is sliced"
-                         : "");
-  if (const Operand end = call.arg(3, "end"); call.is_scalar(end)) call.take_part(end);
-  return p;
+  if (!p.is_rows() || call.dim(call.int_arg(1, "dim", 0), call.rank(call.arg(0))) != p.dim) return p;
+  const auto runs = count_sliced_runs(call, 2, p.dim);
+  std::optional<Placement> run;
+  if (runs && (*runs == 1 || p.is(PlacementKind::kSplit))) run = cut_blocks(call.facts().pool(), p, *runs);
+  if (!run)
+    call.refuse(
+        "chunk.along-divided", "it slices the divided dimension",
+        p.blocks ? "take whole blocks, one by one: by slices whose bounds are made of x.shape, by chunk, or "
+                   "by a view as [blocks, rows]"
+                 : "");
+  return *run;
 }
 
 // What was sliced, or selected, among zeros.
@@ -184,12 +189,10 @@ Placement unslice(PlacementCall& call) {
   const bool is_selected = call.rank(call.arg(0)) < call.items(sizes).size();
   if (p.is_rows() && is_selected) p.dim += call.dim_arg(0, call.items(sizes).size()) <= p.dim ? 1 : 0;
   if (!is_selected && p.is_rows() && call.dim(call.int_arg(2, "dim", 0), call.items(sizes).size()) == p.dim) {
-    const auto dim = static_cast<std::size_t>(p.dim);
-    const TensorType *from = call.tensor(call.arg(0)), *to = call.result_tensor();
-    const bool is_padded = to == nullptr || !call.facts().equal(from->sizes[dim], to->sizes[dim]);
-    if (is_padded || !takes_all_rows(call, 3, from->sizes[dim]))
+    const auto runs = count_sliced_runs(call, 3, p.dim);
+    if (!runs || (*runs > 1 && !p.is(PlacementKind::kSplit)))
       call.refuse("chunk.along-divided", "it pads the divided dimension");
-    if (const Operand end = call.arg(4, "end"); call.is_scalar(end)) call.take_part(end);
+    p = join_blocks(call.facts().pool(), p, *runs);
   }
   return with_sizes(call, sizes, p);
 }
