@@ -44,20 +44,17 @@ template <class Visit>
 void visit_early_reads(const Effects& effects, const Body& body, std::span<const NodeId> order,
                        const Visit& visit, bool with_output = false) {
   const Context& context = effects.context();
-  std::map<NodeId, std::size_t> copied_at;  // by storage: where in `order`, from 1
-  std::size_t last_wait = 0;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const NodeId id = order[i];
+  std::map<NodeId, NodeId> copies;  // by storage: those that nothing has waited for
+  for (NodeId id : order) {
     const Node& node = body.nodes[id];
-    const bool reads = reads_elements(node) || (with_output && node.kind == NodeKind::kOutput);
-    if (!copied_at.empty() && reads)
+    if (!copies.empty() && (reads_elements(node) || (with_output && node.kind == NodeKind::kOutput)))
       for_each_input(context, node, [&](NodeId input) {
-        const auto copy = copied_at.find(effects.storage_of(input));
-        if (copy != copied_at.end() && last_wait < copy->second) visit(order[copy->second - 1], id);
+        const auto copy = copies.find(effects.storage_of(input));
+        if (copy != copies.end()) visit(copy->second, id);
       });
     const HostEvent event = host_event_of(context, body, node);
-    if (event == HostEvent::kCopy) copied_at[effects.storage_of(id)] = i + 1;
-    if (event == HostEvent::kWait) last_wait = i + 1;
+    if (event == HostEvent::kCopy) copies[effects.storage_of(id)] = id;
+    if (event == HostEvent::kWait) copies.clear();
   }
 }
 

@@ -4,22 +4,23 @@
 
 namespace epweave {
 
-const Arg* RegionalTag::find(const Context& context, const Node& node) const {
-  if (node.extra == nullptr) return nullptr;
+const Arg* RegionalTag::find(const Context& context, const Node& node, StringId key) {
+  if (!key || node.extra == nullptr) return nullptr;
   const auto entries = context.args[node.extra->custom];  // name, value, name, value, ...
   for (std::size_t i = 0; i + 1 < entries.size(); i += 2)
-    if (entries[i].as_name() == key_) return &entries[i + 1];
+    if (entries[i].as_name() == key) return &entries[i + 1];
   return nullptr;
 }
 
-bool RegionalTag::put(Context& context, Node& node, Arg value) const {
-  const Arg* const before = find(context, node);
+bool RegionalTag::put(Context& context, Node& node, Arg value) {
+  const StringId key = context.strings.intern(kKey);
+  const Arg* const before = find(context, node, key);
   if (before != nullptr && context.args.equal(*before, value)) return false;
   NodeExtra extra = node.extra == nullptr ? NodeExtra() : *node.extra;
   const auto old = context.args[extra.custom];
   std::vector<Arg> entries(old.begin(), old.end());
   if (before == nullptr) {
-    entries.push_back(Arg::text(key_));
+    entries.push_back(Arg::text(key));
     entries.push_back(value);
   } else {
     entries[static_cast<std::size_t>(before - old.data())] = value;

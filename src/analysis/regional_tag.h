@@ -7,6 +7,7 @@
 // it, too, the module gets a graph as its input, which Inductor refuses.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -15,14 +16,19 @@ namespace epweave {
 
 class RegionalTag {
  public:
-  explicit RegionalTag(const Graph& graph) : key_(graph.intern("compile_with_inductor")) {}
+  // Of the tags that nodes have by now.
+  explicit RegionalTag(const Graph& graph) : key_(graph.context->strings.find(kKey)) {}
 
-  bool is_on(const Context& context, const Node& node) const { return find(context, node) != nullptr; }
-  const Arg* find(const Context& context, const Node& node) const;  // null: no tag
+  // False where no node has the tag: its key is no text of the graph's context.
+  bool may_be_on() const { return key_.valid(); }
+  bool is_on(const Context& context, const Node& node) const { return find(context, node, key_) != nullptr; }
   // Puts the tag on the node, in the place of another. False: it had an equal one.
-  bool put(Context& context, Node& node, Arg value) const;
+  static bool put(Context& context, Node& node, Arg value);
 
  private:
+  static constexpr std::string_view kKey = "compile_with_inductor";
+  static const Arg* find(const Context& context, const Node& node, StringId key);  // null: no tag
+
   StringId key_;
 };
 

@@ -160,6 +160,7 @@ void verify_chunking(const Graph& graph, std::vector<Violation>& out) {
 
 void verify_regional(const Graph& graph, std::vector<Violation>& out) {
   const RegionalTag tag(graph);
+  if (!tag.may_be_on()) return;
   for (const Body& body : graph.bodies) {
     IdSet<NodeId> functions;                  // nodes that name a nested graph
     SideTable<NodeId, NodeId> first, tagged;  // calls that read such a node

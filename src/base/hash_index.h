@@ -12,8 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/prefetch.h"
 
 namespace epweave {
 
@@ -21,6 +25,25 @@ namespace epweave {
 constexpr std::size_t mix_hash(std::size_t seed, std::size_t value) {
   std::size_t h = (seed ^ value) * 0x9e3779b97f4a7c15ULL;
   return h ^ (h >> 32);
+}
+
+// Of a text, eight bytes at a time.
+inline std::size_t hash_of(std::string_view text) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  std::size_t hash = text.size();
+  const auto add_word = [&](const char* bytes) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes, kWord);
+    hash = mix_hash(hash, word);
+  };
+  if (text.size() < kWord) {
+    std::uint64_t word = 0;
+    for (char c : text) word = word << 8 | static_cast<unsigned char>(c);
+    return mix_hash(hash, word);
+  }
+  for (std::size_t i = 0; i + kWord < text.size(); i += kWord) add_word(text.data() + i);
+  add_word(text.data() + text.size() - kWord);  // the last eight, of which some may have been added before
+  return hash;
 }
 
 class HashIndex {
@@ -36,6 +59,11 @@ class HashIndex {
       const Slot& slot = slots_[i];
       if (slot.id == kNone || (slot.tag == tag && same(slot.id))) return slot.id;
     }
+  }
+
+  // Asks for the memory that `find` of this hash reads first.
+  [[gnu::always_inline]] void prefetch(std::size_t hash) const {
+    if (!slots_.empty()) epweave::prefetch(&slots_[tag_of(hash) & mask()]);
   }
 
   // Adds an id that is not there yet.

@@ -1,6 +1,7 @@
 // Strings stored once, named by ids. Ids are handed out in order of first use.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,8 @@ using StringId = Id<struct StringTag>;
 class StringTable {
  public:
   StringId intern(std::string_view text);
+  // Of many: memory is asked for ahead, where each alone would wait for it.
+  std::vector<StringId> intern(std::span<const std::string_view> texts);
   // The id of `text` if it was interned before, else none.
   StringId find(std::string_view text) const;
   // Stays valid for the life of the table.
@@ -24,6 +27,7 @@ class StringTable {
   std::size_t size() const { return strings_.size(); }
 
  private:
+  StringId intern(std::string_view text, std::size_t hash);
   std::uint32_t find(std::string_view text, std::size_t hash) const;
 
   Arena characters_;

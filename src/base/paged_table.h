@@ -34,17 +34,19 @@ class PagedTable {
 
   IdType push_back(T item) {
     if (size_ == pages_.size() * kPageItems) add_page();
-    own_page(pages_.size() - 1).push_back(std::move(item));
+    Page& page = own_page(pages_.size() - 1);
+    page.owner->push_back(std::move(item));
+    page.items = page.owner->data();
     return IdType(size_++);
   }
 
   const T& operator[](IdType id) const {
     EPWEAVE_DCHECK(id.index() < size_);
-    return (*pages_[id.index() / kPageItems])[id.index() % kPageItems];
+    return pages_[id.index() / kPageItems].items[id.index() % kPageItems];
   }
   T& operator[](IdType id) {
     EPWEAVE_DCHECK(id.index() < size_);
-    return own_page(id.index() / kPageItems)[id.index() % kPageItems];
+    return own_page(id.index() / kPageItems).items[id.index() % kPageItems];
   }
   std::size_t size() const { return size_; }
   bool contains(IdType id) const { return id.valid() && id.index() < size_; }
@@ -52,7 +54,8 @@ class PagedTable {
   // copied from the other.
   bool shares(const PagedTable& other, IdType id) const {
     const std::size_t page = id.index() / kPageItems;
-    return page < pages_.size() && page < other.pages_.size() && pages_[page] == other.pages_[page];
+    return page < pages_.size() && page < other.pages_.size() &&
+           pages_[page].items == other.pages_[page].items;
   }
 
   auto begin() { return Iterator<PagedTable>{this, 0}; }
@@ -62,7 +65,10 @@ class PagedTable {
 
  private:
   static constexpr std::size_t kPageItems = 256;
-  using Page = std::vector<T>;
+  struct Page {
+    std::shared_ptr<std::vector<T>> owner;
+    T* items;  // where the owner holds them: one step less to an item
+  };
 
   template <class Table>
   struct Iterator {
@@ -74,23 +80,23 @@ class PagedTable {
   };
 
   Page& own_page(std::size_t number) {
-    std::shared_ptr<Page>& page = pages_[number];
-    if (page.use_count() > 1) page = copy_of(*page);
-    return *page;
+    Page& page = pages_[number];
+    if (page.owner.use_count() > 1) copy(page);
+    return page;
   }
-  static std::shared_ptr<Page> copy_of(const Page& page) {
-    auto copy = std::make_shared<Page>();
-    copy->reserve(page.capacity());  // a page that is not full may be added to
-    copy->assign(page.begin(), page.end());
-    return copy;
+  static void copy(Page& page) {
+    auto own = std::make_shared<std::vector<T>>();
+    own->reserve(page.owner->capacity());  // a page that is not full may be added to
+    own->assign(page.owner->begin(), page.owner->end());
+    page = {own, own->data()};
   }
   // The first page grows with what it has, so that a small table is small.
   void add_page() {
-    pages_.push_back(std::make_shared<Page>());
-    if (pages_.size() > 1) pages_.back()->reserve(kPageItems);
+    pages_.push_back({std::make_shared<std::vector<T>>(), nullptr});
+    if (pages_.size() > 1) pages_.back().owner->reserve(kPageItems);
   }
 
-  std::vector<std::shared_ptr<Page>> pages_;  // each full but for the last
+  std::vector<Page> pages_;  // each full but for the last
   std::size_t size_ = 0;
 };
 

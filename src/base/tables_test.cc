@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/few_table.h"
+#include "base/interner.h"
 #include "base/paged_table.h"
 #include "base/short_vector.h"
 
@@ -46,6 +47,29 @@ TEST_CASE("a copy of a paged table shares pages until one of the two changes an 
   third = second;
   CHECK(third.push_back(1) == Row(601u));
   CHECK(list_of(third) == list_of(second) + "1 ");
+}
+
+TEST_CASE("many texts are interned as each alone would be") {
+  // Of all lengths around a word, equal but for one character, more than are asked for at once.
+  // Some come twice, some are known before.
+  std::vector<std::string> texts;
+  for (std::size_t size = 0; size < 20; ++size)
+    for (std::size_t other = 0; other <= size; ++other) {
+      texts.emplace_back(size, 'a');
+      if (other < size) texts.back()[other] = 'b';
+    }
+  texts.insert(texts.end(), {"aaaa", "", "b"});
+  StringTable each, all;
+  each.intern("aab"), all.intern("aab");
+  std::vector<StringId> ids;
+  for (const std::string& text : texts) ids.push_back(each.intern(text));
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  CHECK(all.intern(views) == ids);
+  CHECK(all.size() == each.size());
+  CHECK(all.size() == 20 * 21 / 2);
+  for (std::size_t i = 0; i < texts.size(); ++i) CHECK(all[ids[i]] == texts[i]);
+  CHECK(all.find("aaaa") == ids[texts.size() - 3]);
+  CHECK_FALSE(all.find("ab a").valid());
 }
 
 TEST_CASE("a table of few values keeps them in the order in which they were made") {

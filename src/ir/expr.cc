@@ -185,10 +185,12 @@ ExprId ExprPool::number(std::int64_t value) {
 }
 
 ExprId ExprPool::combine(Operation operation, ExprId a, ExprId b) {
-  const std::uint64_t key = (static_cast<std::uint64_t>(a.index()) << 32) | b.index();
-  ExprId& known = combined_[static_cast<std::size_t>(operation)][key];
-  if (!known) known = from_poly(combine_polys(operation, poly(a), poly(b)));
-  return known;
+  combinations_.push(static_cast<std::uint64_t>(operation));
+  combinations_.push((static_cast<std::uint64_t>(a.index()) << 32) | b.index());
+  const auto [number, is_new] = combinations_.intern();
+  if (is_new) combined_.emplace_back();
+  if (!combined_[number]) combined_[number] = from_poly(combine_polys(operation, poly(a), poly(b)));
+  return combined_[number];
 }
 
 PolyId ExprPool::combine_polys(Operation operation, PolyId a, PolyId b) {
@@ -214,11 +216,11 @@ PolyId ExprPool::combine_polys(Operation operation, PolyId a, PolyId b) {
 ExprId ExprPool::from_poly(PolyId poly) {
   if (ExprId known = expr_of_poly_[poly]) return known;
   const StringId text = strings_.intern(print(poly));
-  auto [found, is_new] = expr_of_text_.try_emplace(text);
-  if (is_new) found->second = exprs_.push_back({text, poly});
-  EPWEAVE_DCHECK(exprs_[found->second].poly == poly);
-  expr_of_poly_.at(poly) = found->second;
-  return found->second;
+  ExprId& id = expr_of_text_.at(text);
+  if (!id) id = exprs_.push_back({text, poly});
+  EPWEAVE_DCHECK(exprs_[id].poly == poly);
+  expr_of_poly_.at(poly) = id;
+  return id;
 }
 
 // --------------------------------------------------------------------------- arithmetic
@@ -479,24 +481,23 @@ PolyId ExprPool::apply(AtomKind kind, std::vector<PolyId> operands, StringId nam
 }
 
 const std::vector<StringId>& ExprPool::symbols(PolyId id) {
-  if (symbols_.size() < polys_.size()) symbols_.resize(polys_.size());
-  if (!symbols_[id.index()]) {
-    std::vector<StringId> found;
-    for (const Term& term : polys_[id].terms) {
-      for (AtomId atom_id : term.atoms) {
-        const Atom& atom = atoms_[atom_id];
-        if (atom.kind == AtomKind::kSymbol) found.push_back(atom.name);
-        for (PolyId operand : atom.operands) {
-          const std::vector<StringId>& inner = symbols(operand);
-          found.insert(found.end(), inner.begin(), inner.end());
-        }
+  if (const std::vector<StringId>* known = symbols_[id]) return *known;
+  std::vector<StringId> found;
+  for (const Term& term : polys_[id].terms) {
+    for (AtomId atom_id : term.atoms) {
+      const Atom& atom = atoms_[atom_id];
+      if (atom.kind == AtomKind::kSymbol) found.push_back(atom.name);
+      for (PolyId operand : atom.operands) {
+        const std::vector<StringId>& inner = symbols(operand);
+        found.insert(found.end(), inner.begin(), inner.end());
       }
     }
-    std::sort(found.begin(), found.end());
-    found.erase(std::unique(found.begin(), found.end()), found.end());
-    symbols_[id.index()] = std::move(found);
   }
-  return *symbols_[id.index()];
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  symbol_lists_.push_back(std::move(found));
+  symbols_.at(id) = &symbol_lists_.back();
+  return symbol_lists_.back();
 }
 
 }  // namespace epweave

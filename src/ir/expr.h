@@ -12,7 +12,6 @@
 //   "u0//2 + u0//2"    -> 2*(u0//2)      (u0 only if 2 divides u0: a fact)
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -26,6 +25,7 @@
 #include "base/id.h"
 #include "base/interner.h"
 #include "base/short_vector.h"
+#include "base/word_table.h"
 
 namespace epweave {
 
@@ -171,7 +171,6 @@ class ExprPool {
   };
   friend class ExprParser;
   enum class Operation : std::uint8_t { kAdd, kSub, kMul, kFloorDiv, kMod, kMin, kMax };
-  static constexpr std::size_t kOperations = 7;
 
   ExprId combine(Operation operation, ExprId a, ExprId b);
   PolyId combine_polys(Operation operation, PolyId a, PolyId b);
@@ -192,14 +191,16 @@ class ExprPool {
   IdVector<AtomId, Atom> atoms_;
   IdVector<PolyId, PolyShape> poly_shapes_;
   IdVector<AtomId, PolyShape> atom_shapes_;
-  std::unordered_map<StringId, ExprId> expr_of_text_;
+  SideTable<StringId, ExprId> expr_of_text_;
   HashIndex poly_ids_, atom_ids_;
   SideTable<AtomId, PolyId> poly_of_atom_;
   SideTable<StringId, PolyId> poly_of_symbol_;
   SideTable<PolyId, ExprId> expr_of_poly_;
   std::unordered_map<std::int64_t, ExprId> numbers_;
-  std::array<std::unordered_map<std::uint64_t, ExprId>, kOperations> combined_;  // of a pair of expressions
-  std::deque<std::optional<std::vector<StringId>>> symbols_;  // a deque: references stay valid while it grows
+  WordTable combinations_;                                   // an operation and two expressions
+  std::vector<ExprId> combined_;                             // of each; none until it was computed
+  std::deque<std::vector<StringId>> symbol_lists_;           // a deque: references stay valid while it grows
+  SideTable<PolyId, const std::vector<StringId>*> symbols_;  // null: not asked for yet
 };
 
 template <class ValueOf>

@@ -462,10 +462,10 @@ class ExprParser {
 
 ExprId ExprPool::parse(std::string_view text) {
   StringId text_id = strings_.intern(text);
-  if (auto found = expr_of_text_.find(text_id); found != expr_of_text_.end()) return found->second;
+  if (ExprId known = expr_of_text_[text_id]) return known;
   PolyId poly = ExprParser(*this, strings_[text_id]).parse_all();
   ExprId id = exprs_.push_back({text_id, poly});
-  expr_of_text_.emplace(text_id, id);
+  expr_of_text_.at(text_id) = id;
   return id;
 }
 

@@ -1,6 +1,7 @@
 #include "ir/facts.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 
 namespace epweave {
@@ -11,33 +12,78 @@ bool is_single_atom(const Poly& poly) {
   return poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1;
 }
 
-}  // namespace
-
-Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
+// The numbers that the chunker that wrote the graph took symbols to be.
+template <class Visit>  // (StringId, std::int64_t)
+void for_each_hint(const Graph& graph, const Visit& visit) {
   for (const Body& body : graph.bodies) {
-    if (body.name) continue;  // hints lie on the step's placeholders
+    if (body.name) continue;  // they lie on the step's placeholders
     for (NodeId id : body.order) {
       const Node& node = body.nodes[id];
       if (node.kind != NodeKind::kPlaceholder) break;
       if (!node.extra) continue;
-      for (auto [symbol, hint] : node.extra->chunk_hints) {
-        Known& known = known_.at(symbol);
-        known.value = known.hint = hint;
-      }
+      for (auto [symbol, hint] : node.extra->chunk_hints) visit(symbol, hint);
     }
   }
+}
+
+// All that facts are learned from, in words: equal where two graphs say the same of their symbols.
+std::vector<std::uint64_t> what_is_said(const Graph& graph) {
+  std::vector<std::uint64_t> words;
+  words.reserve(9 * graph.symbols.size() + 1);
+  words.push_back(graph.symbols.size());
+  const auto push = [&](std::initializer_list<std::uint64_t> some) { words.insert(words.end(), some); };
+  const auto push_all = [&](const std::vector<ExprId>& exprs) {
+    for (ExprId expr : exprs) words.push_back(expr.index());
+  };
+  const auto number = [](std::optional<std::int64_t> value) {
+    return static_cast<std::uint64_t>(value.value_or(0));
+  };
+  for (const Symbol& symbol : graph.symbols) {
+    push({symbol.name.index(), symbol.lower.value_or(ExprId()).index(),
+          symbol.replaced_by.value_or(ExprId()).index(), symbol.hint.has_value(), number(symbol.hint),
+          symbol.asserts ? symbol.asserts->size() + 1 : 0, symbol.assumptions.size()});
+    if (symbol.asserts) push_all(*symbol.asserts);
+    push_all(symbol.assumptions);
+  }
+  for_each_hint(graph, [&](StringId symbol, std::int64_t hint) { push({symbol.index(), number(hint)}); });
+  return words;
+}
+
+}  // namespace
+
+Facts::Facts(const Graph& graph) : pool_(graph.context->exprs) {
+  std::vector<std::uint64_t> from = what_is_said(graph);
+  std::shared_ptr<LearnedFacts>& last = graph.context->facts;
+  if (last && last->from == from) {
+    learned_ = last;
+    return;
+  }
+  last.reset();
+  learned_ = std::make_shared<LearnedFacts>();
+  learned_->from = std::move(from);
+  for_each_hint(graph, [&](StringId symbol, std::int64_t hint) {
+    Known& known = learned_->known.at(symbol);
+    known.value = known.hint = hint;
+  });
   for (const Symbol& symbol : graph.symbols) learn(symbol);
-  learned_ = true;
+  learned_->is_complete = true;
   // A symbol that is written as a sum of others bounds these: u5 = u2 + u3 - u4 is at least 0.
   for (const Symbol& symbol : graph.symbols)
-    if (const Known* known = known_.find(symbol.name); known != nullptr && known->equals && known->lower)
-      bounds_.push_back(pool_.sub(pool_.poly_symbol(symbol.name), pool_.poly_number(*known->lower)));
+    if (const Known* known = learned_->known.find(symbol.name);
+        known != nullptr && known->equals && known->lower)
+      learned_->bounds.push_back(pool_.sub(pool_.poly_symbol(symbol.name), pool_.poly_number(*known->lower)));
   index_bounds();
+  last = learned_;
+}
+
+LearnedFacts& Facts::own() {
+  if (learned_.use_count() > 1) learned_ = std::make_shared<LearnedFacts>(*learned_);
+  return *learned_;
 }
 
 void Facts::learn(const Symbol& symbol) {
   // Asked for each time: learn_equality may move it.
-  const auto known = [&]() -> Known& { return known_.at(symbol.name); };
+  const auto known = [&]() -> Known& { return learned_->known.at(symbol.name); };
   if (symbol.hint && !known().hint) known().hint = symbol.hint;
   if (symbol.lower) known().lower = pool_.constant(*symbol.lower);
 
@@ -99,7 +145,7 @@ StringId Facts::subtracted_symbol(const Term& term) const {
 
 // difference = 0. Eliminates `symbol` where it occurs once, as itself, with coefficient 1 or -1.
 void Facts::learn_equality(StringId symbol, PolyId difference) {
-  Known& known = known_.at(symbol);
+  Known& known = learned_->known.at(symbol);
   if (known.equals) return;
   difference = normalize(difference);
   const Poly poly = pool_[difference];
@@ -127,48 +173,50 @@ void Facts::learn_order(const Atom& fact) {
   const PolyId less = fact.operands[is_upwards ? 0 : 1], more = fact.operands[is_upwards ? 1 : 0];
   if (pool_.symbols(less).empty() || pool_.symbols(more).empty()) return;
   const PolyId difference = pool_.sub(pool_.sub(more, less), pool_.poly_number(is_strict ? 1 : 0));
-  if (has_symbols_and_parts_only(difference)) bounds_.push_back(difference);
+  if (has_symbols_and_parts_only(difference)) learned_->bounds.push_back(difference);
 }
 
 void Facts::index_bounds() {
-  bounds_of_ = {};
-  for (PolyId bound : bounds_) {
+  learned_->bounds_of = {};
+  for (PolyId bound : learned_->bounds) {
     const PolyId normal = normalize(bound);
     for (const Term& term : pool_[normal].terms)
-      if (const StringId symbol = subtracted_symbol(term)) bounds_of_.at(symbol).push_back(normal);
+      if (const StringId symbol = subtracted_symbol(term)) learned_->bounds_of.at(symbol).push_back(normal);
   }
 }
 
 void Facts::assume_number(StringId symbol, std::int64_t number) {
-  Known& known = known_.at(symbol);
+  LearnedFacts& learned = own();
+  Known& known = learned.known.at(symbol);
   known.equals = pool_.poly_number(number);
   known.value = known.hint = known.lower = number;
-  normal_ = SideTable<PolyId, PolyId>();
-  normal_stride_ = SideTable<PolyId, PolyId>();
+  learned.normal = SideTable<PolyId, PolyId>();
+  learned.normal_stride = SideTable<PolyId, PolyId>();
   index_bounds();
 }
 
 void Facts::take_hints(const Facts& other) {
-  for (const auto& [symbol, known] : other.known_) {
-    std::optional<std::int64_t>& hint = known_.at(symbol).hint;
+  LearnedFacts& learned = own();
+  for (const auto& [symbol, known] : other.learned_->known) {
+    std::optional<std::int64_t>& hint = learned.known.at(symbol).hint;
     if (!hint) hint = known.hint;
   }
 }
 
 bool Facts::divides(std::int64_t divisor, StringId symbol) const {
   if (divisor == 1) return true;
-  const Known* known = known_.find(symbol);
+  const Known* known = learned_->known.find(symbol);
   if (known == nullptr) return false;
   return known->divisor % divisor == 0 || (known->value && *known->value % divisor == 0);
 }
 
 std::optional<std::int64_t> Facts::assumed_value(StringId symbol) const {
-  const Known* known = known_.find(symbol);
+  const Known* known = learned_->known.find(symbol);
   return known == nullptr ? std::nullopt : known->value;
 }
 
 std::optional<std::int64_t> Facts::hint(StringId symbol) const {
-  const Known* known = known_.find(symbol);
+  const Known* known = learned_->known.find(symbol);
   return known == nullptr ? std::nullopt : known->hint;
 }
 
@@ -178,7 +226,7 @@ std::optional<std::int64_t> Facts::hint(PolyId poly) const {
 }
 
 PolyId Facts::normalize(PolyId poly) {
-  if (PolyId known = normal_[poly]) return known;
+  if (PolyId known = learned_->normal[poly]) return known;
   PolyId result = poly;
   if (!pool_.symbols(poly).empty()) {
     std::vector<PolyId> factors;  // of all terms
@@ -204,9 +252,9 @@ PolyId Facts::normalize(PolyId poly) {
       result = pool_.sum(products);
     }
   }
-  if (learned_) {
-    normal_.at(poly) = result;
-    normal_.at(result) = result;
+  if (learned_->is_complete) {
+    learned_->normal.at(poly) = result;
+    learned_->normal.at(result) = result;
   }
   return result;
 }
@@ -264,7 +312,7 @@ bool Facts::equal_strides(ExprId a, ExprId b) {
 }
 
 PolyId Facts::normalize_stride(PolyId poly) {
-  if (PolyId known = normal_stride_[poly]) return known;
+  if (PolyId known = learned_->normal_stride[poly]) return known;
   std::vector<PolyId> products;
   const Poly terms = pool_[poly];  // a copy: the pool grows
   for (const Term& term : terms.terms) {
@@ -280,14 +328,14 @@ PolyId Facts::normalize_stride(PolyId poly) {
     products.push_back(product);
   }
   const PolyId result = normalize(pool_.sum(products));
-  normal_stride_.at(poly) = result;
+  learned_->normal_stride.at(poly) = result;
   return result;
 }
 
 PolyId Facts::normalize_atom(AtomId id) {
   const Atom atom = pool_[id];
   if (atom.kind == AtomKind::kSymbol) {
-    const Known* known = known_.find(atom.name);
+    const Known* known = learned_->known.find(atom.name);
     if (known != nullptr && known->equals) return normalize(*known->equals);
     return pool_.from_atom(id);
   }
@@ -328,7 +376,7 @@ std::optional<PolyId> Facts::divide(PolyId a, std::int64_t divisor) const {
     std::int64_t factor = term.coefficient.num;
     for (AtomId id : term.atoms) {
       if (pool_[id].kind != AtomKind::kSymbol) continue;
-      const Known* known = known_.find(pool_[id].name);
+      const Known* known = learned_->known.find(pool_[id].name);
       if (known == nullptr) continue;
       std::int64_t multiple = known->divisor;
       if (known->value) multiple = std::lcm(multiple, *known->value);
@@ -348,7 +396,7 @@ bool Facts::is_nonnegative(PolyId poly) {
   const std::vector<Term>& terms = pool_[poly].terms;
   const auto found = std::ranges::find_if(terms, [&](const Term& term) {
     const StringId symbol = subtracted_symbol(term);
-    bounds = symbol ? bounds_of_.find(symbol) : nullptr;
+    bounds = symbol ? learned_->bounds_of.find(symbol) : nullptr;
     return bounds != nullptr;
   });
   if (found == terms.end()) return false;
@@ -376,7 +424,7 @@ bool Facts::are_terms_nonnegative(PolyId poly) {
       std::int64_t lower = 0;
       const Atom& atom = pool_[id];
       if (atom.kind == AtomKind::kSymbol) {
-        const Known* known = known_.find(atom.name);
+        const Known* known = learned_->known.find(atom.name);
         if (known == nullptr) return false;
         const std::optional<std::int64_t> bound = known->value ? known->value : known->lower;
         if (!bound || *bound < 0) return false;

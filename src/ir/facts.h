@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,25 @@
 #include "ir/graph.h"
 
 namespace epweave {
+
+// What was learned from the symbols of a graph, and what it made of polynomials. All facts about
+// graphs whose symbols say the same share it: a context keeps what was learned last.
+struct LearnedFacts {
+  struct Known {
+    std::int64_t divisor = 1;
+    std::optional<std::int64_t> lower, hint, value;
+    std::optional<PolyId> equals;  // eliminated: this polynomial instead
+  };
+
+  std::vector<std::uint64_t> from;  // what it was learned from
+  FewTable<StringId, Known> known;
+  bool is_complete = false;
+  SideTable<PolyId, PolyId> normal;  // what normalize gave, kept once all facts are learned
+  SideTable<PolyId, PolyId> normal_stride;
+  std::vector<PolyId> bounds;  // sums of symbols that are known to be at least 0, as recorded
+  // The same, normalised, by each symbol that they subtract.
+  FewTable<StringId, std::vector<PolyId>> bounds_of;
+};
 
 class Facts {
  public:
@@ -65,11 +85,9 @@ class Facts {
   ExprPool& pool() const { return pool_; }
 
  private:
-  struct Known {
-    std::int64_t divisor = 1;
-    std::optional<std::int64_t> lower, hint, value;
-    std::optional<PolyId> equals;  // eliminated: this polynomial instead
-  };
+  using Known = LearnedFacts::Known;
+  // Facts that nothing else shares.
+  LearnedFacts& own();
   // The same number without rational coefficients: 3*u0/2 is 3*(u0//2) where 2 divides u0.
   PolyId with_exact_divisions(PolyId poly);
   void learn(const Symbol& symbol);
@@ -88,13 +106,7 @@ class Facts {
   std::optional<PolyId> divide(PolyId a, std::int64_t divisor) const;
 
   ExprPool& pool_;
-  FewTable<StringId, Known> known_;
-  SideTable<PolyId, PolyId> normal_;  // what normalize gave, kept once all facts are learned
-  bool learned_ = false;
-  SideTable<PolyId, PolyId> normal_stride_;
-  std::vector<PolyId> bounds_;  // sums of symbols that are known to be at least 0, as recorded
-  // The same, normalised, by each symbol that they subtract.
-  FewTable<StringId, std::vector<PolyId>> bounds_of_;
+  std::shared_ptr<LearnedFacts> learned_;
 };
 
 }  // namespace epweave

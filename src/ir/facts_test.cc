@@ -126,6 +126,30 @@ TEST_CASE("a part of a sum is no more than the sum") {
   CHECK(is_at_least("u2 + u3", "u4 + 2"));
 }
 
+TEST_CASE("facts of graphs that say the same are shared until some take more for granted") {
+  Graph graph = tokens();
+  ExprPool& pool = graph.context->exprs;
+  const ExprId sum = pool.parse("u4 + u5"), number = pool.parse("24"), rest = pool.parse("24 - u4");
+  const StringId u0 = graph.intern("u0"), u5 = graph.intern("u5");
+  const Graph copy = graph;
+  Facts first(graph), second(copy), third(graph);
+  CHECK_FALSE(first.equal(sum, number));
+  second.assume_number(u0, 8);
+  third.take_hints(second);
+  CHECK(second.equal(sum, number));
+  CHECK(second.equal(pool.parse("u5"), rest));
+  CHECK_FALSE(first.equal(sum, number));
+  CHECK_FALSE(third.equal(sum, number));
+  CHECK(third.hint(u0) == 8);
+  CHECK(first.hint(u0) == std::nullopt);
+  CHECK_FALSE(Facts(copy).equal(sum, number));
+
+  graph.symbols[3].hint = 5;  // says more than the copy
+  CHECK(Facts(graph).hint(u5) == 5);
+  CHECK(Facts(copy).hint(u5) == std::nullopt);
+  CHECK(first.hint(u5) == std::nullopt);
+}
+
 TEST_CASE("numbers that add up to a part of the tokens are known by it") {
   const Graph graph = graph_with({{"u0", "2", "64", {}, ""},
                                   {"u3", "0", "64", {}, ""},

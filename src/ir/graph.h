@@ -39,7 +39,8 @@
 
 namespace epweave {
 
-struct OpInfo;  // ops/op.h
+struct LearnedFacts;  // ir/facts.h
+struct OpInfo;        // ops/op.h
 
 enum class NodeKind : std::uint8_t { kCall, kPlaceholder, kGetAttr, kOutput };
 
@@ -174,6 +175,7 @@ struct Context {
   ExprPool exprs;
   TypePool types;
   ArgPool args;
+  std::shared_ptr<LearnedFacts> facts;  // learned last
 
   std::string_view text(StringId id) const { return strings.text_or_empty(id); }
 

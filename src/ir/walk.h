@@ -55,21 +55,26 @@ class Walk {
   enum class Direction : std::uint8_t { kForward, kBackward };
 
   Walk(const Body& body, std::span<const NodeId> ids, Leads leads, Direction direction = Direction::kForward)
-      : nodes_(body.nodes), ids_(ids), leads_(leads), direction_(direction) {}
+      : nodes_(body.nodes),
+        first_(direction == Direction::kForward || ids.empty() ? ids.data() : &ids.back()),
+        step_(direction == Direction::kForward ? 1 : -1),
+        size_(ids.size()),
+        asked_(size_ > kCached ? size_ - kRowsAhead : 0),
+        leads_(leads) {}
 
   Iterator begin() const { return {*this, 0}; }
-  Iterator end() const { return {*this, ids_.size()}; }
+  Iterator end() const { return {*this, size_}; }
 
  private:
   // In steps, of which the shortest loops take 10 ns and memory up to 300. Where a row leads is
   // known when it has come.
   static constexpr std::size_t kRowsAhead = 48, kLeadsAhead = 24;
+  // So many rows are in the cache since the last walk: asking for them would only take time.
+  static constexpr std::size_t kCached = 8192;
 
-  NodeId id_at(std::size_t place) const {
-    return ids_[direction_ == Direction::kForward ? place : ids_.size() - 1 - place];
-  }
+  NodeId id_at(std::size_t place) const { return first_[static_cast<std::ptrdiff_t>(place) * step_]; }
   [[gnu::always_inline]] void read_ahead(std::size_t place) const {
-    if (place + kRowsAhead >= ids_.size()) return;
+    if (place >= asked_) return;
     prefetch(&nodes_[id_at(place + kRowsAhead)]);
     const Node& node = nodes_[id_at(place + kLeadsAhead)];
     if (leads_.arguments != nullptr) prefetch((*leads_.arguments)[node.args].data());
@@ -82,9 +87,11 @@ class Walk {
   }
 
   const PagedTable<NodeId, Node>& nodes_;
-  std::span<const NodeId> ids_;
+  const NodeId* first_;
+  std::ptrdiff_t step_;  // to the next
+  std::size_t size_;
+  std::size_t asked_;  // at the first so many places, rows ahead are asked for
   Leads leads_;
-  Direction direction_;
 };
 
 inline Walk walk(const Body& body, std::span<const NodeId> ids) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "analysis/effects.h"
@@ -35,11 +37,9 @@ class ChainFinder {
         context_(*graph.context),
         body_(graph.step()),
         users_(users),
-        effects_(graph, body_),
-        values_(graph, effects_),
         position_(find_positions(body_, body_.order)) {}
 
-  // The unshard chains that start at the input; one or none where it has one user.
+  // The unshard chains that start at the input, where two of them may be equal.
   std::vector<Chain> find(NodeId input) {
     std::vector<Chain> chains;
     for (NodeId user : users_[input])
@@ -47,6 +47,11 @@ class ChainFinder {
         Chain chain = follow(user);
         if (cut_after_gather(chain.nodes)) chains.push_back(std::move(chain));
       }
+    if (!may_be_equal(chains)) return {};
+    if (!values_) {
+      effects_.emplace(graph_, body_);
+      values_.emplace(graph_, *effects_);
+    }
     for (Chain& chain : chains) {
       chain.key = key_of(chain.nodes);
       chain.ready = position_[chain.output()];
@@ -72,9 +77,18 @@ class ChainFinder {
                                  op->cost == CostClass::kCollective);
   }
 
+  // Whether two have the same key but for the numbers of values, which cost more to find.
+  bool may_be_equal(const std::vector<Chain>& chains) {
+    std::set<std::uint32_t> seen;
+    return !std::ranges::all_of(chains, [&](const Chain& chain) {
+      for (NodeId id : chain.nodes) rebuilt_.push(is_rebuilt(id) ? 1 : 0);
+      return seen.insert(rebuilt_.intern().number).second;
+    });
+  }
+
   // A value of forward and one of backward stay two, though they are equal.
   std::uint32_t key_of(const std::vector<NodeId>& nodes) {
-    for (NodeId id : nodes) keys_.push(std::uint64_t{values_[id].index()} << 1 | (is_rebuilt(id) ? 1 : 0));
+    for (NodeId id : nodes) keys_.push(std::uint64_t{(*values_)[id].index()} << 1 | (is_rebuilt(id) ? 1 : 0));
     return keys_.intern().number;
   }
   // Recomputed in backward, or a backward computation.
@@ -130,9 +144,10 @@ class ChainFinder {
   const Context& context_;
   const Body& body_;
   const NodeLists& users_;
-  Effects effects_;
-  ValueNumbers values_;
-  WordTable keys_;
+  // Made for the first input whose chains may be equal: most steps have none.
+  std::optional<Effects> effects_;
+  std::optional<ValueNumbers> values_;
+  WordTable rebuilt_, keys_;
   IdVector<NodeId, std::uint32_t> position_;
 };
 

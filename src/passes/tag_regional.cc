@@ -52,7 +52,6 @@ class RegionalTagger {
         context_(*graph.context),
         body_(graph.step()),
         op_(options.op),
-        tag_(graph),
         value_(encode_tag(graph, options.configs)),
         function_value_(encode_tag(graph, options.function_configs)),
         pass_(graph.intern("tag-regional")),
@@ -96,7 +95,7 @@ class RegionalTagger {
 
   void tag(NodeId id) {
     Node& node = body_.nodes[id];
-    if (!tag_.put(context_, node, value_)) return;
+    if (!RegionalTag::put(context_, node, value_)) return;
     ++tagged_;
     record(node);
   }
@@ -137,7 +136,7 @@ class RegionalTagger {
     for (Body& nested : graph_.bodies) {
       if (!nested.name || !tagged_bodies_.contains(nested.name)) continue;
       for (NodeId id : nested.order)
-        if (tag_.put(context_, nested.nodes[id], function_value_)) ++inner_;
+        if (RegionalTag::put(context_, nested.nodes[id], function_value_)) ++inner_;
     }
   }
 
@@ -157,7 +156,6 @@ class RegionalTagger {
   Context& context_;
   Body& body_;
   const RegionalOp op_;
-  const RegionalTag tag_;
   const Arg value_, function_value_;
   const StringId pass_, reason_;
   NodeNames names_;

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include "analysis/verify_report.h"
+#include "base/few_table.h"
 #include "compare/lineage.h"
 
 namespace epweave {
@@ -67,9 +66,8 @@ class PartSymbols {
 
   // Types of a graph repeat.
   const std::vector<StringId>& symbols_of(TypeId id) {
-    const auto [found, is_new] = symbols_.try_emplace(id);
-    if (is_new) found->second = collect(id);
-    return found->second;
+    if (const std::vector<StringId>* known = symbols_.find(id)) return *known;
+    return symbols_.at(id) = collect(id);
   }
   std::vector<StringId> collect(TypeId id) {
     std::vector<StringId> all;
@@ -94,7 +92,7 @@ class PartSymbols {
   const Body& body_;
   std::vector<Violation>& out_;
   SideTable<StringId, Binder> binders_;
-  std::map<TypeId, std::vector<StringId>> symbols_;
+  FewTable<TypeId, std::vector<StringId>> symbols_;
 };
 
 }  // namespace

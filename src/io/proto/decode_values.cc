@@ -22,8 +22,7 @@ void ValueDecoder::fail_unknown(std::string_view message) const {
 }
 
 void ValueDecoder::add_strings(std::span<const std::string_view> texts) {
-  strings_.reserve(texts.size());
-  for (std::string_view text : texts) strings_.push_back(context_.strings.intern(text));
+  strings_ = context_.strings.intern(texts);
   exprs_.resize(strings_.size());
 }
 

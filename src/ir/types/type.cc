@@ -96,9 +96,9 @@ bool converts_sums(DType from, DType to) {
 
 TypeId TypePool::intern(Type type) {
   const std::size_t h = hash(type);
-  const std::uint32_t known = ids_.find(h, [&](std::uint32_t id) { return types_[id] == type; });
+  const std::uint32_t known = ids_.find(h, [&](std::uint32_t id) { return *types_[id] == type; });
   if (known != HashIndex::kNone) return TypeId(known);
-  types_.push_back(std::move(type));
+  types_.push_back(&stored_.emplace_back(std::move(type)));
   TypeId id(types_.size() - 1);
   ids_.insert(h, id.index());
   return id;

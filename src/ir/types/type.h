@@ -108,11 +108,12 @@ class TypePool {
     return intern(Type{.kind = TypeKind::kTensor, .tensor = std::move(type)});
   }
 
-  const Type& operator[](TypeId id) const { return types_[id.index()]; }  // stays valid while the pool grows
+  const Type& operator[](TypeId id) const { return *types_[id.index()]; }  // stays valid while the pool grows
   std::size_t size() const { return types_.size(); }
 
  private:
-  std::deque<Type> types_;
+  std::deque<Type> stored_;         // a deque: references stay valid while it grows
+  std::vector<const Type*> types_;  // where each lies: found at once, which in a deque takes a division
   HashIndex ids_;
 };
 
