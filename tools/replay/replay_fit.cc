@@ -300,4 +300,10 @@ Fitting fit(const FitCommand& command, Console& console) {
   return {command.options.dry_run, static_cast<std::size_t>(found.kept_bytes()), found.deadline()};
 }
 
+void take_deadline(const Fitting& fitting, ReplayOptions& options) {
+  if (options.deadline != 0) return;
+  options.deadline = fitting.deadline;
+  options.deadline_grows = true;
+}
+
 }  // namespace epweave::cli
