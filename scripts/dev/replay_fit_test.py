@@ -141,6 +141,18 @@ graph
         allowed = self.report("run", DEBUG, "--dry-run", "--device", "cuda:99", "--memory", "80")["memory"]
         self.assertEqual((allowed["device"]["limit"], allowed["host"]["limit"]), (80 * GIB, None))
 
+    def test_native_math_is_of_products_alone(self):
+        """Attention is computed by the kernels of portable math."""
+        for module, faster in (("layers.5.attention.inner_attention", False), ("lm_head", True)):
+            with self.subTest(module=module):
+                part = self.extract("dsv3_debug_ep2.1b_remat", module)
+                portable, native = (self.report("run", part, "--dry-run", "--device", "cuda:99", "--math", math)["graphs"][0]["seconds"]
+                                    for math in ("portable", "native"))
+                if faster:
+                    self.assertLess(native, portable)
+                else:
+                    self.assertEqual(native, portable)
+
     def test_what_does_not_fit_is_refused_before_it_starts(self):
         for command in (("run", LARGE), ("run", LARGE, "--dry-run"), ("check", LARGE, LARGE)):
             result = self.run_tool(*command, "--memory", "64", "--json")

@@ -270,7 +270,7 @@ const replay::KernelTable& kernels() {
   return kAll;
 }
 
-constexpr std::chrono::seconds kDeadline{60};
+constexpr std::chrono::milliseconds kDeadline = std::chrono::seconds(60);
 
 std::vector<replay::RankInputs> make_inputs(const Graph& graph, const World& world, std::uint64_t seed) {
   static const replay::Recipe kRecipe =

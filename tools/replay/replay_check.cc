@@ -267,7 +267,7 @@ int replay_check(const CheckCommandOptions& given, Console& console) {
       find_need(options, graphs, {devices, is_process ? 1 : world.size, is_process ? place.local_ranks : 1}),
       console);
   if (fitting.is_done) return kFine;
-  if (options.replay.deadline == 0) options.replay.deadline = fitting.deadline;
+  take_deadline(fitting, options.replay);
   const InputSource source(options.replay);
   source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
   ReplayProgress progress(console, 3 + (reference ? 1 : 0));  // A, B, and A again, at least

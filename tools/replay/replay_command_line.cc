@@ -59,7 +59,8 @@ void add_replay(CLI::App& command, ReplayOptions& replay) {
   take_number(command
                   .add_option("--deadline", replay.deadline,
                               "Seconds a rank waits for the others (default: 60, or ten times a "
-                              "step as --dry-run predicts it)")
+                              "step as --dry-run predicts it, or ten times the longest that it takes "
+                              "itself from one wait to the next)")
                   ->type_name("SECONDS"),
               Zero::kRefused);
   command.add_flag("--report-types", replay.report_types,

@@ -18,8 +18,9 @@ inline constexpr const char* kReplayProgram = "epweave-replay";
 struct ReplayOptions {
   std::uint32_t ranks = 0;  // 0: as the graph says
   std::uint64_t seed = 0;
-  double deadline = 0;  // seconds; 0: what follows from the predicted step (replay_fit.h)
-  double memory = 0;    // GiB; 0: all there is
+  double deadline = 0;          // seconds; 0: what follows from the predicted step (replay_fit.h)
+  bool deadline_grows = false;  // it was 0: it follows from what is measured, too
+  double memory = 0;            // GiB; 0: all there is
   std::string data = "real";
   std::vector<std::string> inputs;  // safetensors
   std::string recipe;               // JSON; empty: the one that ships

@@ -62,6 +62,8 @@ struct Fitting {
   double deadline = 0;         // seconds: --deadline where it is not given
 };
 Fitting fit(const FitCommand& command, Console& console);
+// Where --deadline is not given: the one that fits, which grows with what the run measures.
+void take_deadline(const Fitting& fitting, ReplayOptions& options);
 
 class Fit {
  public:

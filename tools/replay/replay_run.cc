@@ -483,7 +483,7 @@ int replay_run(const RunCommandOptions& given, Console& console) {
                            .has_own_device = is_process};
   const Fitting fitting = fit(command, console);
   if (fitting.is_done) return kFine;
-  if (options.replay.deadline == 0) options.replay.deadline = fitting.deadline;
+  take_deadline(fitting, options.replay);
   const InputSource source(options.replay);
   source.files.require_all_used({{graph, world.size}});
   replay::InputData data = source.data;

@@ -12,6 +12,7 @@ namespace epweave::cli {
 replay::RunOptions make_options(const ReplayOptions& options) {
   replay::RunOptions result;
   result.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.deadline * 1000));
+  result.deadline.grows = options.deadline_grows;
   if (options.poison) result.fill = replay::HostMemory::Fill::kPoison;
   result.jitter = options.jitter;
   if (options.report_types) result.types = replay::RecordedTypes::kReport;

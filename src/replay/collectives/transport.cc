@@ -288,8 +288,8 @@ std::optional<std::vector<Contribution>> find_ideal_contributions(const std::vec
   return ideals;
 }
 
-LocalTransport::LocalTransport(const World& world, std::chrono::milliseconds deadline)
-    : world_(world), deadline_(deadline), ranks_(world.size) {}
+LocalTransport::LocalTransport(const World& world, WaitLimit limit)
+    : world_(world), deadline_(limit), ranks_(world.size) {}
 
 const std::vector<Rank>& find_members(const World& world, Rank rank, const std::string& group) {
   const auto found = world.groups.find(group);
@@ -373,17 +373,21 @@ void LocalTransport::fail(const std::string& reason) {
 Meeting LocalTransport::meet(Rank rank, const Ticket& ticket) {
   {
     std::unique_lock lock(mutex_);
-    ranks_[rank].meeting = ticket.meeting;
-    const auto until = std::chrono::steady_clock::now() + deadline_;
+    Waiting& own = ranks_[rank];
+    own.meeting = ticket.meeting;
+    own.clock.wait_begins(deadline_);
+    const auto began = std::chrono::steady_clock::now();
     while (ticket.meeting->missing != 0) {
       if (aborted_) throw Aborted();
       if (nobody_can_go_on()) fail("no rank can go on:");
-      if (changed_.wait_until(lock, until) == std::cv_status::timeout && ticket.meeting->missing != 0 &&
-          !aborted_)
-        fail(fmt::format("rank {} waited {} s (--deadline):", rank,
-                         std::chrono::duration<double>(deadline_).count()));
+      const bool is_late =
+          changed_.wait_until(lock, began + deadline_.now()) == std::cv_status::timeout &&
+          std::chrono::steady_clock::now() >= began + deadline_.now();  // it may have grown meanwhile
+      if (is_late && ticket.meeting->missing != 0 && !aborted_)
+        fail(fmt::format("rank {} waited {}:", rank, deadline_.text()));
     }
-    ranks_[rank].meeting = nullptr;
+    own.meeting = nullptr;
+    own.clock.wait_ended();
     if (aborted_) throw Aborted();
   }
   check_contributions(*ticket.meeting);  // complete now: nobody writes it any more

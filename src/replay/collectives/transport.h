@@ -26,7 +26,6 @@
 // make progress any more, or the deadline passes, the error says what each rank waits for.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -39,6 +38,7 @@
 #include <tuple>
 #include <vector>
 
+#include "replay/collectives/deadline.h"
 #include "replay/collectives/groups.h"
 #include "replay/values/tensor.h"
 
@@ -154,7 +154,7 @@ std::string await_failure(Transport& transport, const std::function<bool()>& is_
 // All ranks are threads of this process. Who waits when one aborts throws Aborted.
 class LocalTransport : public Transport {
  public:
-  LocalTransport(const World& world, std::chrono::milliseconds deadline);
+  LocalTransport(const World& world, WaitLimit limit);
 
   Ticket post(Rank rank, const std::string& group, Contribution contribution) override;
   Meeting meet(Rank rank, const Ticket& ticket) override;
@@ -168,6 +168,7 @@ class LocalTransport : public Transport {
  private:
   struct Waiting {
     std::shared_ptr<Posted> meeting;
+    WaitClock clock;
     bool finished = false;
   };
   bool nobody_can_go_on() const;
@@ -175,7 +176,7 @@ class LocalTransport : public Transport {
   void fail(const std::string& reason);
 
   const World& world_;
-  std::chrono::milliseconds deadline_;
+  Deadline deadline_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool aborted_ = false;

@@ -155,7 +155,7 @@ std::string Communicators::explain(Result result, Comm comm, std::string_view wh
 }
 
 void Communicators::finish_call(Result result, Comm comm, const CallName& what, Comm* written) {
-  const Clock::time_point began = Clock::now(), until = began + deadline_;
+  const Clock::time_point began = Clock::now(), until = began + deadline_.now();
   const auto is_written = [&] {
     return written == nullptr || std::atomic_ref(*written).load(std::memory_order_acquire) != nullptr;
   };
@@ -165,8 +165,7 @@ void Communicators::finish_call(Result result, Comm comm, const CallName& what, 
   while (goes_on()) {
     if (const std::string failure = transport_.failure(); !failure.empty()) throw CollectiveError(failure);
     if (Clock::now() >= until)
-      throw CollectiveError(fmt::format("NCCL did not {} within {} s (--deadline)", what(),
-                                        std::chrono::duration<double>(deadline_).count()));
+      throw CollectiveError(fmt::format("NCCL did not {} within {}", what(), deadline_.text()));
     {
       const std::lock_guard lock(calls_);
       if (!is_aborted_) {
@@ -307,9 +306,8 @@ std::string Communicators::find_problem() {
         continue;
       }
       if (!work->begun && work->underway.has_begun()) work->begun = Clock::now();
-      if (work->begun && Clock::now() - *work->begun > deadline_)
-        return fmt::format("{} began and was not done within {} s (--deadline)", work->underway.what,
-                           std::chrono::duration<double>(deadline_).count());
+      if (work->begun && Clock::now() - *work->begun > deadline_.now())
+        return fmt::format("{} began and was not done within {}", work->underway.what, deadline_.text());
       ++work;
     }
   }
@@ -380,7 +378,7 @@ void Communicators::close() {
   const std::lock_guard lock(calls_);
   if (is_aborted_) return;
   is_aborted_ = true;
-  const Clock::time_point until = Clock::now() + deadline_;
+  const Clock::time_point until = Clock::now() + deadline_.now();
   for (auto comm = comms_.rbegin(); comm != comms_.rend(); ++comm) {
     Result result = api_.finalize(*comm);
     while (result == Result::kInProgress && Clock::now() < until) {

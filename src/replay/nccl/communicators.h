@@ -40,7 +40,7 @@ struct CommunicatorSetup {
   Rank ranks = 1, rank = 0;
   const std::vector<GraphGroups>& graphs;
   UniqueId id{};
-  std::chrono::milliseconds deadline{60'000};
+  const Deadline& deadline;
   Sums sums = Sums::kOwn;
 };
 
@@ -101,7 +101,7 @@ class Communicators : public Exchange {
   const Api& api_;
   Device& device_;
   Transport& transport_;
-  std::chrono::milliseconds deadline_;
+  const Deadline& deadline_;
   Rank rank_;
   Sums sums_;
   std::mutex calls_;         // held in each call of NCCL

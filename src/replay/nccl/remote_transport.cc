@@ -25,7 +25,7 @@ void fill_alike(Posted& meeting, std::size_t member, Contribution own) {
 
 }  // namespace
 
-RemoteTransport::RemoteTransport(Socket coordinator, std::chrono::milliseconds deadline)
+RemoteTransport::RemoteTransport(Socket coordinator, Deadline& deadline)
     : socket_(std::move(coordinator)), deadline_(deadline) {
   listener_ = std::thread([this] { listen(); });
 }
@@ -133,17 +133,19 @@ Transport::Ticket RemoteTransport::post(Rank rank, const std::string& group, Con
 
 Meeting RemoteTransport::meet(Rank rank, const Ticket& ticket) {
   const Posted& meeting = *ticket.meeting;
+  clock_.wait_begins(deadline_);
   {
     std::unique_lock lock(mutex_);
     const auto is_over = [&] { return meeting.missing == 0 || !failure_.empty(); };
-    if (!changed_.wait_for(lock, deadline_, is_over)) {
+    if (!changed_.wait_for(lock, deadline_.now(), is_over)) {
       lock.unlock();
-      abort(fmt::format("waited {} s (--deadline) for the launch of collective {} on group {} by the others",
-                        std::chrono::duration<double>(deadline_).count(), meeting.number, meeting.group));
+      abort(fmt::format("waited {} for the launch of collective {} on group {} by the others",
+                        deadline_.text(), meeting.number, meeting.group));
       lock.lock();
     }
     if (meeting.missing != 0 || !failure_.empty()) throw_failure(lock);
   }
+  clock_.wait_ended();
   static_cast<void>(rank);
   check_contributions(meeting);
   return {meeting.contributions, meeting.members, ticket.member, meeting.group, meeting.number};
@@ -184,13 +186,15 @@ void RemoteTransport::meet_all(FrameKind kind, const std::string& text, const ch
     is_answered_ = false;
   }
   send(kind, text);
+  clock_.wait_begins(deadline_);
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, deadline_, [&] { return is_answered_ || !failure_.empty(); })) {
+  if (!changed_.wait_for(lock, deadline_.now(), [&] { return is_answered_ || !failure_.empty(); })) {
     lock.unlock();
-    abort(fmt::format("{}, {} s (--deadline)", what, std::chrono::duration<double>(deadline_).count()));
+    abort(fmt::format("{}, {}", what, deadline_.text()));
     lock.lock();
   }
   if (!is_answered_) throw_failure(lock);
+  clock_.wait_ended();
 }
 
 std::vector<std::string> RemoteTransport::share(const std::string& text) {

@@ -28,7 +28,7 @@ struct ClockOffset {
 
 class RemoteTransport : public Transport {
  public:
-  RemoteTransport(Socket coordinator, std::chrono::milliseconds deadline);
+  RemoteTransport(Socket coordinator, Deadline& deadline);  // which outlives it
   ~RemoteTransport() override;
 
   void begin(const World& world) override;  // kept until the next one begins
@@ -61,7 +61,8 @@ class RemoteTransport : public Transport {
 
   const World* world_ = nullptr;
   Socket socket_;
-  std::chrono::milliseconds deadline_;
+  Deadline& deadline_;
+  WaitClock clock_;  // of the one thread that waits here
   std::mutex mutex_, sending_;
   std::condition_variable changed_;
   std::string failure_;

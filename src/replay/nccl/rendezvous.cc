@@ -93,7 +93,7 @@ class MeetingFile {
 class Host {
  public:
   Host(const RankPlace& place, const RendezvousOptions& options)
-      : place_(place), options_(options), until_(Clock::now() + options.deadline) {}
+      : place_(place), options_(options), until_(Clock::now() + options.deadline.least) {}
 
   Connections run() {
     connections_.of_rank.resize(place_.ranks);
@@ -194,7 +194,7 @@ class Host {
     const auto ranks = missing();
     refuse_all(
         fmt::format("{} {} of {} did not come within {} s (--deadline)", ranks.size() == 1 ? "rank" : "ranks",
-                    fmt::join(ranks, ", "), place_.ranks, seconds(options_.deadline)),
+                    fmt::join(ranks, ", "), place_.ranks, seconds(options_.deadline.least)),
         "see whether these processes were started, and reach the host of rank 0");
   }
 
@@ -254,7 +254,7 @@ class Host {
 class Guest {
  public:
   Guest(const RankPlace& place, const RendezvousOptions& options)
-      : place_(place), options_(options), until_(Clock::now() + options.deadline) {}
+      : place_(place), options_(options), until_(Clock::now() + options.deadline.least) {}
 
   Connections run() {
     for (;;) {
@@ -269,10 +269,10 @@ class Guest {
   [[noreturn]] void give_up() const {
     if (place_.file.empty())
       fail(fmt::format("rank {}: rank 0 does not answer within {} s (--deadline): {}", place_.rank,
-                       seconds(options_.deadline), problem_),
+                       seconds(options_.deadline.least), problem_),
            "see whether rank 0 was started, and whether its host and port can be reached");
     fail(fmt::format("rank {}: the rendezvous file {} leads nowhere within {} s (--deadline): {}",
-                     place_.rank, place_.file, seconds(options_.deadline), problem_),
+                     place_.rank, place_.file, seconds(options_.deadline.least), problem_),
          "see whether rank 0 was started with the same file; remove a file that an earlier run left");
   }
 

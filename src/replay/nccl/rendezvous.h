@@ -18,13 +18,14 @@
 // Failures are PassErrors (replay.rendezvous).
 #pragma once
 
+#include "replay/collectives/deadline.h"
 #include "replay/nccl/place.h"
 #include "replay/nccl/wire.h"
 
 namespace epweave::replay::nccl {
 
 struct RendezvousOptions {
-  std::chrono::milliseconds deadline{60'000};
+  WaitLimit deadline;   // ranks come within its least
   std::string program;  // what is run: the same on every rank
   // Called on rank 0, before the others are let in: what all get.
   std::function<std::string()> make_ticket;

@@ -20,6 +20,7 @@ Session::Session(const SessionSetup& setup)
     : sums_(setup.sums),
       settings_(pin_settings(setup.sums)),
       library_(load_library()),
+      deadline_(setup.rendezvous.deadline),
       process_{setup.place.rank, nullptr, nullptr, &setup.device, {}} {
   RendezvousOptions options = setup.rendezvous;
   options.make_ticket = [&] {
@@ -33,13 +34,13 @@ Session::Session(const SessionSetup& setup)
   EPWEAVE_CHECK(connections.ticket.size() == sizeof id.bytes);
   std::memcpy(id.bytes, connections.ticket.data(), sizeof id.bytes);
   if (setup.place.rank == 0) coordinator_ = std::make_unique<Coordinator>(std::move(connections.of_rank));
-  transport_ = std::make_unique<RemoteTransport>(std::move(connections.to_coordinator), options.deadline);
+  transport_ = std::make_unique<RemoteTransport>(std::move(connections.to_coordinator), deadline_);
   std::vector<GraphGroups> groups;
   for (const SessionGraph& graph : setup.graphs) groups.push_back({graph.world, list_groups(graph.steps)});
   try {
     communicators_ = std::make_unique<Communicators>(
         CommunicatorSetup{library_.api, setup.device, *transport_, setup.place.ranks, setup.place.rank,
-                          groups, id, options.deadline, setup.sums});
+                          groups, id, deadline_, setup.sums});
   } catch (const CollectiveError& error) {
     throw CollectiveError(error.what() + log_.list_warnings());
   }

@@ -50,6 +50,7 @@ class Session {
   Log log_;
   Library library_;
   std::unique_ptr<Coordinator> coordinator_;  // of rank 0
+  Deadline deadline_;
   std::unique_ptr<RemoteTransport> transport_;
   std::unique_ptr<Communicators> communicators_;
   Process process_;

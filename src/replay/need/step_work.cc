@@ -63,8 +63,9 @@ StepWork find_step_work(const Graph& graph, const Rates& rates, const MeasuredCo
       ++work.kernels;
       const auto operands = costs == nullptr ? std::nullopt : describe_operands_of(graph, extents, node);
       if (operands) found = costs->find_kernel(node.op->target, *operands);
+      const double flops = node.op->cost == CostClass::kMatmul ? rates.products : rates.flops;
       work.seconds += found ? found->seconds
-                            : rates.launch + std::max(static_cast<double>(cost.flops) / rates.flops,
+                            : rates.launch + std::max(static_cast<double>(cost.flops) / flops,
                                                       static_cast<double>(cost.bytes) / rates.bytes);
     }
     if (found) ++work.measured;

@@ -9,9 +9,11 @@
 
 namespace epweave::replay {
 
-// Assumed, in a second; docs/gpu.md has the table.
+// Assumed, in a second; docs/replay.md has the table.
 struct Rates {
-  double flops = 0, bytes = 0;
+  double products = 0;  // flops of products of matrices
+  double flops = 0;     // of all else, attention too
+  double bytes = 0;
   double network = 0;  // bytes of a collective
   double launch = 0;   // seconds of each kernel
 };

@@ -106,7 +106,7 @@ struct Measuring {
 };
 
 struct RunOptions {
-  std::chrono::milliseconds deadline{60'000};
+  WaitLimit deadline;
   HostMemory::Fill fill = HostMemory::Fill::kNone;
   // Seed of random delays before steps, and of the order of the steps (issue_order.h); what is
   // computed does not change.

@@ -3,8 +3,7 @@
 
 #include "replay/kernels/device/attention.h"
 #include "replay/kernels/device/both_devices.h"
-#include "replay/kernels/device/emulated.h"
-#include "replay/kernels/device/forwarding_api.h"
+#include "replay/kernels/device/testing/listed_launches.h"
 
 namespace epweave::replay {
 namespace {
@@ -34,45 +33,6 @@ Value call(const char* target, const std::vector<Value>& args) {
   const OpInfo& op = *find_op(target);
   KernelCall kernel(op, args, ~0u, *memory);
   return (queue == nullptr ? cpu : tested_device().kernels()).find(op)(kernel);
-}
-
-// A device that lists the kernels that it is given.
-class ListingApi : public device::ForwardingApi {
- public:
-  using ForwardingApi::ForwardingApi;
-  device::Error launch(device::Stream stream, device::TaskKind kind, const void* task,
-                       std::int64_t count) override {
-    // Which kernel a map has depends on its operands.
-    kinds.push_back(kind < device::TaskKind::kProgression ? device::TaskKind::kMap0 : kind);
-    return ForwardingApi::launch(stream, kind, task, count);
-  }
-  std::vector<device::TaskKind> kinds;
-};
-Value place(Memory& memory, const Value& value) {
-  if (value.is_tensor()) return memory.place(value.tensor());
-  if (!value.is<List>()) return value;
-  List list = value.as<List>();
-  for (Value& item : list.items) item = place(memory, item);
-  return list;
-}
-// The kernels of an op on the emulated device, in order.
-std::vector<device::TaskKind> launched_by(const char* target, const std::vector<Value>& args) {
-  const auto emulated = device::make_emulated_device();
-  ListingApi api(*emulated);
-  const auto pool = std::make_shared<device::Pool>(api, HostMemory::Fill::kPoison);
-  device::Stream stream = nullptr;
-  device::check(api.make_stream(device::Priority::kNormal, &stream), "make a stream");
-  device::Fault fault{};
-  device::Launcher launcher(api, pool, stream, &fault);
-  {
-    const Value placed = place(launcher, Value::list(args));
-    KernelCall kernel(*find_op(target), placed.items(), ~0u, launcher);
-    tested_device().kernels().find (*find_op(target))(kernel);
-    launcher.synchronize();
-  }
-  pool->release_all();
-  api.destroy_stream(stream);
-  return api.kinds;
 }
 
 // FlexAttention of 2 batches, 4 heads, 2 heads of keys: 150 queries and keys in blocks of 64 and
@@ -378,11 +338,9 @@ TEST_CASE("what attention launches") {
               TaskKind::kCoveredBfloat16NN4, TaskKind::kCoveredBfloat16TN4});
   // Of each of the two batches. Positions, and the look-up by query, are small; what is as large as
   // all pairs is one kernel.
-  const Kinds batch = {TaskKind::kMatmulBfloat16NT4, TaskKind::kProgression,
-                       TaskKind::kProgression,       TaskKind::kProgression,
-                       TaskKind::kProgression,       TaskKind::kMap0,
-                       TaskKind::kResolveIndex,      TaskKind::kReadDenseBlocks,
-                       TaskKind::kPackProgram,       TaskKind::kWeigh,
+  const Kinds batch = {TaskKind::kMatmulBfloat16NT4, TaskKind::kProgression, TaskKind::kProgression,
+                       TaskKind::kProgression,       TaskKind::kProgression, TaskKind::kResolveIndex,
+                       TaskKind::kReadDenseBlocks,   TaskKind::kPackProgram, TaskKind::kWeigh,
                        TaskKind::kCoveredBfloat16NN4};
   Kinds expected = {TaskKind::kCover};
   for (int i = 0; i < 2; ++i) expected.insert(expected.end(), batch.begin(), batch.end());

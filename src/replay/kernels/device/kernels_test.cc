@@ -1,5 +1,6 @@
 // Every kernel of the device against the CPU's: the same bits. Run by the emulated device, or by
 // the GPU where EPWEAVE_TEST_DEVICE is `cuda`.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
 #include <set>
@@ -8,6 +9,7 @@
 #include "replay/kernels/device/dense_launches.h"
 #include "replay/kernels/device/launcher.h"
 #include "replay/kernels/device/product.h"
+#include "replay/kernels/device/testing/listed_launches.h"
 #include "replay/kernels/host/conformance_cases.h"
 
 namespace epweave::replay {
@@ -699,6 +701,47 @@ TEST_CASE("sorts, scans and searches of rows that are longer than a tile") {
     CHECK(run_both("aten.bucketize.Tensor", {whole, edges, false, right}) == "");
     CHECK(run_both("aten.searchsorted.Tensor", {edges, flags, true, right, none, none}) == "");
   }
+}
+
+// The first launch sorts runs of 128 by counting, each further one doubles them.
+TEST_CASE("a sort keeps the order of equal elements where its runs end, and takes few launches") {
+  Random random;
+  std::vector<std::int64_t> some;
+  for (std::int64_t i = 0; i < 520; ++i) some.push_back(i * i * 7919 % 7 - 3);
+  for (const std::int64_t length : {1, 2, 127, 128, 129, 255, 256, 257, 512, 520}) {
+    INFO(length);
+    const std::vector<std::int64_t> taken(some.begin(), some.begin() + length);
+    const Tensor whole = random.integers(taken, {length});
+    Tensor x = random.tensor({2, length});
+    for (std::int64_t i = 0; i < length; ++i)
+      x.data<float>()[i] = static_cast<float>(taken[static_cast<std::size_t>(i)]);
+    x.data<float>()[length / 2] = std::numeric_limits<float>::quiet_NaN();
+    x.data<float>()[length - 1] = -0.0f;
+    for (const bool descending : {false, true}) {
+      CHECK(run_both("aten.argsort.stable", {whole, true, std::int64_t{0}, descending}) == "");
+      CHECK(run_both("aten.sort.stable", {x, true, std::int64_t{1}, descending}) == "");
+    }
+    std::size_t passes = 1;
+    for (std::int64_t run = 128; run < length; run *= 2) ++passes;
+    CHECK(std::ranges::count(launched_by("aten.argsort.stable", {whole, true, std::int64_t{0}, false}),
+                             device::TaskKind::kMergeInt) == static_cast<std::ptrdiff_t>(passes));
+  }
+}
+
+TEST_CASE("each index of a gather is one launch, and the rows another") {
+  using device::TaskKind;
+  Random random;
+  const Tensor x = random.tensor({4, 3, 64}), rows = random.integers({3, 0, 3}, {3}),
+               columns = random.integers({2, -1, 0}, {3});
+  const auto launches = [&](const std::vector<Value>& indices) {
+    CHECK(run_both("aten.index.Tensor", {x, Value::list(indices)}) == "");
+    return launched_by("aten.index.Tensor", {x, Value::list(indices)});
+  };
+  using Kinds = std::vector<TaskKind>;
+  CHECK(launches({rows}) == Kinds{TaskKind::kResolveIndex, TaskKind::kReadDenseBlocks});
+  CHECK(launches({Value(), columns}) == Kinds{TaskKind::kResolveIndex, TaskKind::kReadBlocks});
+  CHECK(launches({rows, columns}) ==
+        Kinds{TaskKind::kResolveIndex, TaskKind::kResolveIndex, TaskKind::kReadDenseBlocks});
 }
 
 TEST_CASE("counts of many elements") {

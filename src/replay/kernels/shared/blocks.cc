@@ -183,18 +183,21 @@ Indexed resolve(Scratch& scratch, const Tensor& self, const std::vector<Value>& 
   }
   Indexed result{cpu::read_indices(self, std::move(indices)), {}};
   const std::int64_t count = count_elements(result.common);
-  result.offsets = scratch.filled(DType::kInt64, {count}, Value(std::int64_t{0}));
+  bool is_first = true;
   for (std::size_t d = 0; d < result.indices.size(); ++d) {
     if (result.indices[d].is_none()) continue;
+    if (is_first) result.offsets = scratch.make(DType::kInt64, {count});
     const Tensor& index = result.indices[d].tensor();
     tasks::Strided named = strided(index, result.common);
     named.stored = stored_of(index.dtype);
     scratch.launch(
         tasks::ResolveIndexTask{shape_of(result.common), named, result.offsets.data<std::int64_t>(),
                                 self.sizes[d], self.strides[d], scratch.sink(),
-                                negative == Negative::kFromTheEnd},
+                                negative == Negative::kFromTheEnd, is_first},
         count, {&index, &result.offsets});
+    is_first = false;
   }
+  if (is_first) result.offsets = scratch.filled(DType::kInt64, {count}, Value(std::int64_t{0}));
   return result;
 }
 

@@ -339,15 +339,15 @@ Scratch::Sorted Scratch::sort_rows(const Tensor& x, Direction direction) {
       std::swap(from, to);
       return;
     }
+    using Task = tasks::MergeTask<C>;
     // The first pass also numbers a row of one element.
-    for (std::int64_t run = 1; run < length || run == 1; run *= 2) {
+    for (std::int64_t run = Task::kFirstRun / 2; run < length || run < Task::kFirstRun; run *= 2) {
       const bool is_first = from.indices.storage == nullptr;
       const std::int64_t* indices = is_first ? nullptr : from.indices.data<std::int64_t>();
-      launch(tasks::MergeTask<C>{from.values.data<C>(), indices, to.values.data<C>(),
-                                 to.indices.data<std::int64_t>(), length, run,
-                                 direction == Direction::kDescending},
+      launch(Task{from.values.data<C>(), indices, to.values.data<C>(), to.indices.data<std::int64_t>(),
+                  length, run, direction == Direction::kDescending},
              x.numel(), {&from.values, is_first ? nullptr : &from.indices, &to.values, &to.indices});
-      if (is_first) from = {make(x.dtype, x.sizes), make(DType::kInt64, x.sizes)};
+      if (is_first && run * 2 < length) from = {make(x.dtype, x.sizes), make(DType::kInt64, x.sizes)};
       std::swap(from, to);
     }
   });

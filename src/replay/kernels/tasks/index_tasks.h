@@ -9,22 +9,27 @@
 
 namespace epweave::replay::tasks {
 
-// offsets[p] += index[p] * stride, the index broadcast to `shape`. `allows_negative`: counted from
-// the end.
+// offsets[p] += index[p] * stride, the index broadcast to `shape`. `is_first`: they are 0 before.
+// `allows_negative`: counted from the end.
 struct ResolveIndexTask {
   Shape shape;
   Strided index;
   std::int64_t* offsets;
   std::int64_t size, stride;  // of the indexed dimension
   FaultSink sink;
-  bool allows_negative;
+  bool allows_negative, is_first;
 
   EPWEAVE_HD void run(std::int64_t p) const {
     std::int64_t i =
         math::load_element<std::int64_t>(index.data, index.stored, offset_of(shape, index.strides, p));
-    if (size == 0) return sink.raise(FaultCode::kIndex, i, size);
-    if (allows_negative && i < 0 && i >= -size) i += size;
-    offsets[p] += sink.check_index(i, size) * stride;
+    std::int64_t offset = is_first ? 0 : offsets[p];
+    if (size == 0) {
+      sink.raise(FaultCode::kIndex, i, size);
+    } else {
+      if (allows_negative && i < 0 && i >= -size) i += size;
+      offset += sink.check_index(i, size) * stride;
+    }
+    offsets[p] = offset;
   }
 };
 

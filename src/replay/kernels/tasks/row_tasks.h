@@ -287,12 +287,15 @@ struct RunningMaximumTask {
   }
 };
 
-// One pass of a stable merge sort: runs of `run` elements are sorted, those of twice as many will
-// be. Equal elements keep their order, NaN is the largest. Index: the element of all rows.
+// One pass of a stable merge sort: runs of `run_length` elements are sorted, those of twice as many
+// will be. The first pass sorts runs of kFirstRun, whatever they were: a launch for seven. Equal
+// elements keep their order, NaN is the largest. Index: the element of all rows.
 template <class C>
 struct MergeTask {
+  static constexpr std::int64_t kFirstRun = 128;
+
   const C* from;
-  const std::int64_t* from_indices;  // null before the first pass: the position in the row
+  const std::int64_t* from_indices;  // null in the first pass: the position in the row
   C* to;
   std::int64_t* to_indices;
   std::int64_t length, run_length;
@@ -304,8 +307,30 @@ struct MergeTask {
     return a < b;
   }
   EPWEAVE_HD bool goes_before(C a, C b) const { return is_descending ? is_less(b, a) : is_less(a, b); }
-  // The element's place is its own in its run, and how many of the other run go before it.
   EPWEAVE_HD void run(std::int64_t i) const {
+    if (from_indices == nullptr)
+      place_by_count(i);
+    else
+      place_by_search(i);
+  }
+
+ private:
+  // The element's place is how many of its run go before it. Neighbouring threads read the same
+  // elements at a time.
+  EPWEAVE_HD void place_by_count(std::int64_t i) const {
+    const std::int64_t base = i / length * length, j = i % length;
+    const std::int64_t first = j / kFirstRun * kFirstRun, end = smaller(first + kFirstRun, length);
+    const C x = from[i];
+    std::int64_t before = 0;
+    for (std::int64_t at = first; at < end; ++at) {
+      const C y = from[base + at];
+      if (at < j ? !goes_before(x, y) : goes_before(y, x)) ++before;
+    }
+    to[base + first + before] = x;
+    to_indices[base + first + before] = j;
+  }
+  // The element's place is its own in its run, and how many of the other run go before it.
+  EPWEAVE_HD void place_by_search(std::int64_t i) const {
     const std::int64_t base = i / length * length, j = i % length;
     const std::int64_t first = j / (2 * run_length) * (2 * run_length);
     const std::int64_t middle = smaller(first + run_length, length),
@@ -324,10 +349,8 @@ struct MergeTask {
     }
     const std::int64_t place = base + first + (low - start) + (is_left ? j - first : j - middle);
     to[place] = x;
-    to_indices[place] = from_indices == nullptr ? j : from_indices[i];
+    to_indices[place] = from_indices[i];
   }
-
- private:
   EPWEAVE_HD static std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 };
 

@@ -1,0 +1,47 @@
+// How long a rank waits for the others.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+namespace epweave::replay {
+
+// `least`, and where it grows ten times the longest that a rank of this process was seen to take
+// from one wait for the others to the next, whichever is longer. All ranks run one graph: what one
+// takes is what it may expect of the others.
+struct WaitLimit {
+  std::chrono::milliseconds least{60'000};
+  bool grows = false;
+
+  WaitLimit() = default;
+  WaitLimit(std::chrono::milliseconds fixed) : least(fixed) {}  // NOLINT(google-explicit-constructor)
+};
+
+// The same as it is now. Any thread may ask and tell it.
+class Deadline {
+ public:
+  explicit Deadline(WaitLimit limit) : grows_(limit.grows), now_(limit.least) {}
+
+  std::chrono::nanoseconds now() const { return now_.load(); }
+  // A rank took so long between two waits.
+  void took(std::chrono::nanoseconds time);
+  // "60 s (--deadline)"
+  std::string text() const;
+
+ private:
+  const bool grows_;
+  std::atomic<std::chrono::nanoseconds> now_;
+};
+
+// What a rank takes between its waits, told to the deadline.
+class WaitClock {
+ public:
+  void wait_begins(Deadline& deadline) const { deadline.took(std::chrono::steady_clock::now() - since_); }
+  void wait_ended() { since_ = std::chrono::steady_clock::now(); }
+
+ private:
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace epweave::replay
