@@ -126,11 +126,13 @@ void KnownOrders::note_others(NodeId call) {
   for (const StorageAccess& access : effects_.accesses_of(call)) {
     if (!access.writes) continue;
     for (NodeId value : std::exchange(alike_.at(access.storage), {})) {
-      if (orders_of_[value].rows.kind != FrameOrder::Kind::kAny) continue;
-      if (is_as_made(value))
-        alike_.at(access.storage).push_back(value);
-      else
-        set(value, {unknown(value), {}});
+      const FrameOrder& rows = orders_of_[value].rows;
+      const bool was_written = rows.is_known() && terms_.is_own(rows.frame);
+      if (rows.kind != FrameOrder::Kind::kAny && !was_written) continue;
+      alike_.at(access.storage).push_back(value);
+      if (is_as_made(value)) continue;
+      set(value, {own(value), {}});
+      content_when_made_.at(value) = contents_[value];
     }
   }
 }
