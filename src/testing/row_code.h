@@ -76,9 +76,8 @@ class RowCode {
   NodeId normalised(const RowPool& rows);
   NodeId batched(const RowPool& rows);
   NodeId gradient(const RowPool& rows);
-  NodeId by_table(const RowPool& rows);  // any elementwise operation of the op table
-  NodeId looked_up(
-      const RowPool& rows);  // entries of a table that all parts share, or of the same few columns
+  NodeId by_table(const RowPool& rows);   // any elementwise operation of the op table
+  NodeId looked_up(const RowPool& rows);  // entries of a table of all parts, or of the same few columns
   NodeId largest(const RowPool& rows);
 
   // Shapes, and rows made anew (row_code_shapes.cc).

@@ -1,7 +1,7 @@
 // What a part of a region's node takes for an input: the input's own part, its whole, or what is
 // cut from that.
 //
-//   part(v, k)     of the region -> part k      Whole -> whole(v)      Split(d) from outside -> slice of whole(v)
+//   part(v, k)     of the region -> part k    Whole -> whole(v)    Split(d) -> slice of whole(v)
 //   prefix(v, k)   cat(part 0 .. part k)
 //
 // Slices and prefixes are made at first demand, and once for all regions that share them.

@@ -1,7 +1,8 @@
 // What stands for each value of the input graph in the chunked one, and when it was written.
 //
-//   %x = ...          whole            set_whole(x, %x)
-//   %y = relu(%x)     of a region      parts_of(y) = {%y_chunk0, %y_chunk1}; once joined, set_whole(y, %y_joined)
+//   %x = ...          whole          set_whole(x, %x)
+//   %y = relu(%x)     of a region    parts_of(y) = {%y_chunk0, %y_chunk1}
+//                     once joined    set_whole(y, %y_joined)
 //
 // A time counts the nodes written so far (ChunkWriter::time).
 #pragma once

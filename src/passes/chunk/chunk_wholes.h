@@ -1,7 +1,7 @@
 // The whole of a value, for who wants it: what was written whole, or, at first demand, made of a
 // region's parts.
 //
-//   Split(d) -> cat(parts, d)      Partial -> add(parts)      Carried -> the last part      Local -> refused
+//   Split(d) -> cat(parts, d)    Partial -> add(parts)    Carried -> the last part    Local: refused
 //   made of sizes, or a view of what is joined: the call once more, on wholes
 #pragma once
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 #include "base/error.h"
 #include "passes/schedule/inductor_budget.h"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "replay/run/written_inputs.h"
 
 namespace epweave::replay {

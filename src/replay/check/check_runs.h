@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "replay/check/check.h"

@@ -7,7 +7,6 @@
 // recorded with just that symbol as extent.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
