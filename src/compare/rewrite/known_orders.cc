@@ -93,8 +93,8 @@ void KnownOrders::add_view(NodeId a, const std::vector<bool>& is_divided) {
 // were written, and so has one whose rows were like each other.
 void KnownOrders::note_write(NodeId call, const FrameOrders& made, const Operand& written,
                              const FrameOrder& before) {
-  keeps_order_ = made.rows == before && made.numbered == numbered_by(written);
   const NodeId value = claims_[written.taken->value.as_node()].origin, storage = effects_.storage_of(value);
+  keeps_order_ = made.rows == before && made.numbered == numbered_by(written) && !shows_any_order(storage);
   if (effects_.storage_of(call) != storage) return;
   written_views_.push_back(value);
   const Row row = row_of(value, written.is_divided);
@@ -118,6 +118,16 @@ void KnownOrders::leave(NodeId a) {
   note_others(a);
   keeps_order_ = false;
   written_views_.clear();
+}
+
+// Whether a view of it has rows that meet those of any order: they no longer do once others are
+// written among them.
+bool KnownOrders::shows_any_order(NodeId storage) {
+  const FrameOrder repeated = tokens_in(0);
+  return std::ranges::any_of(views_[storage], [&](const View& view) {
+    const FrameOrder& rows = orders_of_[view.value].rows;
+    return rows.kind == FrameOrder::Kind::kAny || rows.is_counted() || rows == repeated;
+  });
 }
 
 // What shows memory in which rows were alike, and does not begin its rows where those that were

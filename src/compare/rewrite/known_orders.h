@@ -77,6 +77,7 @@ class KnownOrders {
     Row row;
   };
   std::int64_t blocks_of(const FrameOrder& order) const;
+  bool shows_any_order(NodeId storage);
   void note_others(NodeId call);
   bool is_as_made(NodeId a) const { return contents_[a] == content_when_made_[a]; }
   Row row_of(NodeId value, const std::vector<bool>& is_divided) const;
