@@ -61,11 +61,12 @@ FrameOrder KnownOrders::numbered_by(const Operand& operand) {
   return is_as_made(claim.origin) || order == FrameOrder() ? order : unknown(claim.origin);
 }
 
-void KnownOrders::set(NodeId a, const FrameOrders& orders) {
+void KnownOrders::set_by(NodeId call, NodeId a, const FrameOrders& orders) {
   orders_of_.at(a) = orders;
   const std::int64_t rows = blocks_of(orders.rows), numbered = blocks_of(orders.numbered);
-  for (NodeId part : claims_.parts(a)) blocks_.set(part, rows, numbered);
-  if (rows == RowBlocks::kAny) alike_.at(effects_.storage_of(a)).push_back(a);
+  const auto &shares = claims_.parts(a), &calls = claims_.parts(call);
+  for (std::size_t k = 0; k < shares.size(); ++k)
+    blocks_.set(shares[k], rows, numbered, k < calls.size() ? calls[k] : claims_.whole(call));
 }
 
 std::int64_t KnownOrders::blocks_of(const FrameOrder& order) const {
@@ -112,7 +113,7 @@ void KnownOrders::leave(NodeId a) {
   if (!claims_.parts(a).empty()) content_when_made_.at(a) = contents_[a];
   const FrameOrders made = orders_of_[a];
   for (NodeId view : written_views_) {
-    set(view, made);
+    set_by(a, view, made);
     content_when_made_.at(view) = contents_[view];
   }
   note_others(a);
@@ -130,19 +131,19 @@ bool KnownOrders::shows_any_order(NodeId storage) {
   });
 }
 
-// What shows memory in which rows were alike, and does not begin its rows where those that were
-// written begin, is in an order of its own.
+// Other views of what was written have rows of which nothing is known. Those in which rows were
+// alike, and which do not begin their rows where those that were written begin, are in an order of
+// their own.
 void KnownOrders::note_others(NodeId call) {
   for (const StorageAccess& access : effects_.accesses_of(call)) {
     if (!access.writes) continue;
-    for (NodeId value : std::exchange(alike_.at(access.storage), {})) {
-      const FrameOrder& rows = orders_of_[value].rows;
-      const bool was_written = rows.is_known() && terms_.is_own(rows.frame);
-      if (rows.kind != FrameOrder::Kind::kAny && !was_written) continue;
-      alike_.at(access.storage).push_back(value);
-      if (is_as_made(value)) continue;
-      set(value, {own(value), {}});
-      content_when_made_.at(value) = contents_[value];
+    for (const View& view : views_[access.storage]) {
+      const FrameOrder rows = orders_of_[view.value].rows;
+      if (is_as_made(view.value) || is_unknown(rows)) continue;
+      const bool were_alike =
+          rows.kind == FrameOrder::Kind::kAny || (rows.is_known() && terms_.is_own(rows.frame));
+      set_by(call, view.value, {were_alike ? own(view.value) : unknown(view.value), {}});
+      if (were_alike) content_when_made_.at(view.value) = contents_[view.value];
     }
   }
 }

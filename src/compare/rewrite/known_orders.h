@@ -50,7 +50,8 @@ class KnownOrders {
   FrameOrder numbered_by(const Operand& operand);
   FrameOrders operator[](NodeId a) const { return orders_of_[a]; }
 
-  void set(NodeId a, const FrameOrders& orders);
+  // Of a value, as the call that makes it leaves it.
+  void set(NodeId a, const FrameOrders& orders) { set_by(a, a, orders); }
   // Rows of the value along this dimension may be seen through other views of its storage.
   void add_view(NodeId a, const std::vector<bool>& is_divided);
   // The call, which makes these, writes an operand with rows, which were in the order `before`.
@@ -77,6 +78,8 @@ class KnownOrders {
     Row row;
   };
   std::int64_t blocks_of(const FrameOrder& order) const;
+  // As a call, which writes it, leaves it.
+  void set_by(NodeId call, NodeId a, const FrameOrders& orders);
   bool shows_any_order(NodeId storage);
   void note_others(NodeId call);
   bool is_as_made(NodeId a) const { return contents_[a] == content_when_made_[a]; }
@@ -90,8 +93,7 @@ class KnownOrders {
   StorageContents contents_;
   SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
   SideTable<NodeId, FrameOrders> orders_of_;
-  SideTable<NodeId, std::vector<View>> views_;    // by storage
-  SideTable<NodeId, std::vector<NodeId>> alike_;  // by storage: values whose rows are like each other
+  SideTable<NodeId, std::vector<View>> views_;  // by storage
   // Of the node that is looked at:
   std::vector<NodeId> written_views_;  // of what it writes and returns
   bool keeps_order_ = false;

@@ -51,7 +51,8 @@ RowBlocks::RowBlocks(RewriteClaims& claims)
     if (claims_[id].kind == ClaimKind::kPiece) blocks_[id] = blocks_of_piece(id);
 }
 
-void RowBlocks::set(NodeId share, std::int64_t rows, std::int64_t numbered) {
+void RowBlocks::set(NodeId share, std::int64_t rows, std::int64_t numbered, NodeId since) {
+  if (since != share && blocks_[share] != rows) before_.at(share).push_back({since, blocks_[share]});
   blocks_[share] = rows;
   numbered_.at(share) = numbered;
 }
@@ -431,6 +432,17 @@ std::int64_t RowBlocks::blocks_of_slice(NodeId id) {
   return kUnknown;
 }
 
+std::int64_t RowBlocks::blocks_at(NodeId id, NodeId share) {
+  const std::vector<Before>& changes = before_[share];
+  if (!changes.empty() && place_.size() == 0) {
+    place_ = IdVector<NodeId, std::size_t>(b_.nodes.size(), 0);
+    for (std::size_t i = 0; i < b_.order.size(); ++i) place_[b_.order[i]] = i;
+  }
+  for (const auto& [call, blocks] : changes)
+    if (call && place_[id] < place_[call]) return blocks;
+  return blocks_[share];
+}
+
 void RowBlocks::assume_joined(NodeId id, NodeId origin) {
   assumptions_.push_back(fmt::format("rows of {} are joined in the order of the whole, at {}",
                                      claims_.name_a(origin), claims_.name_b(id)));
@@ -466,23 +478,24 @@ void RowBlocks::check_taken(NodeId id, NodeId part) {
 bool RowBlocks::check_in_order(NodeId id, NodeId part, std::string_view verb, const Blocks& whole) {
   const Sizes sizes = sizes_in_b(part);
   if (std::ranges::find(sizes, 0) != sizes.end() && sizes == sizes_in_a(claims_[part].origin)) return true;
-  if (!holds(Condition::kJoinsKnownOrders, blocks_[part] != kOwn)) {
+  const std::int64_t blocks = blocks_at(id, part);
+  if (!holds(Condition::kJoinsKnownOrders, blocks != kOwn)) {
     claims_.fail(id, "rewrite-join",
                  fmt::format("{} rows of {}, which are in an order of their part's own", verb,
                              claims_.describe(part)));
     return false;
   }
-  if (blocks_[part] == kUnknown) {
+  if (blocks == kUnknown) {
     assume_joined(id, claims_[part].origin);
     return false;
   }
-  if (blocks_[part] == whole.count && !is_known_equal(groups_of(part), whole.groups))
-    rest_on_traced(part, whole.count);
-  if (blocks_[part] == kOwn || blocks_[part] == kAny || blocks_[part] == whole.count) return true;
-  if (blocks_[part] == kCounted && repeats_within_blocks(part, part, whole)) return true;
+  const ExprId groups = groups_[part] ? groups_[part] : exprs_.number(std::max<std::int64_t>(blocks, 1));
+  if (blocks == whole.count && !is_known_equal(groups, whole.groups)) rest_on_traced(part, whole.count);
+  if (blocks == kOwn || blocks == kAny || blocks == whole.count) return true;
+  if (blocks == kCounted && repeats_within_blocks(part, part, whole)) return true;
   claims_.fail(id, "rewrite-join",
                fmt::format("{} rows of {} blocks, of which {} has some, as those of {}", verb,
-                           plain_blocks(part), claims_.describe(part), whole.count));
+                           std::max<std::int64_t>(blocks, 1), claims_.describe(part), whole.count));
   return false;
 }
 

@@ -45,8 +45,9 @@ class RowBlocks {
   // It knows how pieces are cut.
   explicit RowBlocks(RewriteClaims& claims);
 
-  // In which blocks a part has rows, and the rows that it numbers.
-  void set(NodeId share, std::int64_t rows, std::int64_t numbered);
+  // In which blocks a part has rows, and the rows that it numbers, from this call of B on: the part
+  // itself, or one that writes it.
+  void set(NodeId share, std::int64_t rows, std::int64_t numbered, NodeId since);
   // For all extents, as far as operands say it: once `part` is set.
   void note_extents(NodeId part);
   // In how many blocks a call puts rows of its first share that lie in the order of the tokens;
@@ -119,6 +120,8 @@ class RowBlocks {
     std::int64_t count = 1;
     ExprId groups;
   };
+  // Where this node of B stands.
+  std::int64_t blocks_at(NodeId id, NodeId share);
   void assume_joined(NodeId id, NodeId origin);
   // `verb`: what the node does with rows of a part; `whole`: in how many blocks the whole has them.
   bool check_in_order(NodeId id, NodeId part, std::string_view verb, const Blocks& whole);
@@ -134,7 +137,15 @@ class RowBlocks {
   const Body& a_;
   const Body& b_;
   Facts &facts_a_, &facts_b_;
-  IdVector<NodeId, std::int64_t> blocks_;  // of a share of a value, as it was traced
+  // Of a share of a value, as it was traced: behind all that writes it, and up to each call that
+  // writes it, in order.
+  IdVector<NodeId, std::int64_t> blocks_;
+  struct Before {
+    NodeId call;
+    std::int64_t blocks = 0;
+  };
+  SideTable<NodeId, std::vector<Before>> before_;
+  IdVector<NodeId, std::size_t> place_;  // of a node of B among all; empty until it is asked for
   // As many for all sizes, where that is no literal, and as far as it is known.
   SideTable<NodeId, ExprId> groups_;
   SideTable<NodeId, ExprId> numbered_groups_;  // of numbers: of the rows that they number
