@@ -15,7 +15,7 @@
 namespace epweave {
 namespace {
 
-constexpr const char* kStep = R"(epweave text 1
+constexpr const char* kSortedStep = R"(epweave text 1
 device cpu
 graph
   %x = placeholder : i64[8] role=user which=x
@@ -26,7 +26,7 @@ graph
 )";
 
 struct Meetings {
-  Graph step = parse_text(kStep, "step");
+  Graph step = parse_text(kSortedStep, "step");
   std::vector<Violation> violations;
   RewriteClaims claims{step, step, {}, violations};
   bool has_claims = claims.read();
