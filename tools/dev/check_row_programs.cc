@@ -11,14 +11,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <string>
 
 #include "compare/rewrite/verify_rewrite.h"
-#include "io/file.h"
+#include "fate_tally.h"
 #include "ir/text/text.h"
 #include "mutant_judge.h"
 #include "pair_reducer.h"
@@ -59,41 +57,26 @@ class RowProgramCheck {
     if (settings_.prints_made)
       fmt::print("seed {}\n{}\n{}\n", seed, print_text(program->a), print_text(program->b));
     const Judgement judgement = judge({program->a, program->b});
-    ++fates_[static_cast<std::size_t>(judgement.fate)];
+    fates_.add(judgement.fate);
     if (judgement.fate == Fate::kRefused || judgement.fate == Fate::kRefusedAlone) ++refused_[judgement.why];
     if (settings_.prints_accepted && judgement.fate > Fate::kRefused)
       fmt::print("seed {}: {}: {}\n", seed, name_of(judgement.fate), judgement.why);
     if (judgement.fate <= Fate::kAssumed) return;
     fmt::print("seed {}: {}: {}\n", seed, name_of(judgement.fate), judgement.why);
     std::fflush(stdout);
-    const bool is_finding = judgement.fate == Fate::kWrong || judgement.fate == Fate::kCrashed;
-    if (is_finding && !settings_.save.empty()) save(seed, {program->a, program->b}, judgement.fate);
+    if (FateTally::is_finding(judgement.fate) && !settings_.save.empty())
+      save(seed, {program->a, program->b}, judgement.fate);
   }
 
-  bool is_over() const { return settings_.seconds > 0 && elapsed() > settings_.seconds; }
-  std::size_t findings() const { return count(Fate::kWrong) + count(Fate::kCrashed); }
+  bool is_over() const { return fates_.is_over(settings_.seconds); }
+  std::size_t findings() const { return fates_.findings(); }
 
   void print() const {
-    fmt::print("{} programs:", programs_);
-    for (std::size_t i = 0; i < kFates; ++i)
-      fmt::print(" {} {}{}", fates_[i], name_of(Fate(i)), i + 1 < kFates ? "," : "");
-    fmt::print("; {:.0f} s\n", elapsed());
+    fates_.print(fmt::format("{} programs", programs_));
     print_counts("refused", refused_);
   }
 
  private:
-  using Counts = std::map<std::string, std::size_t>;
-
-  static void print_counts(std::string_view title, const Counts& counts) {
-    if (counts.empty()) return;
-    fmt::print("{}:\n", title);
-    for (const auto& [what, n] : counts) fmt::print("  {:7} {}\n", n, what);
-  }
-  std::size_t count(Fate fate) const { return fates_[static_cast<std::size_t>(fate)]; }
-  double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
   // What is accepted is executed with more rows, too: a proof is of each number of them.
   Judgement judge(const GraphPair& pair) const {
     Judgement judgement = judge_once(pair);
@@ -111,21 +94,16 @@ class RowProgramCheck {
   }
 
   void save(std::uint64_t seed, const GraphPair& pair, Fate fate) const {
-    const GraphPair small =
-        reduce_pair(pair, [&](const GraphPair& smaller) { return judge(smaller).fate == fate; });
-    write_bytes(fmt::format("{}/seed_{}.a.txt", settings_.save, seed), print_text(small.a));
-    write_bytes(fmt::format("{}/seed_{}.b.txt", settings_.save, seed), print_text(small.b));
-    fmt::print("  {} and {} nodes in {}/seed_{}.[ab].txt\n", small.a.step().order.size(),
-               small.b.step().order.size(), settings_.save, seed);
+    const auto holds = [&](const GraphPair& smaller) { return judge(smaller).fate == fate; };
+    save_pair(reduce_pair(pair, holds), settings_.save, fmt::format("seed_{}", seed));
   }
 
   const Settings& settings_;
   replay::KernelTable kernels_ = replay::make_cpu_kernels();
   replay::Recipe recipe_ = replay::parse_recipe(kInputs, "row programs");
   JudgeSetup setup_{.kernels = kernels_, .recipe = &recipe_};
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::size_t programs_ = 0;
-  std::array<std::size_t, kFates> fates_{};
+  FateTally fates_;
   Counts refused_;
 };
 

@@ -13,11 +13,10 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <string>
 
+#include "fate_tally.h"
 #include "io/file.h"
-#include "ir/text/text.h"
 #include "mutant_judge.h"
 #include "pair_reducer.h"
 #include "pipeline/runner.h"
@@ -35,9 +34,6 @@ struct Settings {
   bool prints_accepted = false;
   bool keeps_original = false;
 };
-
-// By what, how often.
-using Counts = std::map<std::string, std::size_t>;
 
 class WrongRewriteCheck {
  public:
@@ -62,14 +58,11 @@ class WrongRewriteCheck {
     check_pair(a, b, setup, {settings_.first, std::filesystem::path(settings_.graph).stem().string()});
   }
 
-  bool is_over() const { return settings_.seconds > 0 && elapsed() > settings_.seconds; }
-  std::size_t findings() const { return count(Fate::kWrong) + count(Fate::kCrashed); }
+  bool is_over() const { return fates_.is_over(settings_.seconds); }
+  std::size_t findings() const { return fates_.findings(); }
 
   void print() const {
-    fmt::print("{} pairs, {} mutants:", pairs_, mutants_);
-    for (std::size_t i = 0; i < kFates; ++i)
-      fmt::print(" {} {}{}", fates_[i], name_of(Fate(i)), i + 1 < kFates ? "," : "");
-    fmt::print("; {:.0f} s\n", elapsed());
+    fates_.print(fmt::format("{} pairs, {} mutants", pairs_, mutants_));
     print_counts("refused by verify A B", refused_);
     print_counts("accepted, not executable", not_executable_);
     print_counts("made, by kind", made_);
@@ -89,7 +82,6 @@ class WrongRewriteCheck {
     }
   }
 
-  std::size_t count(Fate fate) const { return fates_[static_cast<std::size_t>(fate)]; }
   static const replay::KernelTable& kernels() {
     static const replay::KernelTable table = replay::make_cpu_kernels();
     return table;
@@ -98,14 +90,6 @@ class WrongRewriteCheck {
     const bool is_preset = pipeline.starts_with("ep-overlap");
     return run_pipeline(graph, is_preset ? expand_preset(pipeline) : parse_pipeline(pipeline),
                         {.verify = VerifyPolicy::kOff});
-  }
-  double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-  static void print_counts(std::string_view title, const Counts& counts) {
-    if (counts.empty()) return;
-    fmt::print("{}:\n", title);
-    for (const auto& [what, n] : counts) fmt::print("  {:7} {}\n", n, what);
   }
 
   struct Source {
@@ -121,8 +105,7 @@ class WrongRewriteCheck {
       fmt::print("{}: the rewrite itself: {}: {}\n", name, name_of(right.fate), right.why);
       for (const Violation& violation : verify_rewrite(a, b).violations)
         fmt::print("  {}\n", print_violation(b, violation));
-      if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep)
-        ++fates_[std::size_t(Fate::kWrong)];
+      if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep) fates_.add(Fate::kWrong);
       return;
     }
     WrongRewrites wrong(a, b, source.seed);
@@ -149,7 +132,7 @@ class WrongRewriteCheck {
     } catch (const std::exception& error) {
       judgement = {Fate::kWrong, fmt::format("thrown: {}", error.what())};
     }
-    ++fates_[static_cast<std::size_t>(judgement.fate)];
+    fates_.add(judgement.fate);
     if (judgement.fate == Fate::kRefused) ++refused_[judgement.why];
     if (judgement.fate == Fate::kNotExecutable) ++not_executable_[mutant.kind];
     if (judgement.fate > Fate::kRefused) {
@@ -158,7 +141,7 @@ class WrongRewriteCheck {
         fmt::print("{}: {}: {}: {}: {}\n", name, mutant.kind, mutant.place, name_of(judgement.fate),
                    judgement.why);
     }
-    if (judgement.fate != Fate::kWrong && judgement.fate != Fate::kCrashed) return;
+    if (!FateTally::is_finding(judgement.fate)) return;
     ++wrong_[mutant.kind];
     fmt::print("{}: {}: {}\n  {}\n", name, mutant.kind, mutant.place, judgement.why);
     std::fflush(stdout);
@@ -178,17 +161,12 @@ class WrongRewriteCheck {
         return false;
       }
     };
-    const GraphPair small = reduce_pair({mutant.a, mutant.b}, holds);
-    write_bytes(fmt::format("{}/{}.a.txt", settings_.save, name), print_text(small.a));
-    write_bytes(fmt::format("{}/{}.b.txt", settings_.save, name), print_text(small.b));
-    fmt::print("  {} and {} nodes in {}/{}.[ab].txt\n", small.a.step().order.size(),
-               small.b.step().order.size(), settings_.save, name);
+    save_pair(reduce_pair({mutant.a, mutant.b}, holds), settings_.save, name);
   }
 
   const Settings& settings_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::size_t pairs_ = 0, mutants_ = 0;
-  std::array<std::size_t, kFates> fates_{};
+  FateTally fates_;
   Counts refused_, not_executable_, made_, accepted_, wrong_;
 };
 

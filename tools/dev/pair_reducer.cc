@@ -1,8 +1,12 @@
 #include "pair_reducer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analysis/users.h"
+#include "io/file.h"
+#include "ir/text/text.h"
 #include "ops/op.h"
 #include "passes/dce.h"
 #include "testing/paired_nodes.h"
@@ -177,6 +181,13 @@ class PairReducer {
 
 GraphPair reduce_pair(GraphPair pair, const std::function<bool(const GraphPair&)>& holds) {
   return PairReducer(std::move(pair), holds).run();
+}
+
+void save_pair(const GraphPair& pair, const std::string& folder, const std::string& name) {
+  write_bytes(fmt::format("{}/{}.a.txt", folder, name), print_text(pair.a));
+  write_bytes(fmt::format("{}/{}.b.txt", folder, name), print_text(pair.b));
+  fmt::print("  {} and {} nodes in {}/{}.[ab].txt\n", pair.a.step().order.size(), pair.b.step().order.size(),
+             folder, name);
 }
 
 }  // namespace epweave

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "ir/graph.h"
 
@@ -16,5 +17,8 @@ struct GraphPair {
 };
 
 GraphPair reduce_pair(GraphPair pair, const std::function<bool(const GraphPair&)>& holds);
+
+// Writes FOLDER/NAME.a.txt and .b.txt, and prints where and how large they are.
+void save_pair(const GraphPair& pair, const std::string& folder, const std::string& name);
 
 }  // namespace epweave
