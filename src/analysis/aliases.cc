@@ -13,8 +13,10 @@
 namespace epweave {
 namespace {
 
-// None where one of them has no number.
-std::optional<Dims> numbers_of(Facts& facts, std::span<const ExprId> extents) {
+// Extents as numbers; none where one of them has no number.
+using AsNumbers = std::optional<Dims> (*)(Facts&, std::span<const ExprId>);
+
+std::optional<Dims> as_traced(Facts& facts, std::span<const ExprId> extents) {
   Dims numbers;
   for (ExprId extent : extents) {
     const auto number = facts.hint(extent);
@@ -24,21 +26,10 @@ std::optional<Dims> numbers_of(Facts& facts, std::span<const ExprId> extents) {
   return numbers;
 }
 
-std::optional<Dims> constants_of(Facts& facts, std::span<const ExprId> extents) {
+std::optional<Dims> as_written(Facts& facts, std::span<const ExprId> extents) {
   for (ExprId extent : extents)
     if (!facts.pool().constant(extent)) return std::nullopt;
   return Dims(extents.begin(), extents.end());
-}
-
-// Of an operand viewed as `sizes`. `to_numbers`: those of extents, if they have numbers.
-template <class ToNumbers>
-Showing showing_of(Facts& facts, const TensorType& operand, std::span<const ExprId> sizes,
-                   const ToNumbers& to_numbers) {
-  if (view_strides(facts, layout_of(operand), sizes)) return Showing::kView;
-  const auto from = to_numbers(facts, operand.sizes), strides = to_numbers(facts, operand.strides),
-             to = to_numbers(facts, sizes);
-  if (!from || !strides || !to) return Showing::kUnknown;
-  return view_strides(facts, {*from, *strides}, *to) ? Showing::kView : Showing::kCopy;
 }
 
 }  // namespace
@@ -71,8 +62,7 @@ bool may_copy(const Node& node) {
 
 namespace {
 
-template <class ToNumbers>
-Showing showing_by(Facts& facts, const Graph& graph, NodeId id, const ToNumbers& to_numbers) {
+Showing find_showing(Facts& facts, const Graph& graph, NodeId id, AsNumbers as_numbers) {
   const Node& node = graph.step().nodes[id];
   if (!may_copy(node))
     return shown_operand(*graph.context, graph.step(), id) ? Showing::kView : Showing::kCopy;
@@ -85,17 +75,21 @@ Showing showing_by(Facts& facts, const Graph& graph, NodeId id, const ToNumbers&
     return is_complex(operand->dtype) ? Showing::kUnknown : Showing::kView;
   if (operand == nullptr || result == nullptr || operand->strides.size() != operand->sizes.size())
     return Showing::kUnknown;
-  return showing_of(facts, *operand, result->sizes, to_numbers);
+  if (view_strides(facts, layout_of(*operand), result->sizes)) return Showing::kView;
+  const auto from = as_numbers(facts, operand->sizes), strides = as_numbers(facts, operand->strides),
+             to = as_numbers(facts, result->sizes);
+  if (!from || !strides || !to) return Showing::kUnknown;
+  return view_strides(facts, {*from, *strides}, *to) ? Showing::kView : Showing::kCopy;
 }
 
 }  // namespace
 
 Showing showing_of(Facts& facts, const Graph& graph, NodeId id) {
-  return showing_by(facts, graph, id, numbers_of);
+  return find_showing(facts, graph, id, as_traced);
 }
 
 Showing known_showing_of(Facts& facts, const Graph& graph, NodeId id) {
-  return showing_by(facts, graph, id, constants_of);
+  return find_showing(facts, graph, id, as_written);
 }
 
 NodeId MemoryRoots::shown_by(NodeId id) {

@@ -16,7 +16,6 @@
 #include "ops/number_ops.h"
 #include "ops/op.h"
 #include "ops/sliced_run.h"
-#include "ops/sorting.h"
 
 namespace epweave {
 namespace {
