@@ -20,6 +20,15 @@ FrameOrder KnownOrders::tokens_in(std::int64_t blocks) {
       terms_.intern({FrameTerms::kTokenOrder, FrameId(), {static_cast<std::uint64_t>(blocks)}}));
 }
 
+bool KnownOrders::joins_tokens(const FrameOrder& order) const {
+  if (!order.is_known() || terms_[order.frame].kind != FrameTerms::kJoin) return false;
+  const std::vector<std::uint64_t>& words = terms_[order.frame].values;
+  for (std::size_t i = 0; i < words.size(); i += 2)
+    if (words[i] != FrameTerms::kNoFrame && terms_[FrameId(words[i])].kind != FrameTerms::kTokenOrder)
+      return false;
+  return true;
+}
+
 // Pieces of one cut lie alike.
 FrameOrder KnownOrders::cut(NodeId share) {
   const std::int64_t blocks = blocks_.known_blocks(share);
@@ -80,7 +89,7 @@ std::int64_t KnownOrders::blocks_of(const FrameOrder& order) const {
     case FrameOrder::Kind::kKnown:
       break;
   }
-  if (terms_.is_own(order.frame)) return RowBlocks::kOwn;
+  if (terms_.is_own(order.frame) || joins_tokens(order)) return RowBlocks::kOwn;
   if (!is_tokens(order)) return RowBlocks::kUnknown;
   const auto blocks = static_cast<std::int64_t>(terms_[order.frame].values[0]);
   return blocks > 0 ? blocks : RowBlocks::kCounted;

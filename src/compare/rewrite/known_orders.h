@@ -35,6 +35,8 @@ class KnownOrders {
   bool is_tokens(const FrameOrder& order) const {
     return order.is_known() && terms_[order.frame].kind == FrameTerms::kTokenOrder;
   }
+  // Of rows of the tokens in blocks of several lengths, one behind another.
+  bool joins_tokens(const FrameOrder& order) const;
   bool is_unknown(const FrameOrder& order) const {
     return order.is_known() && terms_.is_unknown(order.frame);
   }

@@ -413,8 +413,8 @@ std::int64_t RowBlocks::blocks_of_slice(NodeId id) {
   const auto run = sliced_run(claims_.graph_b(), node, facts_b_);
   const NodeId from = first_share(id);
   if (!run || !from) return kUnknown;
-  const bool is_one_cut =
-      divided_dimension(from) == static_cast<int>(run->dim) && numbered_[from] == kUnknown;
+  const bool numbers_rows = numbered_[from] != kUnknown && numbered_[from] != kAny;
+  const bool is_one_cut = divided_dimension(from) == static_cast<int>(run->dim) && !numbers_rows;
   const std::int64_t blocks = is_one_cut ? blocks_[from] : kUnknown;
   if (!has_family(node, OpFamily::kSlice) && (blocks == kAny || blocks > 0)) {
     groups_.at(id) = exprs_.mul(groups_of(from), exprs_.number(run->count));

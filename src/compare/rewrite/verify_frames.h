@@ -107,6 +107,7 @@ class FrameCheck {
   bool takes_run_of_rows();
   Order sliced(NodeId origin);
   Order joined(NodeId origin);
+  bool joins_unequal_blocks();
   Order reshaped(NodeId origin, NodeId part);
   PolyId outer_extents(NodeId value, const std::vector<bool>& is_divided);
   bool splits_rows(NodeId origin, NodeId part);

@@ -143,8 +143,26 @@ FrameCheck::Order FrameCheck::joined(NodeId origin) {
   }
   if (any_counted) return orders_.own(origin);
   if (are_one) return {Order::Kind::kAny, {}};
-  return are_tokens ? regrouped(origin)
-                    : Order::known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
+  return are_tokens && !joins_unequal_blocks()
+             ? regrouped(origin)
+             : Order::known(terms_.intern({FrameTerms::kJoin, {}, std::move(words)}));
+}
+
+// Whether rows of tokens in blocks of one length stand beside others, of another: the parts of such
+// have no order in which a join could show the whole's. By the traced numbers.
+bool FrameCheck::joins_unequal_blocks() {
+  std::optional<std::int64_t> length;
+  for (const Operand& operand : facts_->operands()) {
+    const Order order = orders_.of(operand);
+    if (!operand.is_tensor || !orders_.is_tokens(order)) continue;
+    const auto blocks = static_cast<std::int64_t>(terms_[order.frame].values[0]);
+    const ExprId extent = divided_extent(value_in_a(operand), operand.is_divided);
+    const auto rows = extent ? facts_a_.hint(extent) : std::nullopt;
+    if (blocks <= 0 || !rows || *rows == 0 || *rows % blocks != 0) return false;
+    if (length && *length != *rows / blocks) return true;
+    length = *rows / blocks;
+  }
+  return false;
 }
 
 ExprId FrameCheck::divided_extent(NodeId a, const std::vector<bool>& is_divided) const {
@@ -194,6 +212,7 @@ FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
   // What is no longer 0, 1, .. numbers rows from place to place, as they lie; so do rows that were
   // like each other.
   if (orders_.is_tokens(rows) || !rows.is_known()) return is_kept ? rows : regrouped(origin);
+  if (!is_kept && orders_.joins_tokens(rows)) return orders_.unknown(origin, rows.frame);
   if (node_->op->family != OpFamily::kReshape) return is_kept ? rows : orders_.unknown(origin, rows.frame);
   if (splits_rows(origin, part)) return fail_regrouped(origin, part);
   if (!before || !after || !has_same_outer) return orders_.unknown(origin, rows.frame);
