@@ -231,6 +231,131 @@ constexpr auto kOrders = std::to_array<std::string_view>({
     "dtype=i32); $ = aten._grouped_mm.default({f}, %we, $c)",
 });
 
+// One of equal runs of rows, and what is put back there among zeros; pieces of rows.
+constexpr auto kRuns = std::to_array<std::string_view>({
+    "$ = aten.slice.Tensor({t}, 0, 0, {n})",
+    "$ = aten.slice.Tensor({t}, {d}, {n}, 9223372036854775807)",
+    "$h = operator.mul({n}, 2); $ = aten.slice.Tensor({t}, 0, {1}, $h)",
+    "$h = operator.mul({n}, 2); $i = operator.mul({1}, 3); $ = aten.slice.Tensor({t}, 0, $h, $i)",
+    "$h = operator.mul({n}, 3); $i = operator.mul({1}, 4); $ = aten.slice.Tensor({t}, 0, $h, $i)",
+    "$h = operator.add({n}, 4); $ = aten.slice.Tensor({t}, 0, 4, $h)",
+    "$s = aten.sym_size.int({t}, 0); $h = operator.floordiv($s, 2); $ = aten.slice.Tensor({1}, 0, 0, $h)",
+    "$s = aten.sym_size.int({t}, 0); $h = operator.floordiv($s, 2); $ = aten.slice.Tensor({1}, 0, $h, $s)",
+    "$s = aten.sym_size.int({t}, 0); $h = operator.floordiv($s, 4); $ = aten.slice.Tensor({1}, 0, 0, $h)",
+    "$s = aten.sym_size.int({t}, {d}); $h = operator.mul($s, 2); $a = aten.cat.default([{1}, {1}], {2}); $ = "
+    "aten.slice.Tensor($a, {2}, $s, $h)",
+    "$a = aten.cat.default([{t}, {t}], 0); $s = aten.sym_size.int({1}, 0); $ = aten.slice.Tensor($a, 0, $s, "
+    "9223372036854775807)",
+    "$a = aten.cat.default([{f}, {1}], 0); $ = aten.index.Tensor($a, [{p}])",
+    "$a = aten.cat.default([{f}, {1}, {1}, {1}], 0); $ = aten.index.Tensor($a, [{p}])",
+    "$a = aten.cat.default([{i}, {1}], 0); $b = aten.argsort.stable($a, stable=True); $ = "
+    "aten.index.Tensor({f}, [$b])",
+    "$a = aten.cat.default([{f}, {1}], 0); $b = aten.cat.default([{i}, {2}], 0); $c = "
+    "aten.argsort.stable($b, stable=True); $ = aten.index.Tensor($a, [$c])",
+    "$a = aten.cat.default([{f}, {f}], 0); $b = aten.cat.default([{i}, {i}], 0); $c = "
+    "aten.argsort.stable($b, stable=True); $ = aten.index.Tensor($a, [$c])",
+    "$s = aten.sym_size.int({f}, 0); $m = operator.mul($s, 2); $ = aten.slice_backward.default({1}, [$m, 8], "
+    "0, 0, $s, 1)",
+    "$s = aten.sym_size.int({f}, 0); $m = operator.mul($s, 2); $ = aten.slice_backward.default({1}, [$m, 8], "
+    "0, $s, 9223372036854775807, 1)",
+    "$s = aten.sym_size.int({f}, 0); $m = operator.mul($s, 4); $h = operator.mul($s, 2); $ = "
+    "aten.slice_backward.default({1}, [$m, 8], 0, $s, $h, 1)",
+    "$s = aten.sym_size.int({f}, 0); $m = operator.mul($s, 2); $a = aten.slice_backward.default({1}, [$m, "
+    "8], 0, 0, $s, 1); $b = aten.slice_backward.default({f}, [$m, 8], 0, $s, $m, 1); $ = "
+    "aten.add.Tensor($a, $b)",
+    "$s = aten.sym_size.int({f}, 0); $m = operator.mul($s, 2); $a = aten.ones_like.default({1}); $ = "
+    "aten.slice_backward.default($a, [$m, 8], 0, $s, $m, 1)",
+    "$s = aten.sym_size.int({f}, 0); $m = operator.mul($s, 2); $ = aten.slice_backward.default({1}, [$m], 0, "
+    "0, $s, 1)",
+    "$s = aten.sym_size.int({p}, 0); $m = operator.mul($s, 2); $ = aten.slice_backward.default({1}, [$m], 0, "
+    "$s, $m, 1)",
+    "$m = operator.mul({n}, 2); $ = aten.slice_backward.default({f}, [$m, 8], 0, 0, {1}, 1)",
+    "$m = operator.mul({n}, 4); $h = operator.mul({1}, 2); $ = aten.slice_backward.default({f}, [$m, 8], 0, "
+    "{1}, $h, 1)",
+    "$ = aten.slice_backward.default({f}, [{n}, 8], 0, 0, 4, 1)",
+    "$ = aten.slice_backward.default({f}, [{n}, 8], 0, 4, 9223372036854775807, 1)",
+    "$ = aten.slice_backward.default({f}, [{n}, 8], 1, 0, 4, 1)",
+    "$a = aten.split_with_sizes.default({t}, [{n}, {2}], 0); $ = operator.getitem($a, 1)",
+    "$a = aten.split_with_sizes.default({t}, [{n}, {2}, {2}, {2}], 0); $ = operator.getitem($a, 2)",
+    "$a = aten.split_with_sizes.default({t}, [{n}, {n}], 0); $ = operator.getitem($a, 0)",
+    "$a = aten.split_with_sizes.default({t}, [4, 4], {d}); $ = operator.getitem($a, 0)",
+    "$a = aten.split_with_sizes.default({t}, [2, 6], 1); $ = operator.getitem($a, 1)",
+    "$s = aten.sym_size.int({t}, 0); $h = operator.floordiv($s, 2); $a = "
+    "aten.split_with_sizes.default({1}, [$h, $h], 0); $ = operator.getitem($a, 1)",
+    "$s = aten.sym_size.int({t}, 0); $h = operator.sub($s, 4); $a = aten.split_with_sizes.default({1}, [$h, "
+    "4], 0); $ = operator.getitem($a, 0)",
+    "$s = aten.sym_size.int({t}, 0); $h = operator.floordiv($s, 2); $a = "
+    "aten.split_with_sizes.default({1}, [$h, $h], 0); $b = operator.getitem($a, 1); $c = "
+    "operator.getitem($a, 0); $ = aten.cat.default([$b, $c], 0)",
+    "$s = aten.sym_size.int({f}, 0); $h = operator.floordiv($s, 2); $a = "
+    "aten.split_with_sizes.default({1}, [$h, $h], 0); $b = operator.getitem($a, 1); $c = "
+    "operator.getitem($a, 0); $ = aten.mul.Tensor($b, $c)",
+    "$a = aten.split.Tensor({t}, {n}, 0); $ = operator.getitem($a, 1)",
+    "$ = aten.slice_scatter.default({t}, {t}, 0, 0, {n})",
+});
+
+// Numbers of rows that are sorted by, picked, moved and added to.
+constexpr auto kPositions = std::to_array<std::string_view>({
+    "$ = aten.add.Scalar({p}, 1)",
+    "$ = aten.add.Scalar({p}, {n})",
+    "$ = aten.sub.Scalar({p}, {n})",
+    "$ = aten.mul.Scalar({p}, 2)",
+    "$ = aten.mul.Scalar({p}, 4)",
+    "$ = aten.mul.Scalar({p}, {n})",
+    "$ = aten.remainder.Scalar({p}, {n})",
+    "$ = aten.floor_divide.default({p}, 2)",
+    "$ = aten.floor_divide.default({p}, {n})",
+    "$ = aten.neg.default({p})",
+    "$ = aten.clone.default({p})",
+    "$ = aten.flip.default({p}, [0])",
+    "$ = aten.argsort.stable({p}, stable=True)",
+    "$a = aten.sort.stable({p}, stable=True); $ = operator.getitem($a, 0)",
+    "$ = aten.index.Tensor({p}, [{p}])",
+    "$ = aten.index.Tensor({i}, [{p}])",
+    "$ = aten.index.Tensor({f}, [{p}])",
+    "$ = aten.index.Tensor({f}, [{o}])",
+    "$ = aten.index_select.default({f}, 0, {p})",
+    "$a = aten.index.Tensor({f}, [{o}]); $b = aten.zeros_like.default($a); $ = "
+    "aten.index_put.default($b, [{2}], $a)",
+    "$a = aten.index.Tensor({f}, [{o}]); $ = aten.mul.Tensor($a, {f})",
+    "$a = aten.index.Tensor({f}, [{o}]); $b = aten.index.Tensor({f}, [{2}]); $ = aten.mul.Tensor($a, $b)",
+    "$a = aten.index.Tensor({f}, [{o}]); $b = aten.index.Tensor({f}, [{p}]); $ = aten.mul.Tensor($a, $b)",
+    "$a = aten.arange.default({n}, device=@cpu, pin_memory=False); $b = aten.empty_like.default({o}); $ = "
+    "aten.index_put.default($b, [{2}], $a)",
+    "$a = aten.arange.default({n}, device=@cpu, pin_memory=False); $b = aten.empty_like.default({o}); $c = "
+    "aten.index_put.default($b, [{2}], $a); $ = aten.index.Tensor({f}, [$c])",
+    "$a = aten.arange.default({n}, device=@cpu, pin_memory=False); $b = aten.add.Scalar($a, {1}); $ = "
+    "aten.index.Tensor({f}, [$b])",
+    "$a = aten.add.Scalar({p}, {n}); $b = aten.cat.default([{f}, {3}], 0); $ = aten.index.Tensor($b, [$a])",
+    "$a = aten.mul.Scalar({p}, 4); $b = aten.reshape.default({f}, [-1, 2]); $ = aten.index.Tensor($b, [$a])",
+    "$a = aten.mul.Scalar({p}, 2); $b = aten.add.Scalar($a, 1); $c = aten.reshape.default({f}, [-1, 4]); $ = "
+    "aten.index.Tensor($c, [$b])",
+    "$a = aten.unsqueeze.default({p}, 1); $b = aten.expand.default($a, [-1, 2]); $c = "
+    "aten.reshape.default($b, [-1]); $ = aten.index.Tensor({f}, [$c])",
+    "$a = aten.repeat.default({p}, [2]); $ = aten.index.Tensor({f}, [$a])",
+    "$a = aten.cat.default([{p}, {1}], 0); $ = aten.index.Tensor({f}, [$a])",
+    "$a = aten.add.Scalar({p}, {n}); $b = aten.cat.default([{1}, $a], 0); $c = aten.repeat.default({f}, [2, "
+    "1]); $ = aten.index.Tensor($c, [$b])",
+    "$ = aten.add.Tensor({p}, {p})",
+    "$ = aten.sub.Tensor({p}, {p})",
+    "$a = aten.cumsum.default({c}, 0); $b = aten.sub.Tensor($a, {1}); $c = aten.index.Tensor($b, [{i}]); $ = "
+    "aten.add.Tensor({p}, $c)",
+    "$a = aten.cumsum.default({c}, 0); $b = aten.sub.Tensor($a, {1}); $c = aten.index.Tensor($b, [{i}]); $ = "
+    "aten.sub.Tensor({p}, $c)",
+    "$ = aten.index.Tensor({c}, [{i}])",
+    "$ = aten.add.Scalar({c}, 1)",
+    "$ = aten.add.Scalar({c}, {n})",
+    "$ = aten.mul.Scalar({c}, 2)",
+    "$ = aten.sub.Scalar({c}, {n})",
+    "$a = aten.cumsum.default({c}, 0, dtype=i32); $ = aten._grouped_mm.default({f}, %we, $a)",
+    "$ = aten.repeat_interleave.Tensor({c}, output_size={n})",
+    "$a = aten.repeat_interleave.Tensor({c}, output_size={n}); $b = aten.index.Tensor({f}, [$a]); $ = "
+    "aten.mul.Tensor($b, {f})",
+    "$ = aten.index_put.default({f}, [{p}], {f}, True)",
+    "$ = aten.index_add.default({f}, 0, {p}, {f})",
+    "$ = aten.index_copy.default({f}, 0, {o}, {f})",
+});
+
 constexpr auto kFactories = std::to_array<std::string_view>({
     "$ = aten.arange.default({n}, device=@cpu, pin_memory=False)",
     "$ = aten.arange.default({n}, device=@cpu, pin_memory=False)",
@@ -309,8 +434,8 @@ constexpr auto kExchanges = std::to_array<std::string_view>({
     "$a = _c10d_functional.broadcast.default({t}, 0, \"g\"); $ = _c10d_functional.wait_tensor.default($a)",
 });
 
-constexpr std::array<Calls, 8> kGroups = {kLayouts, kElements,  kSums,   kPicks,
-                                          kOrders,  kFactories, kWrites, kExchanges};
+constexpr std::array<Calls, 10> kGroups = {kLayouts,   kElements,  kSums,   kPicks, kOrders,
+                                           kFactories, kPositions, kWrites, kRuns,  kExchanges};
 
 }  // namespace
 

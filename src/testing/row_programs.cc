@@ -79,6 +79,9 @@ bool is_tensor(Kind kind) {
   return kind != Kind::kNumber && kind != Kind::kOther;
 }
 
+// What the integers of a tensor say.
+enum class Meaning : std::uint8_t { kData, kOrder, kPositions, kCounts };
+
 // The text with each "%name" mapped.
 std::string map_names(std::string_view text, const std::function<std::string(const std::string&)>& map) {
   std::string mapped;
@@ -222,6 +225,7 @@ class Program {
 
   void draw_call(std::string_view lines) {
     const std::vector<Call> before = calls_;
+    taken_.clear();
     const std::string name = fmt::format("v{}", drawn_);
     for (std::size_t begin = 0; begin < lines.size();) {
       const std::size_t end = std::min(lines.find("; ", begin), lines.size());
@@ -244,7 +248,7 @@ class Program {
         text += "%" + name;
         if (i + 1 < line.size() && std::isalpha(static_cast<unsigned char>(line[i + 1])) != 0) text += "_";
       } else if (line[i] == '{') {
-        const auto operand = draw_operand(line[i + 1]);
+        const auto operand = take_operand(line[i + 1]);
         if (!operand) return {};
         text += *operand;
         i += 2;
@@ -256,6 +260,15 @@ class Program {
     return Call{text.substr(1, equals - 1), text.substr(equals + 3)};
   }
 
+  // {1} is what the first slot took.
+  std::optional<std::string> take_operand(char slot) {
+    if (std::isdigit(static_cast<unsigned char>(slot)) != 0)
+      return taken_.at(static_cast<std::size_t>(slot - '1'));
+    const std::optional<std::string> operand = draw_operand(slot);
+    if (operand) taken_.push_back(*operand);
+    return operand;
+  }
+
   std::optional<std::string> draw_operand(char slot) {
     if (slot == 'd') return std::to_string(std::max<std::size_t>(dice_.below(5), 2) - 2);
     std::vector<std::string> fits;
@@ -264,6 +277,9 @@ class Program {
           : slot == 'n' ? kind == Kind::kNumber
           : slot == 'f' ? kind == Kind::kFloat
           : slot == 'i' ? kind == Kind::kInteger
+          : slot == 'o' ? meaning(name) == Meaning::kOrder
+          : slot == 'p' ? meaning(name) == Meaning::kOrder || meaning(name) == Meaning::kPositions
+          : slot == 'c' ? meaning(name) == Meaning::kCounts
                         : kind == Kind::kBool)
         fits.push_back(name);
     if (fits.empty()) return {};
@@ -274,6 +290,27 @@ class Program {
   Kind kind(const std::string& name) const {
     const auto found = std::ranges::find(kinds_, name, &std::pair<std::string, Kind>::first);
     return found == kinds_.end() ? Kind::kOther : found->second;
+  }
+
+  // By the call that makes it; what moves, picks or adds to positions makes positions.
+  Meaning meaning(const std::string& name) const {
+    const auto call = std::ranges::find(calls_, name, &Call::name);
+    if (call == calls_.end() || kind(name) != Kind::kInteger) return Meaning::kData;
+    const std::vector<std::string> operands = names_in(call->text);
+    const bool is_sort = std::ranges::any_of(operands, [&](const std::string& operand) {
+      const auto made = std::ranges::find(calls_, operand, &Call::name);
+      return made != calls_.end() && made->text.starts_with("aten.sort.");
+    });
+    if (call->text.starts_with("aten.argsort.") || (is_sort && call->text.ends_with(", 1)")))
+      return Meaning::kOrder;
+    if (call->text.starts_with("aten.arange.")) return Meaning::kPositions;
+    const std::string_view target = target_of(call->text);
+    const bool is_of_ids = !operands.empty() && call->text.starts_with("aten.sum.");
+    const auto summed = is_of_ids ? std::ranges::find(calls_, operands.front(), &Call::name) : calls_.end();
+    if (summed != calls_.end() && summed->text.starts_with("aten.one_hot.")) return Meaning::kCounts;
+    if (target.starts_with("aten.sum.") || operands.empty()) return Meaning::kData;
+    const Meaning first = meaning(operands.front());
+    return first == Meaning::kOrder ? Meaning::kPositions : first;
   }
 
   // The last tensor, and some others.
@@ -641,6 +678,7 @@ class Program {
 
   std::vector<Call> calls_;
   std::size_t drawn_ = 0;
+  std::vector<std::string> taken_;                   // by the slots of the call that is drawn
   std::vector<std::pair<std::string, Kind>> kinds_;  // in their order
   std::vector<std::string> results_;
   std::optional<Graph> a_;

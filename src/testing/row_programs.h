@@ -39,7 +39,8 @@ std::optional<RowProgram> make_row_program(std::uint64_t seed);
 
 // Calls to draw from, in groups that are drawn as often as each other. "$" is the result and "$a",
 // "$b", .. are values on the way; operands are {f} floating-point, {i} integers, {b} booleans, {t}
-// any tensor, {n} a number of rows; {d} is a dimension.
+// any tensor, {n} a number of rows, {o} the order that a sort gives, {p} positions, {c} counts;
+// {d} is a dimension, {1}, {2}, .. what the first slot took, the second, ..
 std::span<const std::span<const std::string_view>> row_program_calls();
 
 }  // namespace epweave

@@ -52,29 +52,6 @@ struct Totals {
               failures = 0;
 };
 
-// The same step with the loss's own gradient as the seed of backward: it begins with the first
-// backward call of the loss.
-Graph with_seed(const Graph& graph) {
-  std::istringstream given(print_text(graph));
-  std::string text, line;
-  bool has_loss = false, has_first = false;
-  while (std::getline(given, line)) {
-    const std::size_t is = line.find(" = "), type = line.find(" : ", is), bwd = line.find(" @loss bwd");
-    const std::string name = line.substr(0, is);  // "  %sum_88"
-    if (!has_loss && line.find(" = aten.sum.default(") == is && line.find(" : f32[] @loss") != line.npos) {
-      has_loss = true;
-      line += fmt::format("\n  %seed = aten.ones_like.default({}, pin_memory=False) : f32[] @loss",
-                          name.substr(2));
-    } else if (!has_first && type < bwd && bwd != line.npos) {
-      has_first = true;
-      line = fmt::format("{}_unscaled{}\n{} = aten.mul.Tensor({}_unscaled, %seed){}", name, line.substr(is),
-                         name, name.substr(2), line.substr(type));
-    }
-    text += line + "\n";
-  }
-  return parse_text(text, "random step");
-}
-
 class RandomStepCheck {
  public:
   explicit RandomStepCheck(const Settings& settings) : settings_(settings) {}

@@ -3,6 +3,10 @@
 //
 //   check_wrong_rewrites --count N [--first SEED] [--mutants M]      of random steps and what the passes make of them
 //   check_wrong_rewrites --graph FILE --pipeline P [--mutants M]     of a real graph and one rewrite
+//   check_wrong_rewrites .. --halves                                 of steps that are cut in two
+//
+// Of random steps one in seven is bucketed, one has a memory policy, and one is cut in two: of
+// these forward, backward, or what both are behind one another is changed.
 //
 // Prints how many mutants were refused, and by which violation; how many accepted ones are
 // harmless; and each finding: an accepted mutant whose outputs are not the original's. Findings are
@@ -15,13 +19,17 @@
 #include <filesystem>
 #include <string>
 
+#include "compare/rewrite/verify_halves.h"
 #include "fate_tally.h"
 #include "io/file.h"
 #include "mutant_judge.h"
 #include "pair_reducer.h"
+#include "partition/exact_cut.h"
+#include "partition/halves.h"
 #include "pipeline/runner.h"
 #include "random_pipelines.h"
 #include "replay/kernels/host/kernels.h"
+#include "testing/half_changes.h"
 #include "testing/wrong_rewrites.h"
 
 namespace epweave {
@@ -33,6 +41,7 @@ struct Settings {
   double seconds = 0;  // no further mutants behind; 0: all
   bool prints_accepted = false;
   bool keeps_original = false;
+  bool cuts_in_two = false;
 };
 
 class WrongRewriteCheck {
@@ -42,9 +51,16 @@ class WrongRewriteCheck {
   void check_random(std::uint64_t seed) {
     const RandomStep step = make_random_step(seed);
     if (step.has_dropout) return;
-    if (seed % kBucketed == 0)
-      if (const auto sharded = shard_parameters(step))
-        return check_step(*sharded, pick_bucket_pipeline(step, seed / kBucketed), seed);
+    const std::uint64_t own = seed / kKinds;
+    if (settings_.cuts_in_two || seed % kKinds == 2) return check_halves(step, seed);
+    if (seed % kKinds == 0)
+      if (const auto sharded = shard_parameters(step, own / 4))
+        return check_step(*sharded, pick_bucket_pipeline(step, own), seed);
+    if (seed % kKinds == 1) {
+      RandomStep seeded = step;
+      seeded.graph = with_seed(step.graph);
+      return check_step(seeded, pick_memory_pipeline(step, own), seed);
+    }
     const std::vector<RandomPipeline> pipelines = list_pipelines(step);
     const RandomPipeline& chosen = pipelines[seed % pipelines.size()];
     if (chosen.is_equal) check_step(step, chosen.pipeline, seed);
@@ -52,9 +68,10 @@ class WrongRewriteCheck {
 
   void check_file() {
     const Graph a = read_graph(settings_.graph);
-    const Graph b = rewrite(a, settings_.pipeline);
+    const Graph b = settings_.pipeline.empty() ? a : rewrite(a, settings_.pipeline);
     JudgeSetup setup{.kernels = kernels(), .deadline = std::chrono::milliseconds(120'000)};
     setup.data = {1};
+    if (settings_.cuts_in_two) return check_halves_of(b, setup, {settings_.first, "halves"});
     check_pair(a, b, setup, {settings_.first, std::filesystem::path(settings_.graph).stem().string()});
   }
 
@@ -71,13 +88,21 @@ class WrongRewriteCheck {
   }
 
  private:
-  static constexpr std::uint64_t kBucketed = 7;  // one step of so many is sharded and bucketed
+  static constexpr std::uint64_t kKinds = 7;  // one step of so many is bucketed, ..
 
   void check_step(const RandomStep& step, const std::string& pipeline, std::uint64_t seed) {
     try {
       const Graph b = rewrite(step.graph, pipeline);
       check_pair(step.graph, b, {.kernels = kernels(), .ranks = step.world},
                  {seed, fmt::format("seed_{}", seed)});
+    } catch (const PassError&) {  // refused
+    }
+  }
+
+  void check_halves(const RandomStep& step, std::uint64_t seed) {
+    try {
+      check_halves_of(with_seed(step.graph), {.kernels = kernels(), .ranks = step.world},
+                      {seed, fmt::format("seed_{}", seed)});
     } catch (const PassError&) {  // refused
     }
   }
@@ -96,18 +121,19 @@ class WrongRewriteCheck {
     std::uint64_t seed;
     std::string name;
   };
+  void report_right(const Graph& a, const Graph& b, const Judgement& right, const std::string& name) {
+    fmt::print("{}: the rewrite itself: {}: {}\n", name, name_of(right.fate), right.why);
+    for (const Violation& violation : verify_rewrite(a, b).violations)
+      fmt::print("  {}\n", print_violation(b, violation));
+    if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep) fates_.add(Fate::kWrong);
+  }
+
   void check_pair(const Graph& a, const Graph& b, const JudgeSetup& setup, const Source& source) {
     const std::string& name = source.name;
     ++pairs_;
     MutantJudge judge(setup, a, b);
     const Judgement right = judge.judge_right();
-    if (right.fate != Fate::kEqual) {
-      fmt::print("{}: the rewrite itself: {}: {}\n", name, name_of(right.fate), right.why);
-      for (const Violation& violation : verify_rewrite(a, b).violations)
-        fmt::print("  {}\n", print_violation(b, violation));
-      if (right.fate != Fate::kNotExecutable && right.fate != Fate::kNoStep) fates_.add(Fate::kWrong);
-      return;
-    }
+    if (right.fate != Fate::kEqual) return report_right(a, b, right, name);
     WrongRewrites wrong(a, b, source.seed);
     for (std::uint64_t i = 0, tries = 0;
          i < settings_.mutants && tries < 20 * settings_.mutants && !is_over(); ++tries) {
@@ -120,15 +146,78 @@ class WrongRewriteCheck {
     }
   }
 
+  // Of the step, its equal calls merged or not, cut by one of the ways.
+  static Halves cut_in_two(const Graph& step, std::uint64_t seed) {
+    const Graph graph = seed % 2 == 0 ? merge_equal_calls(step) : step;
+    const Joint joint = read_joint(graph);
+    if (seed / 2 % 3 == 2) return split_joint(graph, joint, cut_by_tags(graph, joint));
+    const ValueCosts costs = price_values(graph, joint, Cluster{});
+    ExactCuts cuts(graph, joint, costs, {});
+    const bool is_smallest = seed / 2 % 3 == 0;
+    return split_joint(graph, joint,
+                       is_smallest ? cuts.smallest().cut : cuts.cut_at_price(Cluster{}.pcie).cut);
+  }
+
+  // One half is changed, or what both are behind one another.
+  void check_halves_of(const Graph& step, const JudgeSetup& setup, const Source& source) {
+    const Halves halves = cut_in_two(step, source.seed);
+    std::vector<Violation> violations;
+    const Graph joined = join_halves(step, halves.forward, halves.backward, violations);
+    if (source.seed / 6 % 3 == 0) return check_pair(step, joined, setup, source);
+    ++pairs_;
+    MutantJudge judge(setup, step, joined);
+    const Judgement right = judge.judge_right();
+    if (right.fate != Fate::kEqual) return report_right(step, joined, right, source.name);
+    Dice dice(source.seed);
+    WrongRewrites of_forward(step, halves.forward, source.seed),
+        of_backward(step, halves.backward, source.seed);
+    for (std::uint64_t i = 0, tries = 0;
+         i < settings_.mutants && tries < 20 * settings_.mutants && !is_over(); ++tries) {
+      const bool is_forward = dice.one_in(2), changes_interface = dice.one_in(4);
+      std::optional<Mutant> mutant;
+      if (!changes_interface)
+        mutant = (is_forward ? of_forward : of_backward).make();
+      else if (auto change = change_interface(is_forward ? halves.forward : halves.backward, dice))
+        mutant = Mutant{step, std::move(change->graph), change->kind, change->place};
+      if (!mutant || (settings_.keeps_original && mutant->changes_a)) continue;
+      ++i;
+      ++mutants_;
+      mutant->kind += is_forward ? ", of forward" : ", of backward";
+      ++made_[mutant->kind];
+      judge_half(*mutant, {is_forward ? mutant->b : halves.forward, is_forward ? halves.backward : mutant->b},
+                 judge, fmt::format("{}_{}", source.name, i));
+    }
+  }
+
+  void judge_half(const Mutant& mutant, const MutantJudge::HalvesOfStep& halves, MutantJudge& judge,
+                  const std::string& name) {
+    const auto judge_it = [&] { return judge.judge_halves(mutant.a, halves, mutant.changes_a); };
+    if (!is_finding(mutant, judge_it, name) || settings_.save.empty()) return;
+    save_pair({mutant.a, halves.forward}, settings_.save, name + "_forward");
+    save_pair({mutant.a, halves.backward}, settings_.save, name + "_backward");
+  }
+
   void judge_mutant(const Mutant& mutant, MutantJudge& judge, const JudgeSetup& setup,
                     const std::string& name) {
+    Fate fate = Fate::kWrong;  // also of what throws
+    const auto judge_it = [&] {
+      const Judgement judgement = judge.judge(mutant.a, mutant.b, mutant.changes_a);
+      fate = judgement.fate;
+      return judgement;
+    };
+    if (is_finding(mutant, judge_it, name) && !settings_.save.empty()) save(mutant, setup, {fate, name});
+  }
+
+  // Counts what becomes of the mutant.
+  template <class Judge>
+  bool is_finding(const Mutant& mutant, const Judge& judge, const std::string& name) {
     Judgement judgement;
     if (settings_.prints_accepted) {
       fmt::print("{}: {}: {}\n", name, mutant.kind, mutant.place);
       std::fflush(stdout);
     }
     try {
-      judgement = judge.judge(mutant.a, mutant.b, mutant.changes_a);
+      judgement = judge();
     } catch (const std::exception& error) {
       judgement = {Fate::kWrong, fmt::format("thrown: {}", error.what())};
     }
@@ -141,11 +230,11 @@ class WrongRewriteCheck {
         fmt::print("{}: {}: {}: {}: {}\n", name, mutant.kind, mutant.place, name_of(judgement.fate),
                    judgement.why);
     }
-    if (!FateTally::is_finding(judgement.fate)) return;
+    if (!FateTally::is_finding(judgement.fate)) return false;
     ++wrong_[mutant.kind];
     fmt::print("{}: {}: {}\n  {}\n", name, mutant.kind, mutant.place, judgement.why);
     std::fflush(stdout);
-    if (!settings_.save.empty()) save(mutant, setup, {judgement.fate, name});
+    return true;
   }
 
   struct Finding {
@@ -200,6 +289,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", settings.seconds, "Make no further mutants behind this time");
   app.add_flag("--keep-original", settings.keeps_original,
                "Change the rewrite alone, never its original with it");
+  app.add_flag("--halves", settings.cuts_in_two, "Cut the steps in two, and change a half");
   app.add_flag("--print-accepted", settings.prints_accepted, "Print each mutant that verify A B accepts");
   try {
     app.parse(argc, argv);

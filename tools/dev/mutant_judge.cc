@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "analysis/verify.h"
+#include "compare/rewrite/verify_halves.h"
 #include "replay/bounds/error_bounds.h"
 #include "replay/check/check.h"
 #include "replay/values/compare.h"
@@ -211,7 +212,22 @@ Judgement MutantJudge::judge_right() {
 
 Judgement MutantJudge::judge(const Graph& a, const Graph& b, bool changes_a) {
   const Judgement verified = verify(a, b, changes_a);
-  if (verified.fate != Fate::kEqual) return verified;
+  return verified.fate == Fate::kEqual ? execute_apart(a, b, changes_a) : verified;
+}
+
+Judgement MutantJudge::judge_halves(const Graph& a, const HalvesOfStep& halves, bool changes_a) {
+  if (changes_a)
+    if (const auto own = verify_graph(a); !own.empty()) return {Fate::kNoStep, own.front().invariant};
+  for (const Graph* half : {&halves.forward, &halves.backward})
+    if (const auto own = verify_graph(*half); !own.empty())
+      return {Fate::kRefusedAlone, own.front().invariant};
+  report_ = verify_halves(a, halves.forward, halves.backward);
+  if (!report_.violations.empty()) return {Fate::kRefused, report_.violations.front().invariant};
+  std::vector<Violation> violations;
+  return execute_apart(a, join_halves(a, halves.forward, halves.backward, violations), changes_a);
+}
+
+Judgement MutantJudge::execute_apart(const Graph& a, const Graph& b, bool changes_a) {
   if (!changes_a && !runs_a_) runs_a_ = run(a_, nullptr);
   return judge_apart([&] { return changes_a ? execute(a, b, *run(a, nullptr)) : execute(a, b, *runs_a_); });
 }

@@ -59,10 +59,16 @@ class MutantJudge {
   Judgement judge_right();
   // `changes_a`: the first graph is not the A that this judge was made for.
   Judgement judge(const Graph& a, const Graph& b, bool changes_a);
+  // Of the halves of a step, which are executed one behind the other.
+  struct HalvesOfStep {
+    const Graph &forward, &backward;
+  };
+  Judgement judge_halves(const Graph& a, const HalvesOfStep& halves, bool changes_a);
 
  private:
   struct Runs;
   Judgement verify(const Graph& a, const Graph& b, bool changes_a);
+  Judgement execute_apart(const Graph& a, const Graph& b, bool changes_a);
   Judgement execute(const Graph& a, const Graph& b, const Runs& runs_a) const;
   std::unique_ptr<Runs> run(const Graph& graph, const Graph* original) const;
   bool is_right_sum(const StepResult& in_a, const StepResult& in_b, std::size_t data, std::size_t rank) const;

@@ -36,10 +36,33 @@ std::vector<RandomPipeline> list_pipelines(const RandomStep& step) {
   return all;
 }
 
-std::optional<RandomStep> shard_parameters(const RandomStep& step) {
+Graph with_seed(const Graph& graph) {
+  std::istringstream given(print_text(graph));
+  std::string text, line;
+  bool has_loss = false, has_first = false;
+  while (std::getline(given, line)) {
+    const std::size_t is = line.find(" = "), type = line.find(" : ", is), bwd = line.find(" @loss bwd");
+    const std::string name = line.substr(0, is);  // "  %sum_88"
+    if (!has_loss && line.find(" = aten.sum.default(") == is && line.find(" : f32[] @loss") != line.npos) {
+      has_loss = true;
+      line += fmt::format("\n  %seed = aten.ones_like.default({}, pin_memory=False) : f32[] @loss",
+                          name.substr(2));
+    } else if (!has_first && type < bwd && bwd != line.npos) {
+      has_first = true;
+      line = fmt::format("{}_unscaled{}\n{} = aten.mul.Tensor({}_unscaled, %seed){}", name, line.substr(is),
+                         name, name.substr(2), line.substr(type));
+    }
+    text += line + "\n";
+  }
+  return parse_text(text, "random step");
+}
+
+std::optional<RandomStep> shard_parameters(const RandomStep& step, std::uint64_t seed) {
   if (step.world != 2) return std::nullopt;
+  const bool has_groups = seed % 3 > 0, has_dtypes = seed % 3 == 2;
   std::istringstream given(print_text(step.graph));
   std::string text, line, gathers;
+  std::uint64_t sharded_count = 0;
   // "  %w = placeholder : f32[12, 8] role=parameter fqn=layers.0.w0.weight"
   const std::string_view is = " = placeholder : f32[", role = "] role=parameter fqn=", weight = ".weight";
   while (std::getline(given, line)) {
@@ -55,11 +78,22 @@ std::optional<RandomStep> shard_parameters(const RandomStep& step) {
       const std::string module = fqn.substr(0, fqn.size() - weight.size());
       if (rows % 2 != 0) return std::nullopt;
       line = fmt::format("  {}_shard{}{}{}{}{}", name, is, rows / 2, columns, role, fqn);
+      const std::uint64_t kind = seed >> (2 * (sharded_count++ % 3));
+      const int group = has_groups && kind % 2 == 1 ? 1 : 0;
+      const bool is_cast = has_dtypes && kind / 2 % 2 == 1;
+      const std::string_view sent = is_cast ? "bf16" : "f32", suffix = is_cast ? "_bf16" : "";
+      if (is_cast)
+        gathers += fmt::format(
+            "  {0}_shard_bf16 = aten._to_copy.default({0}_shard, dtype=bf16) : bf16[{1}{2}] @{3}\n", name,
+            rows / 2, columns, module);
       gathers += fmt::format(
-          "  {0}_gathered = _c10d_functional.all_gather_into_tensor.default({0}_shard, 2, \"0\") : "
-          "f32[{1}{2}] @{3}\n"
-          "  {0} = _c10d_functional.wait_tensor.default({0}_gathered) : f32[{1}{2}] @{3}\n",
-          name, rows, columns, module);
+          "  {0}_gathered = _c10d_functional.all_gather_into_tensor.default({0}_shard{4}, 2, \"{5}\") : "
+          "{6}[{1}{2}] @{3}\n"
+          "  {0}{4} = _c10d_functional.wait_tensor.default({0}_gathered) : {6}[{1}{2}] @{3}\n",
+          name, rows, columns, module, suffix, group, sent);
+      if (is_cast)
+        gathers += fmt::format("  {0} = aten._to_copy.default({0}_bf16, dtype=f32) : f32[{1}{2}] @{3}\n",
+                               name, rows, columns, module);
     }
     text += line + "\n";
   }

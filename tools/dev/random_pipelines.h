@@ -19,8 +19,13 @@ struct RandomPipeline {
 std::vector<RandomPipeline> list_pipelines(const RandomStep& step);
 
 // The same step with its parameters sharded over two ranks, each gathered in front of the modules:
-// what `bucket` merges. Nothing: the step is of one rank, or its parameters have no halves.
-std::optional<RandomStep> shard_parameters(const RandomStep& step);
+// what `bucket` merges. For two of three seeds some are gathered over another group, for one of
+// these in bfloat16, too. Nothing: the step is of one rank, or its parameters have no halves.
+std::optional<RandomStep> shard_parameters(const RandomStep& step, std::uint64_t seed = 0);
+
+// The same step with the loss's own gradient as the seed of backward: it begins with the first
+// backward call of the loss.
+Graph with_seed(const Graph& graph);
 
 // Bucketed, one way for each seed: for some of them chunked and scheduled, too.
 std::string pick_bucket_pipeline(const RandomStep& step, std::uint64_t seed);
