@@ -7,6 +7,7 @@
 #include "analysis/fused_call_nodes.h"
 #include "analysis/fused_metadata.h"
 #include "analysis/open_body.h"
+#include "ir/types/dimension.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -27,10 +28,8 @@ Exchanged read_exchange(const OpenBody& body, const Node& call) {
   const Arg group = body.current(arg_of(context, call, dim_param + 1));
   const ProcessGroup* row = body.graph().find_group(recorded_group(context, body.body(), group));
   const NodeId rows = body.current(arg_of(context, call, 0)).as_node();
-  const auto rank = static_cast<std::int64_t>(body.tensor(rows).rank());
-  const std::int64_t dim = arg_of(context, call, dim_param).as_int();
   return {group, static_cast<std::int64_t>(row->ranks.size()),
-          static_cast<std::size_t>(dim < 0 ? dim + rank : dim)};
+          find_dimension(arg_of(context, call, dim_param).as_int(), body.tensor(rows).rank()).value()};
 }
 
 // By a pass, for a reader of the product; others are nodes that the step has.

@@ -1,5 +1,6 @@
 #include "analysis/looked_up_group.h"
 
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 
 namespace epweave {
@@ -19,11 +20,7 @@ std::optional<LookedUpGroup> looked_up_group(const Context& context, const Body&
 
 std::optional<std::size_t> axis_looked_up(const Context& context, const Node& lookup, const MeshValue& mesh) {
   const Arg dim = arg_of(context, lookup, 1);
-  if (!dim.is_int()) return std::nullopt;
-  const auto rank = static_cast<std::int64_t>(mesh.shape.size());
-  const std::int64_t at = dim.as_int() < 0 ? dim.as_int() + rank : dim.as_int();
-  if (at < 0 || at >= rank) return std::nullopt;
-  return static_cast<std::size_t>(at);
+  return dim.is_int() ? find_dimension(dim.as_int(), mesh.shape.size()) : std::nullopt;
 }
 
 }  // namespace epweave

@@ -1,5 +1,6 @@
 #include "ops/indexed_dims.h"
 
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/only_index.h"
@@ -49,10 +50,8 @@ std::optional<std::int64_t> indexed_extent(const Context& context, const Body& b
                                            const IndexedDim& indexed) {
   const TensorType* tensor = tensor_of(context, body.nodes[indexed.table].type);
   if (tensor == nullptr) return std::nullopt;
-  const auto rank = static_cast<std::int64_t>(tensor->rank());
-  const std::int64_t dim = indexed.dim < 0 ? indexed.dim + rank : indexed.dim;
-  if (dim < 0 || dim >= rank) return std::nullopt;
-  return context.exprs.constant(tensor->sizes[static_cast<std::size_t>(dim)]);
+  const auto dim = find_dimension(indexed.dim, tensor->rank());
+  return dim ? context.exprs.constant(tensor->sizes[*dim]) : std::nullopt;
 }
 
 }  // namespace epweave

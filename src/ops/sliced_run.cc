@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
@@ -22,10 +23,9 @@ std::optional<SlicedRun> sliced_run(const Graph& graph, const Node& node, Facts&
     return std::nullopt;
   const Arg named = named_arg(context, node, "dim"), start = named_arg(context, node, "start"),
             end = named_arg(context, node, "end"), step = named_arg(context, node, "step");
-  const auto rank = static_cast<std::int64_t>(given->rank());
-  const std::int64_t at = named.is_int() ? named.as_int() : 0, dim = at < 0 ? at + rank : at;
-  if (dim < 0 || dim >= rank || !(step.is(ArgKind::kNone) || step == Arg::integer(1))) return std::nullopt;
-  SlicedRun run{.dim = static_cast<std::size_t>(dim)};
+  const auto dim = find_dimension(named.is_int() ? named.as_int() : 0, given->rank());
+  if (!dim || !(step.is(ArgKind::kNone) || step == Arg::integer(1))) return std::nullopt;
+  SlicedRun run{.dim = *dim};
   const ExprId all = (is_slice ? given : result)->sizes[run.dim],
                piece = (is_slice ? result : given)->sizes[run.dim];
   // How many runs so many elements are.

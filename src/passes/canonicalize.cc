@@ -6,6 +6,7 @@
 
 #include "analysis/collectives.h"
 #include "ir/facts.h"
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "passes/record.h"
@@ -134,11 +135,10 @@ class Canonicalizer {
     const auto end = read_number(slice, 3, "end", std::numeric_limits<std::int64_t>::max());
     const auto step = read_number(slice, 4, "step", 1);
     if (!dim || start != 0 || !end || step != 1) return false;
-    const auto rank = static_cast<std::int64_t>(type->rank());
-    if (*dim < -rank || *dim >= rank) return false;
+    const auto at = find_dimension(*dim, type->rank());
+    if (!at) return false;
     if (*end == std::numeric_limits<std::int64_t>::max()) return true;
-    const ExprId extent = type->sizes[static_cast<std::size_t>(*dim < 0 ? *dim + rank : *dim)];
-    const auto size = context_.exprs.constant(extent);
+    const auto size = context_.exprs.constant(type->sizes[*at]);
     return size && *end >= *size;
   }
 

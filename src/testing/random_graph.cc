@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <span>
 
 #include "testing/attention_calls.h"
 #include "testing/dice.h"

@@ -17,7 +17,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
-#include <map>
 #include <optional>
 #include <sstream>
 #include <string>

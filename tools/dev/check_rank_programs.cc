@@ -8,11 +8,9 @@
 #include <CLI/CLI.hpp>
 
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <iostream>
 #include <map>
-#include <memory>
 #include <random>
 #include <stdexcept>
 #include <thread>

@@ -1,7 +1,5 @@
 #include "ir/types/type.h"
 
-#include <algorithm>
-
 namespace epweave {
 namespace {
 

@@ -16,7 +16,6 @@
 #include <map>
 #include <optional>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "passes/chunk/chunk_writer.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/same_code.h"
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/op.h"
@@ -246,14 +247,14 @@ class Tracer {
   std::optional<std::vector<bool>> summed_dims(NodeId sum, NodeId summed) const {
     const TensorType* type = tensor_of(context_, node(summed).type);
     if (type == nullptr) return {};
-    const auto rank = static_cast<std::int64_t>(type->rank());
     std::vector<bool> is_summed(type->rank());
     for (Arg item : items(bind_args(context_, node(sum)).values[1])) {
-      if (!item.is_int()) return {};
-      is_summed[static_cast<std::size_t>(item.as_int() < 0 ? item.as_int() + rank : item.as_int())] = true;
+      const auto dim = item.is_int() ? find_dimension(item.as_int(), type->rank()) : std::nullopt;
+      if (!dim) return {};
+      is_summed[*dim] = true;
     }
     const auto count = std::count(is_summed.begin(), is_summed.end(), true);
-    return count == 0 || count == rank ? std::nullopt : std::optional(is_summed);
+    return count == 0 || count == std::ssize(is_summed) ? std::nullopt : std::optional(is_summed);
   }
   bool sums_all_but_last(NodeId sum, NodeId summed) const {
     const auto dims = summed_dims(sum, summed);

@@ -37,11 +37,21 @@ class Deadline {
 // What a rank takes between its waits, told to the deadline.
 class WaitClock {
  public:
-  void wait_begins(Deadline& deadline) const { deadline.took(std::chrono::steady_clock::now() - since_); }
-  void wait_ended() { since_ = std::chrono::steady_clock::now(); }
+  // The rank waits while this lives.
+  class [[nodiscard]] Wait {
+   public:
+    Wait(WaitClock& clock, Deadline& deadline) : clock_(clock) { deadline.took(Clock::now() - clock.since_); }
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+    ~Wait() { clock_.since_ = Clock::now(); }
+
+   private:
+    WaitClock& clock_;
+  };
 
  private:
-  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point since_ = Clock::now();
 };
 
 }  // namespace epweave::replay

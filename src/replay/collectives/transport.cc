@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <thread>
 #include <type_traits>
 
@@ -375,7 +374,7 @@ Meeting LocalTransport::meet(Rank rank, const Ticket& ticket) {
     std::unique_lock lock(mutex_);
     Waiting& own = ranks_[rank];
     own.meeting = ticket.meeting;
-    own.clock.wait_begins(deadline_);
+    const WaitClock::Wait wait(own.clock, deadline_);
     const auto began = std::chrono::steady_clock::now();
     while (ticket.meeting->missing != 0) {
       if (aborted_) throw Aborted();
@@ -387,7 +386,6 @@ Meeting LocalTransport::meet(Rank rank, const Ticket& ticket) {
         fail(fmt::format("rank {} waited {}:", rank, deadline_.text()));
     }
     own.meeting = nullptr;
-    own.clock.wait_ended();
     if (aborted_) throw Aborted();
   }
   check_contributions(*ticket.meeting);  // complete now: nobody writes it any more

@@ -16,7 +16,6 @@
 #include <functional>
 #include <list>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <thread>
 

@@ -133,8 +133,8 @@ Transport::Ticket RemoteTransport::post(Rank rank, const std::string& group, Con
 
 Meeting RemoteTransport::meet(Rank rank, const Ticket& ticket) {
   const Posted& meeting = *ticket.meeting;
-  clock_.wait_begins(deadline_);
   {
+    const WaitClock::Wait wait(clock_, deadline_);
     std::unique_lock lock(mutex_);
     const auto is_over = [&] { return meeting.missing == 0 || !failure_.empty(); };
     if (!changed_.wait_for(lock, deadline_.now(), is_over)) {
@@ -145,7 +145,6 @@ Meeting RemoteTransport::meet(Rank rank, const Ticket& ticket) {
     }
     if (meeting.missing != 0 || !failure_.empty()) throw_failure(lock);
   }
-  clock_.wait_ended();
   static_cast<void>(rank);
   check_contributions(meeting);
   return {meeting.contributions, meeting.members, ticket.member, meeting.group, meeting.number};
@@ -186,7 +185,7 @@ void RemoteTransport::meet_all(FrameKind kind, const std::string& text, const ch
     is_answered_ = false;
   }
   send(kind, text);
-  clock_.wait_begins(deadline_);
+  const WaitClock::Wait wait(clock_, deadline_);
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, deadline_.now(), [&] { return is_answered_ || !failure_.empty(); })) {
     lock.unlock();
@@ -194,7 +193,6 @@ void RemoteTransport::meet_all(FrameKind kind, const std::string& text, const ch
     lock.lock();
   }
   if (!is_answered_) throw_failure(lock);
-  clock_.wait_ended();
 }
 
 std::vector<std::string> RemoteTransport::share(const std::string& text) {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <thread>
 #include <utility>
 

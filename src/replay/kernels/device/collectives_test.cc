@@ -37,14 +37,18 @@ graph
                      fmt::arg("ranks", ranks), fmt::arg("dtype", dtype), fmt::arg("columns", columns));
 }
 
-// Floats with NaNs among them, and integers whose sums and products wrap where they have few bits.
+// Floats with NaNs and zeros of both signs among them, and integers whose sums and products wrap
+// where they have few bits.
 std::string make_reductions(Rank ranks, const std::string& dtype, const std::string& reduction) {
   std::vector<Rank> members(ranks);
   std::iota(members.begin(), members.end(), 0);
-  const char* made = dtype.find("f") != std::string::npos ? R"(
+  const bool is_float = dtype.find("f") != std::string::npos;
+  const char* made = is_float ? R"(
   %l = aten.log.default(%r) : f32[{ranks}, 17]
-  %x = aten._to_copy.default(%l, dtype={dtype}) : {dtype}[{ranks}, 17])"
-                                                          : R"(
+  %z = aten.mul.Scalar(%r, 0.0) : f32[{ranks}, 17]
+  %c = aten.cat.default([%l, %z], 1) : f32[{ranks}, 34]
+  %x = aten._to_copy.default(%c, dtype={dtype}) : {dtype}[{ranks}, 34])"
+                              : R"(
   %b = aten.gt.Scalar(%r, 0.0) : b8[{ranks}, 17]
   %i = aten._to_copy.default(%b, dtype={dtype}) : {dtype}[{ranks}, 17]
   %n = aten.arange.start(100, 117, dtype={dtype}) : {dtype}[17]
@@ -54,14 +58,15 @@ group 7 ranks=[{members}]
 graph
   %r = placeholder : f32[{ranks}, 17] role=user which=x)") +
                             made + R"(
-  %a = _c10d_functional.all_reduce.default(%x, "{reduction}", "7") : {dtype}[{ranks}, 17]
-  %wa = _c10d_functional.wait_tensor.default(%a) : {dtype}[{ranks}, 17]
-  %s = _c10d_functional.reduce_scatter_tensor.default(%x, "{reduction}", {ranks}, "7") : {dtype}[1, 17]
-  %ws = _c10d_functional.wait_tensor.default(%s) : {dtype}[1, 17]
+  %a = _c10d_functional.all_reduce.default(%x, "{reduction}", "7") : {dtype}[{ranks}, {columns}]
+  %wa = _c10d_functional.wait_tensor.default(%a) : {dtype}[{ranks}, {columns}]
+  %s = _c10d_functional.reduce_scatter_tensor.default(%x, "{reduction}", {ranks}, "7") : {dtype}[1, {columns}]
+  %ws = _c10d_functional.wait_tensor.default(%s) : {dtype}[1, {columns}]
   output([%wa, %ws])
 )";
   return fmt::format(fmt::runtime(graph), fmt::arg("members", fmt::join(members, ", ")),
-                     fmt::arg("ranks", ranks), fmt::arg("dtype", dtype), fmt::arg("reduction", reduction));
+                     fmt::arg("ranks", ranks), fmt::arg("dtype", dtype), fmt::arg("reduction", reduction),
+                     fmt::arg("columns", is_float ? 34 : 17));
 }
 
 // The hashes of the outputs are the CPU's.
