@@ -1,6 +1,7 @@
 #include "analysis/aliases.h"
 
 #include <optional>
+#include <vector>
 
 #include "analysis/collectives.h"
 #include "analysis/random_draws.h"
@@ -101,9 +102,15 @@ NodeId MemoryRoots::shown_by(NodeId id) {
   return shown_operand(*graph_.context, body_, id);
 }
 
+// Asked of every node: names of parameters are compared once for each op.
 bool addresses_storage(const Node& node) {
-  return node.op != nullptr && node.op->is_view && node.op->find_param("size") &&
-         node.op->find_param("stride");
+  static const std::vector<bool> addresses = [] {
+    std::vector<bool> table;
+    for (const OpInfo& op : ops())
+      table.push_back(op.is_view && op.find_param("size") && op.find_param("stride"));
+    return table;
+  }();
+  return node.op != nullptr && addresses[node.op->index];
 }
 
 bool reads_layout(const Graph& graph, const Node& node) {

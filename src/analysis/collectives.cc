@@ -1,6 +1,7 @@
 #include "analysis/collectives.h"
 
 #include <map>
+#include <vector>
 
 #include "analysis/looked_up_group.h"
 #include "ir/walk.h"
@@ -98,8 +99,14 @@ bool completes(const Node& wait, const Node& launch) {
   return waits_for_copies(wait) ? launch.op->family == OpFamily::kTransfer : is_launch(launch);
 }
 
+// Asked of every node: names of parameters are compared once for each op.
 bool is_synchronous(const Node& node) {
-  return node.op != nullptr && !is_launch(node) && node.op->find_param("group_name").has_value();
+  static const std::vector<bool> takes_group = [] {
+    std::vector<bool> table;
+    for (const OpInfo& op : ops()) table.push_back(op.find_param("group_name").has_value());
+    return table;
+  }();
+  return node.op != nullptr && takes_group[node.op->index] && !is_launch(node);
 }
 
 std::size_t group_position(const OpInfo& op) {

@@ -53,7 +53,8 @@ class TypeCheck {
         unchanged_(unchanged),
         out_(out),
         bound_(graph),
-        symbols_(*graph.context) {}
+        symbols_(*graph.context),
+        fitting_(ops().size(), 0) {}
 
   // The step goes first: nested graphs may name its symbols.
   void check_body(const Body& body) {
@@ -111,8 +112,19 @@ class TypeCheck {
       if (!bound_.contains(symbol)) unbound += (unbound.empty() ? "" : ", ") + std::string(text(symbol));
   }
 
+  // Whether a call without keywords fits its schema, the number of its arguments says: that is
+  // asked once for each op and number.
+  std::string schema_problem(const Node& node) {
+    const bool is_counted = node.kwargs.count == 0 && node.args.count < 32;
+    std::uint32_t& fitting = fitting_[node.op->index];
+    if (is_counted && (fitting >> node.args.count & 1) != 0) return {};
+    std::string problem = find_schema_problem(context_, node);
+    if (is_counted && problem.empty()) fitting |= std::uint32_t{1} << node.args.count;
+    return problem;
+  }
+
   void check_call(const Body& body, const Node& node, TypeMemo& types) {
-    if (std::string problem = find_schema_problem(context_, node); !problem.empty()) {
+    if (std::string problem = schema_problem(node); !problem.empty()) {
       report(graph_, body, node, "schema", std::move(problem), out_);
       return;
     }
@@ -208,6 +220,7 @@ class TypeCheck {
   BoundSymbols bound_;
   IdSet<TypeId> sound_;  // types all of whose symbols are bound
   TypeSymbols symbols_;
+  std::vector<std::uint32_t> fitting_;  // by op: bit n for a call of n arguments without keywords
 };
 
 // The number that a symbol had when traced is what sizes are compared by where facts do not say

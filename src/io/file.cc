@@ -23,6 +23,7 @@
 #include <string>
 
 #include "epweave.pb.h"
+#include "io/crc32.h"
 #include "io/onnx/onnx_codec.h"
 #include "io/proto/proto_codec.h"
 #include "io/pt2/pt2_archive.h"
@@ -37,17 +38,6 @@ constexpr std::string_view kMagic =
     "epweave";                            // field 1 of File
 constexpr std::size_t kCrcFieldSize = 5;  // tag and fixed32 of field 15
 constexpr char kCrcTag = 0x7d;
-
-// Of bytes behind those that have the checksum `crc`.
-std::uint32_t crc_of(std::string_view bytes, std::uint32_t before = 0) {
-  uLong crc = before;
-  while (!bytes.empty()) {
-    const std::string_view block = bytes.substr(0, 1u << 30);
-    crc = crc32(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<uInt>(block.size()));
-    bytes.remove_prefix(block.size());
-  }
-  return static_cast<std::uint32_t>(crc);
-}
 
 // protobuf reports bad UTF-8 and the like on stderr by itself; our errors say it once and with the
 // file.
@@ -76,7 +66,7 @@ Graph decode_binary(std::string_view bytes, const std::string& path, std::shared
   if (tail[0] != kCrcTag) fail(path, "truncated or altered: it does not end with its checksum");
   std::uint32_t recorded = 0;
   for (std::size_t i = 4; i >= 1; --i) recorded = recorded << 8 | static_cast<std::uint8_t>(tail[i]);
-  if (crc_of(bytes.substr(0, bytes.size() - kCrcFieldSize)) != recorded)
+  if (crc32_of(bytes.substr(0, bytes.size() - kCrcFieldSize)) != recorded)
     fail(path, "truncated or altered: the checksum does not match the content");
   if (bytes.size() > INT32_MAX) fail(path, "larger than 2 GiB");
 
@@ -237,7 +227,7 @@ Format format_of_path(std::string_view path) {
 void encode_binary(const Graph& graph, const GiveBytes& give) {
   std::uint32_t crc = 0;
   for (const std::string& piece : encode_message(graph)) {
-    crc = crc_of(piece, crc);
+    crc = crc32_of(piece, crc);
     give(piece);
   }
   std::string last(1, kCrcTag);

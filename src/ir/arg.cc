@@ -9,10 +9,13 @@ ArgRange ArgPool::add(std::span<const Arg> args) {
   ArgRange range{static_cast<std::uint32_t>(args_.size()), static_cast<std::uint32_t>(args.size())};
   // `args` may lie in the pool itself.
   const bool inside = args.data() >= args_.data() && args.data() < args_.data() + args_.size();
-  const std::size_t from = inside ? static_cast<std::size_t>(args.data() - args_.data()) : 0;
+  if (!inside) {
+    args_.insert(args_.end(), args.begin(), args.end());
+    return range;
+  }
+  const auto from = static_cast<std::size_t>(args.data() - args_.data());
   args_.resize(args_.size() + args.size());
-  const Arg* source = inside ? args_.data() + from : args.data();
-  std::copy(source, source + range.count, args_.begin() + range.begin);
+  std::copy_n(args_.data() + from, range.count, args_.begin() + range.begin);
   return range;
 }
 

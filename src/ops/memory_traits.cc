@@ -345,8 +345,12 @@ bool is_pointwise(std::string_view target) {
 // Where one overload is pointwise, PyTorch computes all of them again.
 bool has_pointwise_overload(std::string_view packet) {
   if (std::ranges::find(kPointwiseUnknown, packet) != std::end(kPointwiseUnknown)) return true;
-  return std::ranges::any_of(
-      ops(), [&](const OpInfo& op) { return packet_of(op.target) == packet && is_pointwise(op.target); });
+  const auto is_before = [](const OpInfo& op, std::string_view name) { return op.target < name; };
+  const auto rows = ops();
+  auto row = std::lower_bound(rows.begin(), rows.end(), packet, is_before);  // overloads lie side by side
+  for (; row != rows.end() && row->target.starts_with(packet); ++row)
+    if (packet_of(row->target) == packet && is_pointwise(row->target)) return true;
+  return false;
 }
 
 // `_unsafe_view` shows its operand, too, but does not say so.

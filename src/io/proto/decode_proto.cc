@@ -34,8 +34,10 @@ class GraphDecoder {
     for (const proto::ProcessGroup& group : file_.process_groups())
       graph_.groups.push_back(decode_group(group));
     for (const proto::Symbol& symbol : file_.symbols()) graph_.symbols.push_back(decode_symbol(symbol));
-    for (const proto::Input& input : file_.inputs()) graph_.inputs.push_back(decode_input(input));
-    for (const proto::Output& output : file_.outputs()) graph_.outputs.push_back(decode_output(output));
+    graph_.inputs.reserve(input_rows_.size());
+    for (std::string_view input : input_rows_) graph_.inputs.push_back(decode_input(input));
+    graph_.outputs.reserve(output_rows_.size());
+    for (std::string_view output : output_rows_) graph_.outputs.push_back(decode_output(output));
     NodeDecoder nodes(values_);
     for (std::string_view body : bodies_) graph_.bodies.push_back(nodes.decode_body(body));
     graph_.unknown_fields = unknown_of(file_);
@@ -64,7 +66,7 @@ class GraphDecoder {
         values_.fail(fmt::format("more than {} {}, which no step has", kLimits[i].most, kLimits[i].entries));
   }
 
-  // All of the file but its bodies, strings and origins, which stay where they lie.
+  // All of the file but its bodies, strings, origins, inputs and outputs: they stay where they are.
   void parse_tables(std::string_view bytes) {
     const auto others = split_fields(bytes, [&](std::uint32_t tag, std::string_view content) {
       count_entry(tag);
@@ -75,6 +77,10 @@ class GraphDecoder {
         texts_.push_back(content);
       } else if (tag == bytes_tag(proto::File::kOriginsFieldNumber)) {
         origin_rows_.push_back(content);
+      } else if (tag == bytes_tag(proto::File::kInputsFieldNumber)) {
+        input_rows_.push_back(content);
+      } else if (tag == bytes_tag(proto::File::kOutputsFieldNumber)) {
+        output_rows_.push_back(content);
       } else {
         return false;
       }
@@ -157,18 +163,54 @@ class GraphDecoder {
     return result;
   }
 
-  InputRole decode_input(const proto::Input& input) {
-    return {values_.text(input.name()),
-            values_.text(input.role()),
-            values_.text(input.fqn()),
-            values_.text(input.which()),
-            values_.decode_keywords(input.more()),
-            unknown_of(input)};
+  InputRole decode_input(std::string_view message) {
+    InputRole input;
+    pairs_.clear();
+    values_.for_each_field(message, [&](const WireReader& in) {
+      switch (in.tag()) {
+        case number_tag(1):
+          input.name = values_.text(in.ref());
+          break;
+        case number_tag(2):
+          input.role = values_.text(in.ref());
+          break;
+        case number_tag(3):
+          input.fqn = values_.text(in.ref());
+          break;
+        case number_tag(4):
+          input.which = values_.text(in.ref());
+          break;
+        case bytes_tag(5):
+          values_.add_keyword(in.content(), pairs_);
+          break;
+        default:
+          input.unknown_fields += in.field();
+      }
+    });
+    input.more = graph_.context->args.add(pairs_);
+    return input;
   }
 
-  OutputRole decode_output(const proto::Output& output) {
-    return {values_.text(output.role()), values_.text(output.fqn()), values_.decode_keywords(output.more()),
-            unknown_of(output)};
+  OutputRole decode_output(std::string_view message) {
+    OutputRole output;
+    pairs_.clear();
+    values_.for_each_field(message, [&](const WireReader& in) {
+      switch (in.tag()) {
+        case number_tag(1):
+          output.role = values_.text(in.ref());
+          break;
+        case number_tag(2):
+          output.fqn = values_.text(in.ref());
+          break;
+        case bytes_tag(3):
+          values_.add_keyword(in.content(), pairs_);
+          break;
+        default:
+          output.unknown_fields += in.field();
+      }
+    });
+    output.more = graph_.context->args.add(pairs_);
+    return output;
   }
 
   static constexpr std::size_t kLimitedFields = 6;
@@ -177,7 +219,8 @@ class GraphDecoder {
   proto::File& file_ = *google::protobuf::Arena::CreateMessage<proto::File>(&arena_);
   // file_ has all but these.
   std::array<std::uint32_t, kLimitedFields> counts_{};
-  std::vector<std::string_view> bodies_, texts_, origin_rows_;
+  std::vector<std::string_view> bodies_, texts_, origin_rows_, input_rows_, output_rows_;
+  std::vector<Arg> pairs_;  // names and values of an input or output, in room that all share
   Graph graph_;
   ValueDecoder values_;
 };

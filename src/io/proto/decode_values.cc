@@ -222,12 +222,6 @@ Arg ValueDecoder::decode_node_ref(std::uint32_t ref) const {
   return id ? Arg::node(id) : Arg::named(ArgKind::kUnresolved, name);
 }
 
-ArgRange ValueDecoder::decode_keywords(const google::protobuf::RepeatedPtrField<proto::Keyword>& keywords) {
-  std::vector<Arg> pairs;
-  for (const proto::Keyword& keyword : keywords) add_keyword(keyword.SerializeAsString(), pairs);
-  return context_.args.add(pairs);
-}
-
 void ValueDecoder::add_keyword(std::string_view keyword, std::vector<Arg>& pairs) {
   std::uint32_t name = 0;
   Arg value;

@@ -43,8 +43,7 @@ class ValueDecoder {
   // An absent message reads as None (File.info, Keyword.value).
   Arg decode_value(std::string_view message);
   Arg decode_value(const proto::Value& value) { return decode_value(value.SerializeAsString()); }
-  // Names and values.
-  ArgRange decode_keywords(const google::protobuf::RepeatedPtrField<proto::Keyword>& keywords);
+  // A name and a value.
   void add_keyword(std::string_view keyword, std::vector<Arg>& pairs);
 
   // References to nodes mean those of one body, by name: of several with one name, the first.

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <functional>
+#include <utility>
 
 #include "base/error.h"
 #include "io/file.h"
@@ -194,6 +195,44 @@ TEST_CASE("fields of a newer format are refused in messages that have no room fo
         decode_proto(file_with_fields([](WireWriter&) {}) + out.take(), "f", std::make_shared<Context>()),
         refusal(message));
   }
+}
+
+TEST_CASE("inputs and outputs keep fields of a newer format, their keywords refuse them") {
+  const auto file_with = [](bool has_newer_keyword) {
+    WireWriter out;
+    out.set_text(1, "epweave");
+    const auto version = out.open(2);
+    out.set(1, 1);
+    out.close(version);
+    // An input, whose keywords are field 5, and an output, whose keywords are field 3.
+    for (const auto& [field, keywords] : {std::pair{8, 5}, std::pair{9, 3}}) {
+      const auto role = out.open(field);
+      out.set(1, 1);
+      out.set_text(60, "new");
+      const auto keyword = out.open(keywords);
+      out.set(1, 2);
+      if (has_newer_keyword) out.set(9, 1);
+      out.close(keyword);
+      out.set(61, 7);
+      out.close(role);
+    }
+    out.set_text(14, "x");
+    out.set_text(14, "key");
+    return out.take();
+  };
+  const Graph graph = decode_proto(file_with(false), "f", std::make_shared<Context>());
+  const std::string newer = "\xe2\x03\x03new\xe8\x03\x07";
+  const auto key_of = [&](ArgRange more) { return graph.text(graph.context->args[more][0].as_name()); };
+  REQUIRE(graph.inputs.size() == 1);
+  CHECK(graph.text(graph.inputs[0].name) == "x");
+  CHECK(key_of(graph.inputs[0].more) == "key");
+  CHECK(graph.inputs[0].unknown_fields == newer);
+  REQUIRE(graph.outputs.size() == 1);
+  CHECK(graph.text(graph.outputs[0].role) == "x");
+  CHECK(key_of(graph.outputs[0].more) == "key");
+  CHECK(graph.outputs[0].unknown_fields == newer);
+  CHECK_THROWS_WITH(decode_proto(file_with(true), "f", std::make_shared<Context>()),
+                    "f: epweave.proto.Keyword has fields of a newer format that a rewrite could not keep");
 }
 
 // A step of one node "x", with an unknown field of this many groups within one another.

@@ -62,24 +62,14 @@ class WireWriter {
   struct Open {
     std::size_t piece, begin;
   };
-  Open open(int field) {
+  [[gnu::always_inline]] Open open(int field) {
     end_at(write_tag(room(kMostDigits + 1), field, kLengthDelimited) + 1);
     return {pieces_.size(), end_};
   }
-  void close(Open open) {
-    if (open.piece < pieces_.size()) return close_cut(open);
+  [[gnu::always_inline]] void close(Open open) {
     const std::size_t length = end_ - open.begin;
-    if (length < 0x80) {
-      bytes_[open.begin - 1] = static_cast<char>(length);
-      return;
-    }
-    char digits[kMostDigits];
-    const auto more = static_cast<std::size_t>(write_varint(digits, length) - digits) - 1;
-    room(more);
-    char* const begin = bytes_.data() + open.begin;
-    std::memmove(begin + more, begin, length);
-    std::memcpy(begin - 1, digits, more + 1);
-    end_ += more;
+    if (open.piece < pieces_.size() || length >= 0x80) return close_long(open);
+    bytes_[open.begin - 1] = static_cast<char>(length);
   }
   void add(std::uint64_t value) { end_at(write_varint(room(kMostDigits), value)); }
   void add_signed(std::int64_t value) { add(zigzag(value)); }
@@ -121,6 +111,18 @@ class WireWriter {
   void cut() {
     pieces_.emplace_back(bytes_.data(), end_);
     end_ = 0;
+  }
+  // Of a message whose length takes more than a byte.
+  [[gnu::noinline]] void close_long(Open open) {
+    if (open.piece < pieces_.size()) return close_cut(open);
+    const std::size_t length = end_ - open.begin;
+    char digits[kMostDigits];
+    const auto more = static_cast<std::size_t>(write_varint(digits, length) - digits) - 1;
+    room(more);
+    char* const begin = bytes_.data() + open.begin;
+    std::memmove(begin + more, begin, length);
+    std::memcpy(begin - 1, digits, more + 1);
+    end_ += more;
   }
   // Of a message that began in an earlier piece.
   void close_cut(Open open) {
