@@ -39,6 +39,8 @@ class WaitClock {
  public:
   void wait_begins(Deadline& deadline) const { deadline.took(std::chrono::steady_clock::now() - since_); }
   void wait_ended() { since_ = std::chrono::steady_clock::now(); }
+  // So much of the time since the last wait was no time of the rank's own.
+  void leave_out(std::chrono::nanoseconds time) { since_ += time; }
 
  private:
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
