@@ -32,6 +32,7 @@ scripts/dev/ep_overlap_torch_test.py
 -W ignore scripts/dev/memory_torch_test.py
 -W ignore scripts/dev/own_model_torch_test.py
 -W ignore scripts/dev/pt2_torch_test.py
+-W ignore scripts/dev/placements_torch_test.py
 -W ignore scripts/dev/torch_lists.py
 scripts/dev/check_onnx_form.py --need-onnx --passes testdata/graphs --only 'ep2.1b_remat|_r030.5_schedule'
 scripts/compare_with_torch.py testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz

@@ -14,7 +14,7 @@ from .errors import GraphFileError
 from .operators import attribute_at, imported
 from .subclasses import Layout
 
-_PLACEMENTS = {"Shard": ("dim",), "_StridedShard": ("dim", "split_factor"), "Replicate": (), "Partial": ("reduce_op",)}
+PLACEMENTS = {"Shard": ("dim",), "_StridedShard": ("dim", "split_factor"), "Replicate": (), "Partial": ("reduce_op",)}
 _ATOMS = (type(None), bool, int, float, str)
 _LOCALS = ".<locals>."
 
@@ -151,8 +151,8 @@ def encode(x):
         return {"dict": [encode(y) for pair in x.items() for y in pair]}
     if isinstance(x, torch.dtype):
         return {"dtype": str(x)}
-    if isinstance(x, Placement) and type(x).__name__ in _PLACEMENTS:
-        return {"placement": type(x).__name__, **{name: getattr(x, name) for name in _PLACEMENTS[type(x).__name__]}}
+    if isinstance(x, Placement) and type(x).__name__ in PLACEMENTS:
+        return {"placement": type(x).__name__, **{name: getattr(x, name) for name in PLACEMENTS[type(x).__name__]}}
     if isinstance(x, _pytree.TreeSpec):
         return _encode_spec(x)
     if inspect.isfunction(x) and not x.__closure__:
@@ -203,7 +203,7 @@ def _decode_dtype(x: dict):
 
 def _decode_placement(x: dict):
     from torch.distributed.tensor import placement_types
-    fields = _PLACEMENTS.get(x["placement"])
+    fields = PLACEMENTS.get(x["placement"])
     if fields is None:
         _unknown(x["placement"])
     return getattr(placement_types, x["placement"])(**{name: x[name] for name in fields})

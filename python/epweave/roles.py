@@ -1,9 +1,32 @@
 """What the inputs, outputs and process groups of a step traced by torchtitan stand for."""
 from __future__ import annotations
 
+from .calling import PLACEMENTS
 from .exporter import live_process_groups
+from .subclasses import Layout
 
 USER_INPUTS = ("tokens", "labels", "global_valid_tokens", "extra_kwargs")
+
+
+def describe_placements(layout) -> dict:
+    """How a DTensor lies on its mesh, {} of another class: `placements`, of each axis of the mesh torch's class and its
+    fields, [["Shard", 0], ["Replicate"]]; `shard_order`, where axes cut a dimension in another order than their own,
+    of each dimension the axes, [[0, [1, 0]]]."""
+    from torch.distributed.tensor import DTensor
+    if not issubclass(layout.cls, DTensor):
+        return {}
+    placements, _, order, _ = layout.context if isinstance(layout, Layout) else layout.ctx
+
+    def describe(placement) -> list:
+        kind = type(placement).__name__
+        values = [getattr(placement, field) for field in PLACEMENTS.get(kind, ())]
+        return [kind, *(x if type(x) in (int, str) else str(x) for x in values)]
+
+    described = {"placements": [describe(p) for p in placements]}
+    axes = [[entry.tensor_dim, list(entry.mesh_dims)] for entry in order or ()]
+    if any(cuts != sorted(cuts) for _, cuts in axes):
+        described["shard_order"] = axes
+    return described
 
 
 def expand_role(role: dict, layout) -> list[dict]:
@@ -14,16 +37,17 @@ def expand_role(role: dict, layout) -> list[dict]:
     shape = [int(e) if type(e) is int else str(e) for e in layout.outer_size]
     out = []
 
-    def walk(meta, prefix):
+    def walk(meta, prefix, outer):
+        placements = describe_placements(meta) or outer
         for name in meta.attrs:
             count, inner = meta.inner_metas[name]
             if inner is not None:
-                walk(inner, f"{prefix}{name}.")
+                walk(inner, f"{prefix}{name}.", placements)
             else:
                 out.extend({**role, "inner": prefix + name, "wrapper": meta.cls.__name__,
-                            "global_shape": shape} for _ in range(count))
+                            "global_shape": shape, **placements} for _ in range(count))
 
-    walk(layout, "")
+    walk(layout, "", {})
     return out
 
 

@@ -141,6 +141,46 @@ graph
         allowed = self.report("run", DEBUG, "--dry-run", "--device", "cuda:99", "--memory", "80")["memory"]
         self.assertEqual((allowed["device"]["limit"], allowed["host"]["limit"]), (80 * GIB, None))
 
+    def test_the_library_s_rate_is_that_of_the_dtype(self):
+        """Of 16-bit products, of others, and none of what the library does not compute."""
+        seconds = {}
+        for dtype in ("bf16", "f32", "f64"):
+            for name, call in (("product", "aten.mm.default(%a, %b)"),
+                               ("solve", "aten.linalg_solve_triangular.default(%a, %b, upper=False)")):
+                if (dtype, name) == ("bf16", "solve"):
+                    continue
+                (self.folder / "g.txt").write_text(f"""epweave text 1
+graph
+  %a = placeholder : {dtype}[8192, 8192] role=parameter fqn=a
+  %b = placeholder : {dtype}[8192, 8192] role=parameter fqn=b
+  %y = {call} : {dtype}[8192, 8192]
+  output([%y])
+""")
+                for math in ("portable", "native"):
+                    report = self.report("run", "g.txt", "--dry-run", "--device", "cuda:99", "--math", math)["graphs"][0]
+                    seconds[dtype, name, math] = report["seconds"] - report["copied_bytes"] / 20e9
+        flops, launch = 2 * 8192**3, 5e-6
+        self.assertAlmostEqual(seconds["bf16", "product", "native"], flops / 400e12 + launch)
+        for dtype in ("f32", "f64"):
+            self.assertAlmostEqual(seconds[dtype, "product", "native"], flops / 50e12 + launch)
+            self.assertAlmostEqual(seconds[dtype, "product", "portable"], flops / 35e12 + launch)
+            self.assertAlmostEqual(seconds[dtype, "solve", "native"], seconds[dtype, "solve", "portable"])
+
+    def test_symbols_of_both_graphs_are_counted_once(self):
+        alone, beside = (self.run_tool(*words, "--dry-run").stdout.splitlines()[-1] for words in (("run", DEBUG), ("check", DEBUG, DEBUG)))
+        self.assertRegex(alone, "^20 symbols without a number: ")
+        self.assertEqual(alone, beside)
+
+    def test_a_negative_extent_takes_nothing(self):
+        (self.folder / "g.txt").write_text("""epweave text 1
+graph
+  %y = aten.zeros.default([-4], dtype=f32) : f32[-4]
+  output([%y])
+""")
+        result = self.run_tool("run", "g.txt")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("%y = aten.zeros.default: a tensor of -4 elements along dimension 0", result.stderr)
+
     def test_native_math_is_of_products_alone(self):
         """Attention is computed by the kernels of portable math."""
         for module, faster in (("layers.5.attention.inner_attention", False), ("lm_head", True)):

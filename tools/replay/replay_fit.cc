@@ -34,11 +34,13 @@ constexpr double kLeastKept = 1.0 * (1 << 30);  // of a device, however little i
 // Of a GPU: what an H200 did (docs/gpu.md), in round numbers; the network's is assumed.
 replay::Rates rates_of(const FitPlace& place, const FitCommand& command) {
   const double cores = std::max(1U, std::thread::hardware_concurrency());
-  if (place.is_cpu()) return {100e9 * cores, 100e9 * cores, 5e9 * cores, 5e9 * cores, 5e-6};
-  if (place.is_emulated()) return {5e9, 5e9, 1e9, 1e9, 20e-6};
+  if (place.is_cpu()) return {100e9 * cores, 100e9 * cores, 100e9 * cores, 5e9 * cores, 5e9 * cores, 5e-6};
+  if (place.is_emulated()) return {5e9, 5e9, 5e9, 1e9, 1e9, 20e-6};
   const double collectives = command.has_own_device ? 50e9 : 1e12;  // virtual ranks copy
   constexpr double kOwnKernels = 35e12;
-  return {command.options.math == "native" ? 400e12 : kOwnKernels, kOwnKernels, 1.5e12, collectives, 5e-6};
+  replay::Rates rates{kOwnKernels, kOwnKernels, kOwnKernels, 1.5e12, collectives, 5e-6};
+  if (command.options.math == "native") rates.products = 400e12, rates.wide_products = 50e12;
+  return rates;
 }
 
 // Bytes of memory of this machine that nothing else takes, or that the container allows.

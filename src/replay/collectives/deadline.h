@@ -48,6 +48,8 @@ class WaitClock {
    private:
     WaitClock& clock_;
   };
+  // So much of the time since the last wait was no time of the rank's own.
+  void leave_out(std::chrono::nanoseconds time) { since_ += time; }
 
  private:
   using Clock = std::chrono::steady_clock;

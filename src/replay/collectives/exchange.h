@@ -5,6 +5,7 @@
 // same order. A failure is a CollectiveError.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -68,6 +69,8 @@ class Exchange {
   virtual void require_sound() = 0;
   // Fails the run where the work has begun and is not done within the deadline.
   virtual void watch(Underway work) = 0;
+  // How long some of the watched work was on the device, all in all: begun and not done.
+  virtual std::chrono::nanoseconds time_on_device() const = 0;
   // All that is watched is done, or was aborted; what it is asked of may go.
   virtual void unwatch() = 0;
 };

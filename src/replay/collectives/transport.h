@@ -142,6 +142,9 @@ class Transport {
   // The rank will post no more in this run. Where ranks are processes, waits until none will.
   virtual void finish(Rank rank) = 0;
   virtual void abort(const std::string& problem) = 0;  // wakes all who wait
+  // Of the time since the rank's last wait here, so much was a wait for the others, too: on the
+  // device, or in the library that moves data.
+  virtual void waited(std::chrono::nanoseconds) {}
   // Why all ranks stop, where they are processes; empty while they go on.
   virtual std::string failure() { return {}; }
 };

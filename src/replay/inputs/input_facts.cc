@@ -1,6 +1,7 @@
 #include "replay/inputs/input_facts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -64,7 +65,10 @@ void InputFacts::refuse(std::size_t i, std::string_view why) const {
 ResultType InputFacts::type_of(std::size_t i) const {
   const TensorType* type = tensor_of(context_, node_of(i).type);
   const auto evaluated = type == nullptr ? std::nullopt : evaluate(symbols_, *type);
-  if (!evaluated) refuse(i, "its extents have no numbers");
+  if (!evaluated)
+    refuse(i,
+           "its extents have no numbers: give their symbols a `hint`, or make them numbers "
+           "(epweave rewrite G -p concretize)");
   return *evaluated;
 }
 
@@ -83,30 +87,44 @@ std::vector<std::int64_t> InputFacts::read_extents(Arg list) const {
   return extents;
 }
 
-std::vector<MeshAxis> InputFacts::read_mesh(std::size_t i) const {
-  const std::size_t next = i + 1;
-  if (next >= placeholders_.size() || role_text(next, &InputRole::fqn) != role_text(i, &InputRole::fqn))
-    return {};
-  const TypeId type = node_of(next).type;
-  if (!type || context_.types[type].kind != TypeKind::kValue) return {};
-  const Arg mesh = context_.types[type].value;
-  if (!mesh.is(ArgKind::kMesh)) return {};
-  std::vector<MeshAxis> axes = read_mesh_axes(context_, mesh);
-  // Along an axis of replicas (HSDP's `replicate`, torchtitan's `dp_replicate`) all ranks have the
-  // same piece.
-  const Arg names = context_.args.children(mesh)[0];
-  if (!names.is_list()) return axes;
-  const auto items = context_.args.children(names);
+// In the entry of the same parameter behind those of its tensors.
+Arg InputFacts::mesh_of(std::size_t i) const {
+  for (std::size_t next = i + 1; next < placeholders_.size(); ++next) {
+    if (role_text(next, &InputRole::fqn) != role_text(i, &InputRole::fqn) ||
+        role_text(next, &InputRole::which) != role_text(i, &InputRole::which))
+      break;
+    const TypeId type = node_of(next).type;
+    if (type && context_.types[type].kind == TypeKind::kValue &&
+        context_.types[type].value.is(ArgKind::kMesh))
+      return context_.types[type].value;
+  }
+  return Arg::none();
+}
+
+Cuts InputFacts::cuts_of(std::size_t i, const Extents& global, const Extents& local) const {
+  const Arg mesh = mesh_of(i);
+  std::vector<MeshAxis> axes;
+  if (mesh.is(ArgKind::kMesh)) axes = read_mesh_axes(context_, mesh);
+  if (const Arg* placements = find_more(i, "placements"))
+    return read_cuts(context_, {*placements, find_more(i, "shard_order"), std::move(axes)}, local.size());
+  // Older files: along an axis of replicas (HSDP's `replicate`, torchtitan's `dp_replicate`) all
+  // ranks have the same piece.
+  const Arg names = mesh.is(ArgKind::kMesh) ? context_.args.children(mesh)[0] : Arg::none();
+  const auto items = names.is_list() ? context_.args.children(names) : std::span<const Arg>();
   for (std::size_t d = std::min(axes.size(), items.size()); d-- > 0;)
     if (items[d].is(ArgKind::kText) && context_.text(items[d].as_name()).ends_with("replicate"))
       axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(d));
-  return axes;
+  return find_cuts(global, local, axes);
+}
+
+Shard InputFacts::find_shard(std::size_t i, const Extents& local) const {
+  const Arg* recorded = find_more(i, "global_shape");
+  const Extents global = recorded == nullptr ? local : read_extents(*recorded);
+  return cut_shard(global, local, cuts_of(i, global, local), world_.size);
 }
 
 Shard InputFacts::shard_of(std::size_t i, const Extents& local) const {
-  const Arg* recorded = find_more(i, "global_shape");
-  Shard shard =
-      find_shard(recorded == nullptr ? local : read_extents(*recorded), local, read_mesh(i), world_.size);
+  Shard shard = find_shard(i, local);
   if (!shard.problem.empty()) refuse(i, shard.problem);
   return shard;
 }
@@ -116,7 +134,15 @@ bool InputFacts::is_global(std::size_t i) const {
   return role == "parameter" || role == "buffer";
 }
 
-std::string InputFacts::batch_key(std::string_view name, Rank rank) const {
+std::string InputFacts::batch_key(std::size_t i, std::string_view name, Rank rank) const {
+  if (find_more(i, "placements") != nullptr) {
+    const Shard shard = find_shard(i, type_of(i).sizes);
+    std::vector<std::int64_t> first;
+    if (shard.problem.empty())
+      for (const std::vector<IndexRun>& runs : shard.runs[rank])
+        first.push_back(runs.empty() ? 0 : runs.front().first);
+    if (!first.empty()) return fmt::format("{}/{}", name, fmt::join(first, ","));
+  }
   return fmt::format("{}/{}", name, find_coordinate(world_, "batch", rank).value_or(rank));
 }
 

@@ -31,8 +31,9 @@ class InputFacts {
   bool has_global_shape(std::size_t i) const { return find_more(i, "global_shape") != nullptr; }
   Shard shard_of(std::size_t i, const Extents& local) const;
 
-  // Names a user input's stream of random numbers on a rank.
-  std::string batch_key(std::string_view name, Rank rank) const;
+  // Names a user input's stream of random numbers on a rank: the same for ranks that hold the same,
+  // by its placements, else by the batch coordinate.
+  std::string batch_key(std::size_t i, std::string_view name, Rank rank) const;
   std::int64_t batch_count() const;
   std::optional<std::int64_t> find_vocabulary() const;  // rows of the parameter that is named `*embed*`
   // In a rank's batch: of `tokens`, or in a part of a step of `labels` or of positions.
@@ -51,7 +52,9 @@ class InputFacts {
   const InputRole* role_of(std::size_t i) const;
   const Arg* find_more(std::size_t i, std::string_view key) const;
   std::vector<std::int64_t> read_extents(Arg list) const;
-  std::vector<MeshAxis> read_mesh(std::size_t i) const;  // in the input entry after this one
+  Arg mesh_of(std::size_t i) const;  // none: no mesh is recorded
+  Cuts cuts_of(std::size_t i, const Extents& global, const Extents& local) const;
+  Shard find_shard(std::size_t i, const Extents& local) const;
 
   const Graph& graph_;
   const Context& context_;

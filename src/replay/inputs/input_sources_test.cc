@@ -255,6 +255,141 @@ TEST_CASE("inputs are taken from files") {
              Catch::Contains("/b: tensor `x` is in ") && Catch::Contains("/a too"));
 }
 
+namespace {
+
+// Four ranks, [a0 b0, a0 b1, a1 b0, a1 b1]; `of_w`: what is recorded of the parameter.
+Graph parse_placed(const std::string& type, const std::string& of_w) {
+  const std::string mesh = R"( : =mesh(["a", "b"], [2, 2], [[0, 1], [2, 3]], "cuda"))";
+  return parse_step("info world_size = 4\ngraph\n  %w = placeholder : f32[" + type +
+                    "] role=parameter fqn=w more{" + of_w + "}\n  %w_mesh = placeholder" + mesh +
+                    " role=parameter fqn=w more{inner=\"device_mesh\"}\n  output([%w])\n");
+}
+
+// Which elements of the global tensor, counted from 0, each rank has.
+std::vector<std::vector<double>> elements_of_ranks(const Graph& graph, Extents global) {
+  const Folder folder;
+  InputFiles files;
+  files.add(folder.write(
+      "x",
+      encode({{"w", make_floats(std::move(global), [](std::int64_t i) { return static_cast<float>(i); })}})));
+  InputData data(5);
+  data.files = &files;
+  std::vector<std::vector<double>> elements;
+  const World world = derive_world(graph);
+  for (const RankInputs& inputs : make_inputs(graph, world, KernelTable(), data))
+    elements.push_back(read(inputs[0]));
+  return elements;
+}
+
+}  // namespace
+
+TEST_CASE("shards lie as the recorded placements say") {
+  using Ranks = std::vector<std::vector<double>>;
+  struct Row {
+    const char* type;
+    const char* recorded;
+    Extents global;
+    Ranks expected;
+  };
+  // What torch's DTensor gives each rank of the mesh (scripts/dev/own_model_torch_test.py).
+  const Row rows[] = {
+      // Along a replicas, whatever the axis is called.
+      {"2",
+       R"(global_shape=[4], placements=[["Replicate"], ["Shard", 0]])",
+       {4},
+       {{0, 1}, {2, 3}, {0, 1}, {2, 3}}},
+      {"2",
+       R"(global_shape=[4], placements=[["Shard", 0], ["Replicate"]])",
+       {4},
+       {{0, 1}, {0, 1}, {2, 3}, {2, 3}}},
+      // One dimension on two axes: a first, or b first as FSDP over tensor parallelism has it.
+      {"1", R"(global_shape=[4], placements=[["Shard", 0], ["Shard", 0]])", {4}, {{0}, {1}, {2}, {3}}},
+      {"1",
+       R"(global_shape=[4], placements=[["_StridedShard", 0, 2], ["Shard", 0]])",
+       {4},
+       {{0}, {2}, {1}, {3}}},
+      {"1",
+       R"(global_shape=[4], placements=[["Shard", 0], ["Shard", 0]], shard_order=[[0, [1, 0]]])",
+       {4},
+       {{0}, {2}, {1}, {3}}},
+      // Rows that do not follow one another.
+      {"4",
+       R"(global_shape=[8], placements=[["_StridedShard", 0, 2], ["Replicate"]])",
+       {8},
+       {{0, 1, 4, 5}, {0, 1, 4, 5}, {2, 3, 6, 7}, {2, 3, 6, 7}}},
+      {"2",
+       R"(global_shape=[8], placements=[["_StridedShard", 0, 4], ["Shard", 0]])",
+       {8},
+       {{0, 2}, {4, 6}, {1, 3}, {5, 7}}},
+      // Two dimensions, in and against the order of the axes.
+      {"1, 2",
+       R"(global_shape=[2, 4], placements=[["Shard", 0], ["Shard", 1]])",
+       {2, 4},
+       {{0, 1}, {2, 3}, {4, 5}, {6, 7}}},
+      {"1, 2",
+       R"(global_shape=[2, 4], placements=[["Shard", 1], ["Shard", 0]])",
+       {2, 4},
+       {{0, 1}, {4, 5}, {2, 3}, {6, 7}}},
+  };
+  for (const Row& row : rows) {
+    INFO(row.recorded);
+    CHECK(elements_of_ranks(parse_placed(row.type, row.recorded), row.global) == row.expected);
+  }
+  // What is made from a seed is cut in the same way.
+  const Graph graph =
+      parse_placed("1", R"(global_shape=[4], placements=[["_StridedShard", 0, 2], ["Shard", 0]])");
+  const auto inputs = make_inputs(graph, derive_world(graph), KernelTable(), 5);
+  const double of_rank[] = {0, 2, 1, 3};
+  for (Rank rank = 0; rank < 4; ++rank)
+    CHECK(read(inputs[rank][0])[0] ==
+          RandomNumbers(5, "w").uniform(static_cast<std::uint64_t>(of_rank[rank])) * 0.25);
+}
+
+TEST_CASE("placements that say nothing, or something else than the type, are refused") {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"(placements=[["Partial", "sum"], ["Shard", 0]])",
+       "along axis 0 of its mesh ranks hold summands of it"},
+      {R"(placements=[["RaggedShard"], ["Shard", 0]])", "its placement `RaggedShard` along axis 0"},
+      {R"(placements=[["Shard"], ["Shard", 0]])",
+       "its placement `Shard` along axis 0 of its mesh has wrong fields"},
+      {R"(placements=[["Shard", 1], ["Shard", 0]])",
+       "its placement `Shard` along axis 0 of its mesh has wrong fields"},
+      {R"(placements=[["_StridedShard", 0, 0], ["Shard", 0]])", "its placement `_StridedShard` along axis 0"},
+      {R"(placements=[["Shard", 0]])", "the file records 1 placements of it, and a mesh of 2 axes"},
+      {R"(placements=[["Replicate"], ["Replicate"]])",
+       "its type has the extents [2], its placements leave [4] of [4]"},
+      {R"(placements=[["_StridedShard", 0, 4], ["Shard", 0]])", "cut unevenly"},
+      {R"(placements=[["Shard", 0], ["Shard", 0]], shard_order=[[0, [1]]])",
+       "its shard order leaves out axis 0"},
+      {R"(placements=[["Shard", 0], ["Shard", 0]], shard_order=[[0, [1, 2]]])",
+       "its shard order names axis 2 of a mesh of 2"},
+      {R"(placements=[3, ["Shard", 0]])", "its placement `` along axis 0"},
+      {R"(placements=0)", "its recorded placements are no list"},
+  };
+  for (const auto& [recorded, message] : rows) {
+    INFO(recorded);
+    const Graph graph = parse_placed("2", std::string("global_shape=[4], ") + recorded);
+    CHECK_THAT(refusal_of([&] { make_inputs(graph, derive_world(graph), KernelTable(), 5); }),
+               Catch::Contains("input %w (role parameter) cannot be made: ") && Catch::Contains(message));
+  }
+}
+
+TEST_CASE("ranks that hold the same of a user's tensor get the same numbers") {
+  const Graph graph = parse_step(R"(info world_size = 4
+graph
+  %x = placeholder : f32[2] role=user which=x more{global_shape=[4], placements=[["Shard", 0], ["Replicate"]]}
+  %m = placeholder : =mesh(["a", "b"], [2, 2], [[0, 1], [2, 3]], "cuda") role=user which=x more{inner="device_mesh"}
+  output([%x])
+)");
+  InputData data(5);
+  const Recipe recipe = parse_recipe(R"({"inputs": [{"name": "x", "make": "uniform"}]})", "r.json");
+  data.recipe = &recipe;
+  const auto inputs = make_inputs(graph, derive_world(graph), KernelTable(), data);
+  CHECK(read(inputs[0][0]) == read(inputs[1][0]));
+  CHECK(read(inputs[2][0]) == read(inputs[3][0]));
+  CHECK(read(inputs[0][0]) != read(inputs[2][0]));
+}
+
 TEST_CASE("a recipe names a generator for each input") {
   const Graph graph = parse_step(R"(info world_size = 2
 graph

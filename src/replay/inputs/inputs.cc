@@ -180,14 +180,15 @@ class InputMaker {
     const std::string name(facts_.recipe_name(i));
     if (!facts_.is_global(i))
       return make_tensors_in_parallel(i, [&](Rank rank, const Tensor& dense) {
-        const RandomNumbers random(data_.seed, facts_.batch_key(graph_.text(facts_.node_of(i).name), rank));
+        const RandomNumbers random(data_.seed,
+                                   facts_.batch_key(i, graph_.text(facts_.node_of(i).name), rank));
         store_numbers(dense, {0, dense.numel()},
                       [&](std::int64_t k) { return number(random, static_cast<std::uint64_t>(k)); });
       });
     const Shard shard = facts_.shard_of(i, facts_.type_of(i).sizes);
     const RandomNumbers random(data_.seed, name);
     return make_tensors_in_parallel(i, [&](Rank rank, const Tensor& dense) {
-      for_each_run(dense, shard.first[rank], shard.global,
+      for_each_run(shard.runs[rank], shard.global,
                    [&](std::int64_t local, std::int64_t global, std::int64_t length) {
                      store_numbers(dense, {local, length}, [&](std::int64_t k) {
                        return number(random, static_cast<std::uint64_t>(global + k));
@@ -278,7 +279,7 @@ class InputMaker {
       read(0, 0, dense.numel());
     } else {
       const Shard shard = facts_.shard_of(i, dense.sizes);
-      for_each_run(dense, shard.first[to.rank], shard.global, read);
+      for_each_run(shard.runs[to.rank], shard.global, read);
     }
     if (dense.dtype != DType::kBool) return;
     for (std::int64_t k = 0; k < dense.numel(); ++k)
@@ -339,7 +340,7 @@ class InputMaker {
     if (!found && !facts_.reads_elements(i)) return make_integers(i, [](std::int64_t) { return 0; });
     if (!found || *found <= 0) refuse_with_row(i, "no parameter's name tells the vocabulary");
     return make_tensors(i, [&](Rank rank, const Tensor& dense) {
-      const RandomNumbers random(data_.seed, facts_.batch_key("tokens", rank));
+      const RandomNumbers random(data_.seed, facts_.batch_key(i, "tokens", rank));
       for (std::int64_t k = 0; k < dense.numel(); ++k)
         store_integer(dense, k,
                       static_cast<std::int64_t>(random.bits(static_cast<std::uint64_t>(row.first + k)) %

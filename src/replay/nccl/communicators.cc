@@ -162,6 +162,7 @@ void Communicators::finish_call(Result result, Comm comm, const CallName& what, 
   const auto goes_on = [&] {
     return result == Result::kInProgress || (result == Result::kSuccess && !is_written());
   };
+  const bool is_waiting = goes_on();
   while (goes_on()) {
     if (const std::string failure = transport_.failure(); !failure.empty()) throw CollectiveError(failure);
     if (Clock::now() >= until)
@@ -175,7 +176,10 @@ void Communicators::finish_call(Result result, Comm comm, const CallName& what, 
     }
     if (goes_on() && Clock::now() - began > kSpin) std::this_thread::sleep_for(kPoll);
   }
-  if (result == Result::kSuccess) return;
+  if (result == Result::kSuccess) {
+    if (is_waiting) transport_.waited(Clock::now() - began);  // for the others, who make it with us
+    return;
+  }
   std::string text;
   {
     const std::lock_guard lock(calls_);
@@ -300,6 +304,7 @@ std::string Communicators::describe_pending() {
 std::string Communicators::find_problem() {
   {
     const std::lock_guard lock(work_mutex_);
+    bool is_begun = false;
     for (auto work = work_.begin(); work != work_.end();) {
       if (work->underway.is_done()) {
         work = work_.erase(work);
@@ -308,11 +313,19 @@ std::string Communicators::find_problem() {
       if (!work->begun && work->underway.has_begun()) work->begun = Clock::now();
       if (work->begun && Clock::now() - *work->begun > deadline_.now())
         return fmt::format("{} began and was not done within {}", work->underway.what, deadline_.text());
+      is_begun = is_begun || work->begun;
       ++work;
     }
+    note_work(is_begun);
   }
   const std::lock_guard lock(calls_);
   return find_error();
+}
+
+void Communicators::note_work(bool is_begun) {
+  const Clock::time_point now = Clock::now();
+  if (is_begun) on_device_ = on_device_.load() + (now - looked_at_);
+  looked_at_ = now;
 }
 
 std::string Communicators::find_error() {

@@ -61,6 +61,7 @@ class Communicators : public Exchange {
   void all_reduce(const Channel& channel, const LibrarySum& sum) override;
   void require_sound() override;
   void watch(Underway work) override;
+  std::chrono::nanoseconds time_on_device() const override { return on_device_.load(); }
   void unwatch() override;
 
   // What this rank had queued and is not done, a line each; as it was when the run failed, once it
@@ -89,8 +90,9 @@ class Communicators : public Exchange {
   std::string explain(Result result, Comm comm, std::string_view what) const;
   void require_open();  // with calls_ held: throws once all were aborted
   void guard();
-  std::string find_problem();  // empty: none
-  std::string find_error();    // of NCCL, with calls_ held; empty: none
+  std::string find_problem();     // empty: none
+  void note_work(bool is_begun);  // at this look: that some work has begun and is not done
+  std::string find_error();       // of NCCL, with calls_ held; empty: none
   // A process that ended is better known to rank 0 than to NCCL: waits for its word before it gives
   // this one.
   void give_problem(const std::string& problem);
@@ -111,6 +113,8 @@ class Communicators : public Exchange {
   std::mutex work_mutex_;
   std::list<Work> work_;
   std::string pending_at_failure_;
+  Clock::time_point looked_at_ = Clock::now();  // by the watchdog
+  std::atomic<std::chrono::nanoseconds> on_device_{};
   std::atomic<bool> is_ending_ = false;
   std::thread watchdog_;
 };

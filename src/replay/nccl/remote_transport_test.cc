@@ -47,4 +47,25 @@ TEST_CASE("a process waits longer for the others where it took long itself, unle
   CHECK(share_slowly(limit, milliseconds(300), milliseconds(800)).empty());
 }
 
+TEST_CASE("what a process waited for the others elsewhere is no time of its own") {
+  WaitLimit limit = milliseconds(50);
+  limit.grows = true;
+  const auto deadline_behind = [&](milliseconds waited) {
+    std::pair<Socket, Socket> ends = make_socket_pair();
+    std::vector<Socket> ranks;
+    ranks.push_back(std::move(ends.second));
+    Coordinator coordinator(std::move(ranks));
+    Deadline deadline(limit);
+    RemoteTransport transport(std::move(ends.first), deadline);
+    transport.share("begin");
+    std::this_thread::sleep_for(milliseconds(400));
+    transport.waited(waited);
+    transport.share("found");
+    transport.conclude("done");
+    return deadline.now();
+  };
+  CHECK(deadline_behind(milliseconds(0)) >= milliseconds(4000));
+  CHECK(deadline_behind(milliseconds(390)) < milliseconds(4000));
+}
+
 }  // namespace epweave::replay::nccl

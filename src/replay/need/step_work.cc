@@ -8,6 +8,7 @@
 #include "analysis/collectives.h"
 #include "cost/cost.h"
 #include "ops/op.h"
+#include "replay/cublas/products.h"
 
 namespace epweave::replay {
 namespace {
@@ -38,6 +39,19 @@ std::uint32_t members_of(const Graph& graph, Arg group) {
   return found == nullptr ? 1 : static_cast<std::uint32_t>(std::max<std::size_t>(found->ranks.size(), 1));
 }
 
+// Flops a second of the call.
+double rate_of(const Graph& graph, const Node& node, const Rates& rates) {
+  const OpFamily family = node.op->family;
+  const bool is_product =
+      family == OpFamily::kMatmul || family == OpFamily::kAddMatmul || family == OpFamily::kGroupedMatmul;
+  const TensorType* operand = nullptr;
+  for_each_input(*graph.context, node, [&](NodeId input) {
+    if (operand == nullptr) operand = tensor_of(*graph.context, graph.step().nodes[input].type);
+  });
+  if (!is_product || operand == nullptr || !cublas::has_products(operand->dtype)) return rates.flops;
+  return info(operand->dtype).bytes == 2 ? rates.products : rates.wide_products;
+}
+
 }  // namespace
 
 StepWork find_step_work(const Graph& graph, const Rates& rates, const MeasuredCosts* costs) {
@@ -63,10 +77,10 @@ StepWork find_step_work(const Graph& graph, const Rates& rates, const MeasuredCo
       ++work.kernels;
       const auto operands = costs == nullptr ? std::nullopt : describe_operands_of(graph, extents, node);
       if (operands) found = costs->find_kernel(node.op->target, *operands);
-      const double flops = node.op->cost == CostClass::kMatmul ? rates.products : rates.flops;
-      work.seconds += found ? found->seconds
-                            : rates.launch + std::max(static_cast<double>(cost.flops) / flops,
-                                                      static_cast<double>(cost.bytes) / rates.bytes);
+      work.seconds +=
+          found ? found->seconds
+                : rates.launch + std::max(static_cast<double>(cost.flops) / rate_of(graph, node, rates),
+                                          static_cast<double>(cost.bytes) / rates.bytes);
     }
     if (found) ++work.measured;
   }

@@ -11,8 +11,9 @@ namespace epweave::replay {
 
 // Assumed, in a second; docs/replay.md has the table.
 struct Rates {
-  double products = 0;  // flops of products of matrices
-  double flops = 0;     // of all else, attention too
+  double products = 0;       // flops of products of 16-bit floats that the library has in native math
+  double wide_products = 0;  // of float32 and float64
+  double flops = 0;          // of all else, attention too
   double bytes = 0;
   double network = 0;  // bytes of a collective
   double launch = 0;   // seconds of each kernel

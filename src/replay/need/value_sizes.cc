@@ -14,7 +14,7 @@ namespace {
 std::uint64_t count_places(const ResultType& tensor) {
   std::int64_t last = 0;
   for (std::size_t d = 0; d < tensor.sizes.size(); ++d) {
-    if (tensor.sizes[d] == 0) return 0;
+    if (tensor.sizes[d] <= 0) return 0;
     last += (tensor.sizes[d] - 1) * (d < tensor.strides.size() ? tensor.strides[d] : 0);
   }
   return static_cast<std::uint64_t>(tensor.strides.empty() ? count_elements(tensor.sizes) : last + 1);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "replay/run/device_wait.h"
 #include "replay/run/node_runner.h"
 #include "replay/run/placed_inputs.h"
 #include "replay/run/rank_clock.h"
@@ -98,8 +99,13 @@ class RankRunner {
   void run_on_stream(const Step& step) {
     if (step.kind == StepKind::kRecord) return device_->record(step);
     if (step.kind == StepKind::kJoin) return device_->join(step);
-    device_->synchronize();
+    synchronize();
     errors_.check_fault();
+  }
+
+  void synchronize() {
+    const DeviceWait wait(options_.process);
+    device_->synchronize();
   }
 
   bool has_ranges(const Step& step) const {
@@ -158,7 +164,7 @@ class RankRunner {
         options_.bounded->at_end(setup_.rank, result_.outputs, inputs_.list(), *bounds);
       result_.without_bound = bounds->without_bound();
     }
-    if (device_ != nullptr) device_->synchronize();
+    if (device_ != nullptr) synchronize();
     if (options_.measuring != nullptr && !has_turns()) result_.step_seconds = {clock_.working_seconds()};
     errors_.check_fault();
   }
@@ -166,6 +172,7 @@ class RankRunner {
   void bring_results(const RankInputs& inputs) {
     if (options_.shown) return show_results();
     if (device_ == nullptr) return;
+    const DeviceWait wait(options_.process);
     result_.log = device_->take_log();
     for (Value& output : result_.outputs) output = on_host(device_, output);
     inputs_.bring_back(inputs);

@@ -1,5 +1,6 @@
 #include "replay/run/host_exchange.h"
 
+#include "replay/run/device_wait.h"
 #include "replay/run/watch_values.h"
 
 namespace epweave::replay {
@@ -30,8 +31,9 @@ Tensor HostExchange::move(const Launch& launch, std::vector<Contribution> parts,
 
 void HostExchange::take(const Tensor& from, std::uint32_t stream, const Tensor& to) {
   device_.join_all(stream);
+  const DeviceWait wait(&process_);
   const Tensor host = device_.download(from);
-  exchange_.require_sound();
+  process_.exchange->require_sound();
   scatter_elements(host.bytes(), to);
 }
 

@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "replay/collectives/exchange.h"
 #include "replay/collectives/transport.h"
+#include "replay/run/executor.h"
 #include "replay/run/rank_device.h"
 
 namespace epweave::replay {
@@ -14,7 +14,7 @@ namespace epweave::replay {
 class HostExchange {
  public:
   // The device computes nothing in this run: it moves bytes.
-  HostExchange(RankDevice& device, Exchange& exchange) : device_(device), exchange_(exchange) {}
+  HostExchange(RankDevice& device, const Process& process) : device_(device), process_(process) {}
 
   // A collective that all members have launched. The contribution of this member may hold bounds,
   // and no operand.
@@ -47,7 +47,7 @@ class HostExchange {
   void take(const Tensor& from, std::uint32_t stream, const Tensor& to);
 
   RankDevice& device_;
-  Exchange& exchange_;
+  const Process& process_;
 };
 
 }  // namespace epweave::replay

@@ -3,6 +3,7 @@
 #include "ops/bind.h"
 #include "ops/op.h"
 #include "replay/collectives/mesh_ops.h"
+#include "replay/run/device_wait.h"
 #include "replay/run/placed_inputs.h"
 
 namespace epweave::replay {
@@ -68,6 +69,7 @@ Value NodeRunner::call(NodeId id) {
   if (node.op->cost != CostClass::kFree)
     for (const Value& arg : bound.args) collectives_.require_complete(arg);
   if (device != nullptr) forget_written(*node.op, bound.args);
+  const DeviceWait wait(device == nullptr ? nullptr : options_.process);  // some kernels wait, too
   if (reads_element(*node.op))
     for (Value& arg : bound.args) arg = on_host(device, arg);
   if (around_.clock.takes_spans()) around_.result.measured[id].operands = describe_operands(bound.args);

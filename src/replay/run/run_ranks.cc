@@ -141,7 +141,7 @@ class RankThreads {
     RankDevice* at = device_ == nullptr ? nullptr : &device_->rank(rank - here_.first);
     RankDevice* computing = computes_on_device() ? at : nullptr;
     std::optional<HostExchange> host_exchange;
-    if (computing == nullptr && at != nullptr) host_exchange.emplace(*at, *options_.process->exchange);
+    if (computing == nullptr && at != nullptr) host_exchange.emplace(*at, *options_.process);
     const RankSetup setup{rank,
                           counter_,
                           computing == nullptr ? *memory_ : computing->memory(),
