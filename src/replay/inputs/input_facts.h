@@ -30,6 +30,10 @@ class InputFacts {
   ResultType type_of(std::size_t i) const;  // of a tensor, with numbers for symbols
   bool has_global_shape(std::size_t i) const { return find_more(i, "global_shape") != nullptr; }
   Shard shard_of(std::size_t i, const Extents& local) const;
+  // Why no number can be made for an input, by its recorded type; empty: there is no reason.
+  std::string type_problem(std::size_t i) const;
+  // The same, also by how a parameter or buffer is cut.
+  std::string problem(std::size_t i) const;
 
   // Names a user input's stream of random numbers on a rank.
   std::string batch_key(std::string_view name, Rank rank) const;
@@ -52,6 +56,7 @@ class InputFacts {
   const Arg* find_more(std::size_t i, std::string_view key) const;
   std::vector<std::int64_t> read_extents(Arg list) const;
   std::vector<MeshAxis> read_mesh(std::size_t i) const;  // in the input entry after this one
+  Shard find_shard_of(std::size_t i, const Extents& local) const;
 
   const Graph& graph_;
   const Context& context_;
