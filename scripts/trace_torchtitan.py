@@ -35,6 +35,7 @@ DEFAULT_CONFIGS = {
     "deepseek_v3": "graph_trainer_deepseek_v3_debugmodel",
     "qwen3": "graph_trainer_qwen3_debugmodel_moe",
     "llama3": "graph_trainer_llama3_debugmodel",
+    "muse_glimmer": "graph_trainer_muse_glimmer_debugmodel",
 }
 TRACER = "torchtitan.experiments.graph_trainer"
 SUPPORTED_TORCHTITAN = "0.3."

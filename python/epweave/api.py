@@ -14,7 +14,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import EpweaveError, UsageError
-from .programs import find_program, graph_file, require_text, run, write_graph
+from .programs import find_program, graph_file, path_of, require_text, run, write_graph
 
 if TYPE_CHECKING:
     from .kinds import Graph, GraphModule, Path
@@ -100,7 +100,7 @@ class Result:
 
     def save(self, path: Path, *, to: str | None = None) -> None:
         """Write the graph in the form that the path's ending says, or that `to` names (`epweave convert --to`)."""
-        run("epweave", "convert", self.path, os.fspath(path), *(["--to", to] if to is not None else []), "-q")
+        run("epweave", "convert", self.path, path_of(path), *(["--to", to] if to is not None else []), "-q")
 
 
 def rewrite(graph: Graph, pipeline: str | None = None, output: Path | None = None, *, preset: str | None = None,

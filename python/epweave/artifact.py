@@ -14,7 +14,7 @@ from .errors import DeclinedError, GraphFileError, MismatchError, UsageError
 from .exporter import FILE_FACTS, export
 from .loader import load
 from .meshes import own_rank
-from .programs import require_text, run
+from .programs import path_of, require_text, run
 from .subclasses import Layout
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def save_trace(traced: Any, path: Path, *, graph: Traced | None = None, info: di
     if not hasattr(traced, "gm"):
         raise UsageError(f"an artifact holds how torchtitan calls the step, which {type(traced).__name__} does not say",
                          remedy="give torchtitan's TracedResult; epweave.export writes other graphs")
-    export(traced.gm if graph is None else graph, os.fspath(path), info={**(info or {}), CALLING: encode_calling(traced)},
+    export(traced.gm if graph is None else graph, path_of(path), info={**(info or {}), CALLING: encode_calling(traced)},
            **facts)
 
 
@@ -144,7 +144,7 @@ def make_artifact(traces: Iterable[Path], path: Path, *, pipeline: str | None = 
             rewrite(step, output=rewritten, **words)
             step = rewritten
         try:
-            report, _ = run("epweave", "artifact", "make", step, *_config_words(config), "-o", os.fspath(path), "-q")
+            report, _ = run("epweave", "artifact", "make", step, *_config_words(config), "-o", path_of(path), "-q")
         except DeclinedError as error:
             if error.id == "artifact.baked":
                 error.remedy = "repair=True (EPWEAVE_REPAIR=1, --repair) replaces such numbers; or give traces of several ranks"
@@ -181,9 +181,9 @@ def check_artifact(path: Path, config: dict | None = None, *, rank: int | None =
     words = _config_words(config) + _allow_words(allow)
     if rank is not None:
         words += ["--rank", str(rank)]
-    report, _ = run("epweave", "artifact", "check", os.fspath(path), *words, "-q", accept=(0, 1))
+    report, _ = run("epweave", "artifact", "check", path_of(path), *words, "-q", accept=(0, 1))
     if not report["ok"]:
-        raise MismatchError(os.fspath(path), report["mismatches"])
+        raise MismatchError(path_of(path), report["mismatches"])
     return report["fingerprint"]
 
 
@@ -193,7 +193,7 @@ def load_artifact(path: Path, config: dict | None = None, *, rank: int | None = 
 
     `rank` is this process's by default. `meshes`, `device` and `rank_device` are those of `load`.
     """
-    path = os.fspath(path)
+    path = path_of(path)
     rank = own_rank() if rank is None else rank
     fingerprint = check_artifact(path, config, rank=rank, allow=allow)
     graph = load(path, rank=rank, meshes=meshes, device=device, rank_device=rank_device)

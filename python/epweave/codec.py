@@ -304,11 +304,11 @@ _DECODE = {name: (_pair_decoder if name in PAIRS else _list_decoder if name in L
 def _check_version(version) -> None:
     if version.min_reader > FORMAT_VERSION:
         raise GraphFileError(f"needs a reader of format {version.min_reader}; this one reads format"
-                             f" {FORMAT_VERSION}: use a newer epweave_fx.py")
+                             f" {FORMAT_VERSION}", remedy="use a newer epweave")
     for feature in version.required_features:
         if feature not in KNOWN_FEATURES:
-            raise GraphFileError(f'requires the feature "{feature}", which this reader does not have:'
-                                 " use a newer epweave_fx.py")
+            raise GraphFileError(f'requires the feature "{feature}", which this reader does not have',
+                                 remedy="use a newer epweave")
 
 
 def decode_file(data: bytes) -> dict:
@@ -318,10 +318,11 @@ def decode_file(data: bytes) -> dict:
     reader or an unknown feature.
     """
     if not data.startswith(_HEAD):
-        raise GraphFileError("is not an epweave binary graph file (convert other forms with `epweave convert`)")
+        raise GraphFileError("is not an epweave binary graph file",
+                             remedy="convert other forms with `epweave convert`; epweave.export makes one of a torch.fx graph")
     end = len(data) - 5
     if data[end] != _CRC_TAG or struct.unpack_from("<I", data, end + 1)[0] != zlib.crc32(data[:end]):
-        raise GraphFileError("is truncated or altered: its checksum does not match; copy or write it again")
+        raise GraphFileError("is truncated or altered: its checksum does not match", remedy="copy or write it again")
     try:
         file = _CLASSES["File"].FromString(data)
         _check_version(file.version)

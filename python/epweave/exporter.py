@@ -4,7 +4,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
-import os
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from .history import MARK, Mark, restore
 from .labels import require_graph
 from .operators import (MeshPlaceholder, OpaquePlaceholder, attribute_at, imported, name_of_operator,
                         source_of)
+from .programs import path_of
 from .schema import FORMAT_VERSION
 from .values import NONE, integer, is_number, put_meta, real
 
@@ -487,7 +487,7 @@ def export(graph_module: Traced, path: Path, *, inputs: list[dict] | None = None
     Metadata that is not plain data is left out and named on stderr. Raises GraphFileError
     for anything else that the file cannot hold.
     """
-    path = os.fspath(path)
+    path = path_of(path)
     if is_exported_program(graph_module):
         facts = facts_of(graph_module)
         inputs = facts["inputs"] if inputs is None else inputs

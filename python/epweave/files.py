@@ -31,7 +31,7 @@ def read_bytes(path: str) -> bytes:
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise GraphFileError(f"is a damaged gzip file ({error}); copy or write it again") from None
+        raise GraphFileError(f"is a damaged gzip file ({error})", remedy="copy or write it again") from None
     except OSError as error:
         raise GraphFileError(f"cannot be read: {error.strerror}") from None
     return data
@@ -99,8 +99,8 @@ def _check_ending(path: str) -> None:
     if not stem or not ending or len(ending) > _LONGEST_ENDING or ending == "epw":
         return
     if ending in _OTHER_FORMS:
-        raise GraphFileError("has the ending of another form, but only the binary form is"
-                             " written here; choose another ending and use `epweave convert`")
+        raise GraphFileError("has the ending of another form, but only the binary form is written here",
+                             remedy="end the name in .epw (and .gz behind it), and use `epweave convert`")
     raise GraphFileError(f"the ending .{ending} names no form", remedy="end the name in .epw (and .gz behind it)")
 
 

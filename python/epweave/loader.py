@@ -18,7 +18,7 @@ from .history import MARK, Mark, history_of
 from .meshes import LiveMeshes, own_rank
 from .operators import (MeshPlaceholder, OpaquePlaceholder, ProcessGroupPlaceholder, find_operator,
                         imported, record_source)
-from .programs import run
+from .programs import path_of, run
 from .values import NONE, get_meta, is_number, real_of
 
 if TYPE_CHECKING:
@@ -534,6 +534,7 @@ def load(path: Path, *, rank: int | None = None, meshes: Sequence[DeviceMesh] | 
             raise UsageError(f"the meshes are rank {here}'s, and the graph of rank {rank} is asked for",
                              remedy="give this process's rank, or none")
         rank = here
+    path = path_of(path)
     with held():
         message = read_file(path) if rank is None else _read_rank(path, rank)
         try:

@@ -98,6 +98,13 @@ def require_text(what: str, value, remedy: str) -> str:
     raise UsageError(f"{what} is a text, and {type(value).__name__} was given: {value!r}", remedy=remedy)
 
 
+def path_of(value) -> str:
+    """The name of a file that the caller gave: a text or a path. Raises UsageError for anything else."""
+    if isinstance(value, os.PathLike) and isinstance(os.fspath(value), str):
+        return os.fspath(value)
+    return require_text("the name of a graph file", value, "give its path; `.path` of a Result, `.export(path)` of a Step")
+
+
 def write_graph(graph, path: str, **facts) -> None:
     """Writes a torch.fx.GraphModule, a torch.export.ExportedProgram or an `epweave.Step` to `path`."""
     if hasattr(graph, "trained"):  # a Step, which knows its facts

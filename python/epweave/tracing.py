@@ -112,6 +112,22 @@ def _state_of(model) -> dict:
     return {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers(remove_duplicate=False))}
 
 
+def _require_takes(step, inputs) -> None:
+    """Raises UsageError where `step` is no function of a model and these inputs."""
+    if not callable(step):
+        raise UsageError(f"the step function is a {type(step).__name__}",
+                         remedy="give a function: step(model, tokens, labels) returns the loss")
+    try:
+        signature = inspect.signature(step)
+    except (TypeError, ValueError):  # of a builtin
+        return
+    try:
+        signature.bind(None, **inputs) if isinstance(inputs, dict) else signature.bind(None, *inputs)
+    except TypeError as error:
+        raise UsageError(f"the step function does not take the inputs: {error}",
+                         remedy=f"it is called with the model in front; it takes {signature}") from None
+
+
 def _input_names(step: Callable, inputs) -> list[str]:
     """What the user's inputs are called: their keys, else the step function's parameters."""
     if isinstance(inputs, Mapping):
@@ -357,6 +373,7 @@ class _Tracer:
             raise UsageError(f"the model is a {type(model).__name__}", remedy="give a torch.nn.Module")
         _require_own_forward(model)
         self.step, self.model, self.inputs = step, model, _as_kept(inputs)
+        _require_takes(step, self.inputs)
         self.state = _state_of(model)
         self.parameters = dict(model.named_parameters(remove_duplicate=False))
         self.wanted = [name for name, x in self.parameters.items() if x.requires_grad]

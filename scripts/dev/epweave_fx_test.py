@@ -206,24 +206,24 @@ class Codec(unittest.TestCase):
     def refusal(self, data):
         with self.assertRaises(epweave_fx.GraphFileError) as caught:
             epweave_fx.decode_file(data)
-        return str(caught.exception)
+        return f"{caught.exception}: {caught.exception.remedy}"
 
     def test_refusals(self):
         data = epweave_fx.encode_file(small_message())
-        damaged = "is truncated or altered: its checksum does not match; copy or write it again"
+        damaged = "is truncated or altered: its checksum does not match: copy or write it again"
         for cut in range(9, len(data)):
             self.assertEqual(self.refusal(data[:cut]), damaged)
         for i in range(9, len(data)):
             self.assertEqual(self.refusal(data[:i] + bytes([data[i] ^ 1]) + data[i + 1:]), damaged)
         for other in (b"", b"{}", data[1:]):
-            self.assertEqual(self.refusal(other), "is not an epweave binary graph file"
-                                                  " (convert other forms with `epweave convert`)")
+            self.assertEqual(self.refusal(other), "is not an epweave binary graph file: convert other forms with `epweave convert`;"
+                                                  " epweave.export makes one of a torch.fx graph")
         self.assertEqual(
             self.refusal(epweave_fx.encode_file({"version": {"format": 9, "min_reader": 2}})),
-            "needs a reader of format 2; this one reads format 1: use a newer epweave_fx.py")
+            "needs a reader of format 2; this one reads format 1: use a newer epweave")
         self.assertEqual(
             self.refusal(epweave_fx.encode_file({"version": {"required_features": ["warp"]}})),
-            'requires the feature "warp", which this reader does not have: use a newer epweave_fx.py')
+            'requires the feature "warp", which this reader does not have: use a newer epweave')
 
 
 class Expressions(unittest.TestCase):
@@ -358,16 +358,16 @@ class Command(unittest.TestCase):
         self.check_bad(b"nonsense", "epweave_fx: bad: is not JSON (Expecting value: line 1 column 1"
                                     " (char 0)); give an fx-dump-1 file\n")
         self.check_bad(gzip.compress(b"{}" * 50)[:-9], "epweave_fx: bad: is a damaged gzip file"
-                       " (Compressed file ended before the end-of-stream marker was reached);"
-                       " copy or write it again\n")
+                       " (Compressed file ended before the end-of-stream marker was reached)\n"
+                       "  remedy: copy or write it again\n")
         self.check_bad({"format": "x"}, 'epweave_fx: bad: is not an fx-dump-1 file (its "format" says'
                                         ' "x"); make the dump again\n')
         self.check_bad([], 'epweave_fx: bad: is not an fx-dump-1 file (its "format" says null);'
                            " make the dump again\n")
         self.check_bad(b"\x0a\x07epweave", "epweave_fx: bad: is truncated or altered: its checksum"
-                       " does not match; copy or write it again\n", "to-dump")
-        self.check_bad({}, "epweave_fx: bad: is not an epweave binary graph file (convert other forms"
-                           " with `epweave convert`)\n", "to-dump")
+                       " does not match\n  remedy: copy or write it again\n", "to-dump")
+        self.check_bad({}, "epweave_fx: bad: is not an epweave binary graph file\n  remedy: convert other forms with"
+                           " `epweave convert`; epweave.export makes one of a torch.fx graph\n", "to-dump")
         self.assertEqual(self.run_tool("from-dump", self.path("none"), "-"),
                          (3, b"", "epweave_fx: none: cannot be read: No such file or directory\n"))
         source = self.path("a.json", sample_dump())
@@ -377,7 +377,7 @@ class Command(unittest.TestCase):
         self.assertEqual(
             self.run_tool("from-dump", source, self.path("a.txt.gz")),
             (3, b"", "epweave_fx: a.txt.gz: has the ending of another form, but only the binary form"
-                     " is written here; choose another ending and use `epweave convert`\n"))
+                     " is written here\n  remedy: end the name in .epw (and .gz behind it), and use `epweave convert`\n"))
         for name, ending in (("a.TXT", "TXT"), ("a.xyz", "xyz"), ("a.txt.bz2", "bz2"), ("a.xyz.gz", "xyz")):
             code, _, said = self.run_tool("from-dump", source, self.path(name))
             self.assertEqual((code, said), (3, f"epweave_fx: {name}: the ending .{ending} names no form\n"

@@ -572,7 +572,7 @@ class TraceCommand(unittest.TestCase):
         self.assertRegex(err, "^trace_torchtitan: llama3 has no configuration none_such; it has"
                               " graph_trainer_llama3_.*\n$")
         for output, message in (("x.txt", "x.txt: has the ending of another form, but only the binary form is written"
-                                          " here; choose another ending and use `epweave convert`"),
+                                          " here\n  remedy: end the name in .epw (and .gz behind it), and use `epweave convert`"),
                                 ("/none/x.epw", "/none/x.epw: cannot be written: there is no folder /none"),
                                 ("/tmp", "/tmp: cannot be written: is a folder")):
             done = subprocess.run([sys.executable, os.path.join(SCRIPTS, "trace_torchtitan.py"), "-o", output],

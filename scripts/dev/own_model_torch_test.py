@@ -357,6 +357,16 @@ class GivenInputs(unittest.TestCase):
                 inputs = {"tokens": self.tokens, "labels": labels}
                 self.assertEqual(traced(self.model, inputs)[0].item(), self.step(self.model, **inputs).item())
 
+    def test_a_step_function_that_does_not_take_the_inputs(self):
+        for step, inputs, message in (
+                (5, {"tokens": self.tokens}, "the step function is a int"),
+                (self.step, {"token": self.tokens}, "the step function does not take the inputs: missing a required argument: 'tokens'"),
+                (self.step, [self.tokens] * 5, "the step function does not take the inputs: too many positional arguments")):
+            with self.assertRaises(epweave.UsageError) as caught:
+                epweave.trace(step, self.model, inputs)
+            self.assertEqual(str(caught.exception), message)
+            self.assertTrue(caught.exception.remedy)
+
     def test_a_parameter_that_has_two_names_is_one_value(self):
         self.model[1].weight = self.model[0].weight
         traced = epweave.trace(self.step, self.model, {"tokens": self.tokens, "labels": self.tokens})

@@ -6,6 +6,7 @@ With --wheel also builds the wheel, installs it into a new environment and uses 
 import argparse
 import ast
 import contextlib
+import gzip
 import inspect
 import io
 import json
@@ -28,6 +29,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import epweave_fx  # noqa: E402, F401  finds the package and protobuf
 import epweave  # noqa: E402
 from epweave import errors, programs, train_on_cpu  # noqa: E402
+from epweave.files import read_bytes  # noqa: E402
 
 GRAPH = str(ROOT / "testdata/graphs/dsv3_debug_ep2.1b_remat.epw.gz")
 
@@ -229,6 +231,27 @@ class Package(unittest.TestCase):
                 epweave.rewrite(*arguments, **keywords)
         with self.assertRaises(epweave.RunError):
             epweave.rewrite(GRAPH, preset="ep-overlap", timeout=0.001)
+
+    def test_names_of_files_that_are_none(self):
+        for value in (None, 5, ["a"], b"x"):
+            for take in (epweave.load, lambda x: epweave.check_artifact(x, {})):
+                with self.subTest(value=value), self.assertRaises(epweave.UsageError) as caught:
+                    take(value)
+                self.assertEqual(str(caught.exception),
+                                 f"the name of a graph file is a text, and {type(value).__name__} was given: {value!r}")
+                self.assertTrue(caught.exception.remedy.startswith("give its path"))
+
+    def test_files_that_cannot_be_loaded_say_what_to_do(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = read_bytes(GRAPH)
+            for content, remedy in ((b"hello", "convert other forms"), (whole[:-9], "copy or write it again"),
+                                    (gzip.compress(whole)[:-9], "copy or write it again")):
+                path = pathlib.Path(folder) / "x.epw"
+                path.write_bytes(content)
+                with self.subTest(remedy), self.assertRaises(epweave.GraphFileError) as caught:
+                    epweave.load(path)
+                self.assertTrue(str(caught.exception).startswith(str(path)))
+                self.assertTrue(caught.exception.remedy.startswith(remedy), caught.exception.remedy)
 
     def test_a_program_that_is_named_and_not_there(self):
         before = os.environ.get("EPWEAVE")

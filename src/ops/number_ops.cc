@@ -26,6 +26,20 @@ NumberRule number_rule(const OpInfo& op) {
   return kTable[op.index];
 }
 
+NodeId undivided_numbers(const Context& context, const Body& body, NodeId value) {
+  for (;;) {
+    const Node& node = body.nodes[value];
+    if (node.op == nullptr || number_rule(*node.op) != NumberRule::kQuotient || node.op->writes) return value;
+    const Arg source = arg_of(context, node, 0);
+    if (!source.is_node() || named_arg(context, node, "other") != Arg::integer(1)) return value;
+    const TensorType *before = tensor_of(context, body.nodes[source.as_node()].type),
+                     *after = tensor_of(context, node.type);
+    if (before == nullptr || after == nullptr || is_floating(after->dtype) || before->dtype != after->dtype)
+      return value;
+    value = source.as_node();
+  }
+}
+
 bool numbers_chosen_rows(const OpInfo& op) {
   return op.family == OpFamily::kRepeatRows || (op.family == OpFamily::kMaskedRows && op.params.size() == 1);
 }

@@ -2,6 +2,7 @@
 // rows for each of n.
 //
 //   floor_divide(order, 3)     which of the n
+//   floor_divide(order, 1)     order
 //   remainder(order, 3)        which of its three
 #pragma once
 
@@ -17,6 +18,9 @@ enum class NumberRule : std::uint8_t { kNone, kQuotient, kRemainder };
 
 // Of the first operand by the second. A quotient is rounded if its dtype is an integer's.
 NumberRule number_rule(const OpInfo& op);
+
+// The value whose numbers a quotient of integers by 1 has; of another value, itself.
+NodeId undivided_numbers(const Context& context, const Body& body, NodeId value);
 
 // A start and what a step adds for each place: arange, not linspace.
 bool is_arange(const OpInfo& op);

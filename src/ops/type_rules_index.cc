@@ -370,7 +370,8 @@ TypeId stack(TypeRuleCall& call) {
 }
 
 // constant_pad_nd(self, pad, value): pad lists (before, after) from the last dimension on. Where
-// nothing is added, it is a clone of what is left, with the order of its strides.
+// nothing is added, it is a clone of what is left, with the order of its strides; else it is in
+// self's memory format.
 TypeId pad(TypeRuleCall& call) {
   const TensorType& self = call.tensor(std::size_t{0});
   const Dims pads = call.extents(1);
@@ -389,7 +390,9 @@ TypeId pad(TypeRuleCall& call) {
     left.sizes = std::move(sizes);
     return call.fresh_like(left);
   }
-  return call.contiguous(self.dtype, std::move(sizes), self.device);
+  return call.has_channels_last(self.sizes, self.strides)
+             ? call.channels_last(self.dtype, std::move(sizes), self.device)
+             : call.contiguous(self.dtype, std::move(sizes), self.device);
 }
 
 // slice_backward, select_backward (grad_output, input_sizes, ...).

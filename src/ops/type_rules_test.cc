@@ -219,6 +219,16 @@ TEST_CASE("a pad that only cuts keeps the order of strides, one that adds does n
   CHECK(padded(-3, 1) == "f32[4, 2, 8, 6]{96, 48, 6, 1}@cuda:0");
 }
 
+TEST_CASE("a pad keeps channels innermost") {
+  Calls c;
+  const Arg x = n(c.tensor("f32", {"4", "16", "128", "64"}, {"163840", "1", "1024", "16"}));
+  const auto padded = [&](std::vector<std::int64_t> pads) {
+    return c.type("aten.constant_pad_nd.default", {x, c.ints(std::move(pads)), i(0)});
+  };
+  CHECK(padded({0, 0, 0, 0, 0, 112, 0, 0}) == "f32[4, 128, 128, 64]{1048576, 1, 8192, 128}@cuda:0");
+  CHECK(padded({0, 0, 0, 0, 0, 112}) == "f32[4, 128, 128, 64]{1048576, 1, 8192, 128}@cuda:0");
+}
+
 TEST_CASE("statistics of layer norm have the input's dtype on the CPU") {
   Calls c;
   const auto normalised = [&](const char* device) {

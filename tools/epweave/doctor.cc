@@ -496,16 +496,27 @@ Finding check_operators(const Survey& seen) {
 
 Finding check_inputs(const Graph& graph) {
   Finding finding{"inputs", Health::kHas, "the replay can make all of them", {}, {}, {}};
+  const std::vector<replay::UnmadeInput> unmade = replay::list_unmade(graph);
   const std::vector<replay::RecipeAdvice> advice = replay::advise_rows(graph);
-  if (advice.empty()) return finding;
+  if (unmade.empty() && advice.empty()) return finding;
   std::size_t shown = 0;
+  for (const replay::UnmadeInput& input : unmade)
+    add_case(finding, shown++,
+             fmt::format("%{} ({}): {}", graph.text(graph.step().nodes[input.input].name), input.name,
+                         input.problem));
   for (const replay::RecipeAdvice& row : advice)
     add_case(finding, shown++,
              fmt::format("%{}: {}", graph.text(graph.step().nodes[row.input].name), row.problem));
   finding.health = Health::kLacks;
-  finding.found = fmt::format("{} that the replay cannot make by itself", advice.size());
-  finding.costs = "epweave-replay refuses the graph without a recipe";
-  finding.add = {fmt::format("a file for --recipe: {}", replay::recipe_of(advice))};
+  finding.found = fmt::format("{} that the replay cannot make{}", unmade.size() + advice.size(),
+                              unmade.empty() ? " by itself" : "");
+  finding.costs = unmade.empty() ? "epweave-replay refuses the graph without a recipe"
+                                 : "epweave-replay refuses the graph; passes and proofs do not need it";
+  if (!unmade.empty())
+    finding.add.push_back(
+        "another trace, for the replay alone, on a number of ranks that divides these dimensions");
+  if (!advice.empty())
+    finding.add.push_back(fmt::format("a file for --recipe: {}", replay::recipe_of(advice)));
   if (const std::string guesses = replay::name_guesses(graph, advice); !guesses.empty())
     finding.cases.push_back(guesses);
   return finding;

@@ -3,6 +3,7 @@
 #include "compare/rewrite/conditions.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/number_ops.h"
 #include "ops/only_index.h"
 #include "ops/op.h"
 #include "ops/sorting.h"
@@ -24,9 +25,10 @@ PositionNames::PositionNames(const RewriteClaims& claims, const Effects& effects
     if (!has_family(node, OpFamily::kIndexPut) || !node.op->writes) continue;
     const Arg into = arg_of(context_, node, 0);
     const auto [index, dim] = only_index(context_, arg_of(context_, node, 1));
-    if (into.is_node() && leaves_unset(a_.nodes[into.as_node()]) && index.is_node() && dim == 0 &&
-        !is_written(index.as_node()) && numbers_each_row(index.as_node(), into.as_node(), dim))
-      permutations_.insert(numbers_[index.as_node()]);
+    const NodeId numbered = index.is_node() ? as_made(index.as_node()) : NodeId();
+    if (into.is_node() && leaves_unset(a_.nodes[into.as_node()]) && numbered && dim == 0 &&
+        numbers_each_row(numbered, into.as_node(), dim))
+      permutations_.insert(numbers_[numbered]);
   }
 }
 
@@ -46,9 +48,16 @@ std::uint64_t PositionNames::of_value(NodeId value) {
   return FrameTerms::kNodeWord | first_equal(value).index();
 }
 
+NodeId PositionNames::as_made(NodeId numbers) const {
+  if (is_written(numbers)) return {};
+  const NodeId source = undivided_numbers(context_, a_, numbers);
+  return is_written(source) ? NodeId() : source;
+}
+
 // The sort whose order a value is.
 NodeId PositionNames::sort_of(NodeId order) const {
-  return order && !is_written(order) ? sort_of_order(context_, a_, order) : NodeId();
+  const NodeId numbers = order ? as_made(order) : NodeId();
+  return numbers ? sort_of_order(context_, a_, numbers) : NodeId();
 }
 
 // An order by its sort, else a value.
@@ -59,8 +68,8 @@ std::uint64_t PositionNames::of_positions(NodeId positions) {
 
 // Whether each row of a value is named once along a dimension.
 bool PositionNames::is_permutation(NodeId positions, NodeId of, std::size_t dim) const {
-  const bool names_each_once =
-      sort_of(positions) || (!is_written(positions) && permutations_.contains(numbers_[positions]));
+  const NodeId numbered = as_made(positions);
+  const bool names_each_once = sort_of(positions) || (numbered && permutations_.contains(numbers_[numbered]));
   return names_each_once && numbers_each_row(positions, of, dim);
 }
 

@@ -31,6 +31,8 @@ class PositionNames {
   bool is_permutation(NodeId positions, NodeId of, std::size_t dim) const;
 
  private:
+  // By what its numbers are, also once more divided by 1; none where they may be written.
+  NodeId as_made(NodeId numbers) const;
   bool is_written(NodeId value) const { return effects_.is_written(effects_.storage_of(value)); }
   bool numbers_each_row(NodeId positions, NodeId of, std::size_t dim) const;
   NodeId first_equal(NodeId value);

@@ -17,15 +17,21 @@ RowNumbers::RowNumbers(const Graph& graph, const Effects& effects, const ValueNu
     const bool is_written_to = has_family(node, OpFamily::kIndexPut) && node.op->writes;
     const Arg index = is_written_to ? only_positions(context_, node) : Arg::none();
     const Arg into = is_written_to ? arg_of(context_, node, 0) : Arg::none();
-    if (index.is_node() && into.is_node() && leaves_unset(body_.nodes[into.as_node()]) &&
-        !is_written(index.as_node()))
-      permutations_.insert(numbers_[index.as_node()]);
+    const NodeId numbered = as_made(index);
+    if (numbered && into.is_node() && leaves_unset(body_.nodes[into.as_node()]))
+      permutations_.insert(numbers_[numbered]);
   }
 }
 
+NodeId RowNumbers::as_made(Arg numbers) const {
+  if (!numbers.is_node() || is_written(numbers.as_node())) return {};
+  const NodeId source = undivided_numbers(context_, body_, numbers.as_node());
+  return is_written(source) ? NodeId() : source;
+}
+
 NodeId RowNumbers::sort_of(Arg order) const {
-  if (!order.is_node() || is_written(order.as_node())) return {};
-  const NodeId sort = sort_of_order(context_, body_, order.as_node());
+  const NodeId numbers = as_made(order);
+  const NodeId sort = numbers ? sort_of_order(context_, body_, numbers) : NodeId();
   return sort ? numbers_[sort] : NodeId();
 }
 
@@ -39,7 +45,8 @@ bool RowNumbers::counts(NodeId index) const {
 }
 
 bool RowNumbers::is_permutation(Arg index) const {
-  return index.is_node() && !is_written(index.as_node()) && permutations_.contains(numbers_[index.as_node()]);
+  const NodeId numbered = as_made(index);
+  return numbered && permutations_.contains(numbers_[numbered]);
 }
 
 NodeId RowNumbers::undone_by(NodeId value) const {

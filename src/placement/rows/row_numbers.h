@@ -32,6 +32,9 @@ class RowNumbers {
   NodeId undone_by(NodeId value) const;
 
  private:
+  // By what its numbers are, also once more divided by 1; none where they may be written.
+  NodeId as_made(Arg numbers) const;
+
   const Context& context_;
   const Body& body_;
   const Effects& effects_;

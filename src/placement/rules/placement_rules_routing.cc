@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/bind.h"
+#include "ops/number_ops.h"
 #include "ops/sorting.h"
 #include "placement/rules/placement_rules.h"
 
@@ -295,10 +296,25 @@ std::string remedy_for_positions(PlacementCall& call, Operand positions) {
                     : "";
 }
 
+// Of several copies of the tokens, which lie one behind the other, those of one token are added up
+// by its number among the tokens.
+void refuse_copies_by_remainder(PlacementCall& call, const RowWrite& write) {
+  const Node* numbers = call.producer(write.positions);
+  const bool is_remainder =
+      numbers != nullptr && numbers->op != nullptr && number_rule(*numbers->op) == NumberRule::kRemainder;
+  if (!is_remainder || !write.accumulates || !call.of(write.positions).blocks) return;
+  call.refuse("chunk.mixed-orders",
+              fmt::format("it adds up copies of the tokens at '{}', the remainder of their numbers",
+                          call.name_of(write.positions)),
+              "put the copies back by the inverse of their order, and add them up: "
+              "rows[argsort(order)].view(copies, tokens, width).sum(0)");
+}
+
 // Rows of the part itself, at positions among them.
 Placement write_own_rows(PlacementCall& call, const RowWrite& write) {
   const Placement to = call.of(write.destination), at = call.of(write.positions),
                   rows = call.of(write.source);
+  refuse_copies_by_remainder(call, write);
   const bool are_back =
       (to.is_local() || is_made_of_zeros(call, write.destination)) && are_put_back(call, write.positions);
   const bool are_along =

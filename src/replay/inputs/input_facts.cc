@@ -62,6 +62,26 @@ void InputFacts::refuse(std::size_t i, std::string_view why) const {
                                role.empty() ? "" : " (role " + role + ")", why));
 }
 
+std::string InputFacts::type_problem(std::size_t i) const {
+  const TypeId id = node_of(i).type;
+  if (!id) return "no type is recorded";
+  const Type& type = context_.types[id];
+  if (type.kind == TypeKind::kValue) return {};
+  if (type.kind == TypeKind::kScalar)
+    return type.expr && symbols_.evaluate(type.expr)
+               ? std::string()
+               : "the size was computed from data before the graph begins, and none is recorded";
+  const TensorType* tensor = tensor_of(context_, id);
+  if (tensor == nullptr) return "it is a tuple";
+  return evaluate(symbols_, *tensor) ? std::string() : "its extents have no numbers";
+}
+
+std::string InputFacts::problem(std::size_t i) const {
+  std::string found = type_problem(i);
+  if (!found.empty() || !is_global(i) || tensor_of(context_, node_of(i).type) == nullptr) return found;
+  return find_shard(i, type_of(i).sizes).problem;
+}
+
 ResultType InputFacts::type_of(std::size_t i) const {
   const TensorType* type = tensor_of(context_, node_of(i).type);
   const auto evaluated = type == nullptr ? std::nullopt : evaluate(symbols_, *type);

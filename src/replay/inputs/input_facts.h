@@ -30,6 +30,10 @@ class InputFacts {
   ResultType type_of(std::size_t i) const;  // of a tensor, with numbers for symbols
   bool has_global_shape(std::size_t i) const { return find_more(i, "global_shape") != nullptr; }
   Shard shard_of(std::size_t i, const Extents& local) const;
+  // Why no number can be made for an input, by its recorded type; empty: there is no reason.
+  std::string type_problem(std::size_t i) const;
+  // The same, also by how a parameter or buffer is cut.
+  std::string problem(std::size_t i) const;
 
   // Names a user input's stream of random numbers on a rank: the same for ranks that hold the same,
   // by its placements, else by the batch coordinate.

@@ -76,17 +76,10 @@ class InputMaker {
   }
 
   std::vector<Value> make_input(std::size_t i) {
-    const Node& node = facts_.node_of(i);
-    const Type* type = node.type ? &context_.types[node.type] : nullptr;
-    if (type == nullptr) facts_.refuse(i, "no type is recorded");
-    if (type->kind == TypeKind::kValue) return same(Text{type->value.kind(), "known when traced"});
-    if (type->kind == TypeKind::kScalar) {
-      const auto number = type->expr ? facts_.symbols().evaluate(type->expr) : std::nullopt;
-      if (!number)
-        facts_.refuse(i, "the size was computed from data before the graph begins, and none is recorded");
-      return same(*number);
-    }
-    if (type->kind != TypeKind::kTensor) facts_.refuse(i, "it is a tuple");
+    if (const std::string problem = facts_.type_problem(i); !problem.empty()) facts_.refuse(i, problem);
+    const Type& type = context_.types[facts_.node_of(i).type];
+    if (type.kind == TypeKind::kValue) return same(Text{type.value.kind(), "known when traced"});
+    if (type.kind == TypeKind::kScalar) return same(*facts_.symbols().evaluate(type.expr));
     if (auto values = read_from_files(i)) return *std::move(values);
     const RecipeRow* row = recipe_.find({facts_.role_text(i, &InputRole::role), facts_.recipe_name(i),
                                          facts_.type_of(i).sizes.size(), facts_.type_of(i).dtype});

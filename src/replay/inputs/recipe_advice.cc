@@ -64,6 +64,16 @@ std::vector<RecipeAdvice> advise_rows(const Graph& graph) {
   return advise_rows(graph, InputFacts(graph, world), torchtitan_recipe());
 }
 
+std::vector<UnmadeInput> list_unmade(const Graph& graph) {
+  const World world = read_world(graph);
+  const InputFacts facts(graph, world);
+  std::vector<UnmadeInput> list;
+  for (std::size_t i = 0; i < facts.size(); ++i)
+    if (std::string problem = facts.problem(i); !problem.empty())
+      list.push_back({facts.placeholders()[i], std::string(facts.recipe_name(i)), std::move(problem)});
+  return list;
+}
+
 std::string rows_of(const std::vector<RecipeAdvice>& advice) {
   std::vector<std::string> rows;
   for (const RecipeAdvice& row : advice)

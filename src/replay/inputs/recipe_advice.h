@@ -29,6 +29,14 @@ struct RecipeAdvice {
 std::vector<RecipeAdvice> advise_rows(const Graph& graph, const InputFacts& facts, const Recipe& recipe);
 std::vector<RecipeAdvice> advise_rows(const Graph& graph);  // of the recipe that ships
 
+// An input that no recipe makes, as a parameter of which ranks hold different amounts.
+struct UnmadeInput {
+  NodeId input;
+  std::string name;  // that recipes go by
+  std::string problem;
+};
+std::vector<UnmadeInput> list_unmade(const Graph& graph);
+
 // "row, row", each once.
 std::string rows_of(const std::vector<RecipeAdvice>& advice);
 
