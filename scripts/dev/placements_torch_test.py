@@ -142,7 +142,7 @@ class PlacementsTest(unittest.TestCase):
         texts = [subprocess.run([EPWEAVE, "convert", path, "-", "--to", "text"], check=True,
                                 capture_output=True, text=True).stdout for path in (graph, again)]
         self.assertEqual(*[[line for line in text.splitlines() if "placements=" in line] for text in texts])
-        self.assertEqual(texts[0].count('placements=[["Replicate"], ["Shard", 0]]'), 3, texts[0])  # tensor, mesh, gradient
+        self.assertEqual(texts[0].count('placements=[["Replicate"], ["Shard", 0]]'), 4, texts[0])  # tensor and mesh, of parameter and gradient
         self.assertEqual(json.loads(self.replay("run", graph, "--json"))["loss_is_finite"], True)
 
 

@@ -13,7 +13,7 @@ constexpr const char* kUneven =
     "it is cut unevenly: ranks hold different amounts of it, and replay runs one program on all ranks; "
     "epweave specialize G --all -o DIR writes each rank's own";
 
-std::optional<std::int64_t> number_at(std::span<const Arg> fields, std::size_t i) {
+std::optional<std::int64_t> integer_field(std::span<const Arg> fields, std::size_t i) {
   return i < fields.size() && fields[i].is_int() ? std::optional(fields[i].as_int()) : std::nullopt;
 }
 
@@ -80,7 +80,7 @@ Cuts read_cuts(const Context& context, const RecordedPlacements& recorded, std::
                       a));
     if (kind != "Shard" && kind != "_StridedShard")
       return give_up(fmt::format("its placement `{}` along axis {} of its mesh is not known", kind, a));
-    const auto dim = number_at(fields, 1), pieces = kind == "Shard" ? 1 : number_at(fields, 2);
+    const auto dim = integer_field(fields, 1), pieces = kind == "Shard" ? 1 : integer_field(fields, 2);
     if (!dim || !pieces || *dim < 0 || static_cast<std::size_t>(*dim) >= rank || *pieces < 1)
       return give_up(fmt::format("its placement `{}` along axis {} of its mesh has wrong fields", kind, a));
     if (placements.size() != recorded.axes.size())

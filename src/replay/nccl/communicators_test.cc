@@ -37,7 +37,7 @@ Api make_slow_api() {
 }
 
 // Takes down what it is told of waiting.
-class Listener : public Transport {
+class WaitNotes : public Transport {
  public:
   Ticket post(Rank, const std::string&, Contribution) override { return {}; }
   Meeting meet(Rank, const Ticket& ticket) override {
@@ -61,7 +61,7 @@ struct OneRankAlone {
   const World world;
   const std::vector<GraphGroups> graphs;
   std::unique_ptr<Device> device = device::open_emulated_device();
-  Listener transport;
+  WaitNotes transport;
   Deadline deadline{WaitLimit(milliseconds(60'000))};
   Communicators communicators{{api, *device, transport, 1, 0, graphs, {}, deadline}};
 };

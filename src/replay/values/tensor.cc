@@ -189,7 +189,8 @@ Tensor make_tensor(Memory& memory, DType dtype, Extents sizes, Extents strides) 
   std::int64_t last = 0;
   bool is_empty = false;
   for (std::size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] < 0) throw KernelError(fmt::format("a tensor of {} elements along dimension {}", sizes[d], d));
+    if (sizes[d] < 0)
+      throw KernelError(fmt::format("a tensor of {} elements along dimension {}", sizes[d], d));
     EPWEAVE_CHECK(strides[d] >= 0);
     if (sizes[d] == 0) is_empty = true;
     last += (sizes[d] - 1) * strides[d];
