@@ -98,11 +98,13 @@ void RegionUpdates::end_equal_rows(NodeId value, const Placement& written) {
   }
 }
 
-// Whether what was placed before a write is placed so after it.
+// Whether what was placed before a write is placed so after it. Of rows in an order of the part's
+// own nothing was known that rows in the order of the tokens are not.
 bool RegionUpdates::has_place_of(NodeId value, const Placement& written) const {
   const Placement& before = placements_.of(value);
-  return before.kind == written.kind && before.dim == written.dim &&
-         (before.any_order || before.blocks == written.blocks);
+  if (before.dim != written.dim) return false;
+  if (before.is_local() && before.is_rows() && written.is(PlacementKind::kSplit)) return true;
+  return before.kind == written.kind && (before.any_order || before.blocks == written.blocks);
 }
 
 }  // namespace epweave
