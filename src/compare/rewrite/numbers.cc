@@ -4,7 +4,7 @@
 
 namespace epweave {
 
-Numbers::Numbers(const Graph& a, const Graph& b) : facts_(b) {
+Numbers::Numbers(const Graph& a, const Graph& b) : facts_a_(a), facts_(b) {
   // What one extent says may be what another needs: 4 = s0, 9 = s0 + s1.
   std::vector<Extents> left = list_extents(a, b);
   while (std::erase_if(left, [&](const Extents& extents) { return learn(extents); }) > 0) {
@@ -118,6 +118,13 @@ PolyId Numbers::in_numbers(ExprId a) {
   return known ? known : known = substitute(facts_.pool().poly(a), values_);
 }
 
+PolyId Numbers::number_of_a(ExprId a) {
+  const PolyId found = in_numbers(a);
+  if (facts_.pool().constant(found)) return found;
+  const PolyId said = facts_a_.normalize(a);
+  return facts_.pool().constant(said) ? said : found;
+}
+
 bool Numbers::is_same_statement(ExprId a, ExprId b) {
   return a == b || in_numbers(a) == substitute(facts_.pool().poly(b), numbers_b_);
 }
@@ -147,7 +154,7 @@ bool Numbers::is_sum(ExprId whole, std::span<const ExprId> parts) {
   ExprPool& pool = facts_.pool();
   PolyId sum = pool.poly_number(0);
   for (ExprId part : parts) sum = pool.add(sum, pool.poly(part));
-  return facts_.equal(sum, in_numbers(whole));
+  return facts_.equal(sum, number_of_a(whole));
 }
 
 // None where it is a number: then all that is divided is divided alike.
@@ -162,12 +169,12 @@ const Numbers::Division* Numbers::find_division(ExprId a, std::uint32_t parts) {
     if (auto found = divisions_.find({symbol, parts}); found != divisions_.end()) return &found->second;
   // Of symbols that are numbers in B: what has another one, as A's inputs have both, was divided.
   const auto found = divisions_.find({StringId(), parts});
-  return found != divisions_.end() && facts_.pool().constant(in_numbers(a)) ? &found->second : nullptr;
+  return found != divisions_.end() && facts_.pool().constant(number_of_a(a)) ? &found->second : nullptr;
 }
 
 bool Numbers::is_share(ExprId a, ExprId b, Share share) {
   ExprPool& pool = facts_.pool();
-  const PolyId x = in_numbers(a), y = pool.poly(b);
+  const PolyId x = number_of_a(a), y = pool.poly(b);
   if (share.parts <= 1) return facts_.equal(x, y);
   const Division* division = find_division(a, share.parts);
   if (division == nullptr) return facts_.equal(x, pool.poly_number(0)) && facts_.equal(x, y);

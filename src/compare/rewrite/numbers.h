@@ -93,8 +93,11 @@ class Numbers {
   std::vector<StringId> symbols_of(ExprId a);
   const Division* find_division(ExprId a, std::uint32_t parts);
   PolyId in_numbers(ExprId a);
+  // As in_numbers, or the number that A's own facts make of it: u0//4, where A says that u0 is 128.
+  PolyId number_of_a(ExprId a);
 
-  Facts facts_;
+  Facts facts_a_;
+  Facts facts_;  // of B
   Values values_;  // of A's symbols, as B says it
   std::vector<std::pair<StringId, std::int64_t>> known_numbers_;
   std::vector<StringId> sums_;  // those that are what parts add up to

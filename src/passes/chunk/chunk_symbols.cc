@@ -67,12 +67,27 @@ Symbol PartSymbols::part_symbol(Facts& facts, const Symbol& symbol, std::size_t 
   result.part_of = symbol.name;
   const Division& division = plan_.division(bound_in_[symbol.name]);
   if (symbol.hint) result.hint = share_of_hint(facts, division, part, *symbol.hint);
-  if (symbol.asserts)
+  if (symbol.asserts) {
+    std::erase_if(*result.asserts, [&](ExprId said) { return says_number_of_tokens(facts, said); });
     for (ExprId& statement : *result.asserts)
       statement = facts.expr(part_poly(pool, pool.poly(statement), {division, part}));
+  }
   result.assumptions.clear();
   result.unknown_fields.clear();
   return result;
+}
+
+// Eq((u0 + u1)//4, 32), where u0 + u1 is 32 for each of 4 tokens. A part has other tokens.
+bool PartSymbols::says_number_of_tokens(Facts& facts, ExprId statement) const {
+  ExprPool& pool = facts.pool();
+  const Poly& poly = pool[pool.poly(statement)];
+  if (poly.terms.size() != 1 || poly.terms[0].atoms.size() != 1) return false;
+  const Atom fact = pool[poly.terms[0].atoms[0]];
+  if (fact.kind != AtomKind::kEq) return false;
+  const std::vector<StringId> left = pool.symbols(facts.normalize(pool.sub(fact.operands[0], fact.operands[1])));
+  return !left.empty() && std::ranges::all_of(left, [&](StringId symbol) {
+    return std::ranges::find(plan_.token_symbols, symbol) != plan_.token_symbols.end();
+  });
 }
 
 // As large a share of the number as the part has of the tokens.
