@@ -154,7 +154,7 @@ bool Numbers::is_sum(ExprId whole, std::span<const ExprId> parts) {
   ExprPool& pool = facts_.pool();
   PolyId sum = pool.poly_number(0);
   for (ExprId part : parts) sum = pool.add(sum, pool.poly(part));
-  return facts_.equal(sum, number_of_a(whole));
+  return facts_.equal(sum, in_numbers(whole));
 }
 
 // None where it is a number: then all that is divided is divided alike.
@@ -169,13 +169,13 @@ const Numbers::Division* Numbers::find_division(ExprId a, std::uint32_t parts) {
     if (auto found = divisions_.find({symbol, parts}); found != divisions_.end()) return &found->second;
   // Of symbols that are numbers in B: what has another one, as A's inputs have both, was divided.
   const auto found = divisions_.find({StringId(), parts});
-  return found != divisions_.end() && facts_.pool().constant(number_of_a(a)) ? &found->second : nullptr;
+  return found != divisions_.end() && facts_.pool().constant(in_numbers(a)) ? &found->second : nullptr;
 }
 
 bool Numbers::is_share(ExprId a, ExprId b, Share share) {
   ExprPool& pool = facts_.pool();
-  const PolyId x = number_of_a(a), y = pool.poly(b);
-  if (share.parts <= 1) return facts_.equal(x, y);
+  const PolyId x = in_numbers(a), y = pool.poly(b);
+  if (share.parts <= 1) return facts_.equal(x, y) || facts_.equal(number_of_a(a), y);
   const Division* division = find_division(a, share.parts);
   if (division == nullptr) return facts_.equal(x, pool.poly_number(0)) && facts_.equal(x, y);
   return facts_.equal(pool.mul(y, division->whole), pool.mul(x, division->parts[share.part]));

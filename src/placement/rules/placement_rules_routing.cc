@@ -320,8 +320,8 @@ bool are_written_back(PlacementCall& call, const RowWrite& write) {
   const Node* made = call.producer(write.destination);
   const bool is_new =
       made != nullptr && made->op != nullptr && (leaves_unset(*made->op) || made->op->makes_zeros);
-  const bool is_order = call.of(write.positions).is_local() && call.rank(write.positions) == 1 &&
-                        write.positions.arg.is_node();
+  const bool is_order =
+      call.of(write.positions).is_local() && call.rank(write.positions) == 1 && write.positions.arg.is_node();
   if (!is_new || !is_order || write.accumulates || !call.of(write.source).is_local()) return false;
   const NodeId sort = sort_of_order(context, body, write.positions.arg.as_node());
   const Arg keys = sort ? arg_of(context, body.nodes[sort], 0) : Arg::none();
