@@ -35,12 +35,21 @@ void RegionUpdates::note_writes(NodeId id) {
 }
 
 void RegionUpdates::check_content(NodeId value) const {
-  if (const NodeId writer = written_by_[placements_.effects->storage_of(value)])
+  const NodeId writer = written_by_[placements_.effects->storage_of(value)];
+  if (!writer) return;
+  const Node& made = step_.nodes[value];
+  if (made.op == nullptr || !made.op->makes_zeros)
     throw PlacementRefusal{
-        "chunk.written-zeros",
-        fmt::format("each part would add its rows to '{}', which is not zeros any more: '{}' writes it",
-                    graph_.text(step_.nodes[value].name), graph_.text(step_.nodes[writer].name)),
-        "add the rows into zeros, and the sum to the other values after that"};
+        "chunk.foreign-positions",
+        fmt::format("it writes rows to the places in '{}', which is not the order that a sort gave any more: "
+                    "'{}' writes it",
+                    graph_.text(made.name), graph_.text(step_.nodes[writer].name)),
+        "write a copy of the order"};
+  throw PlacementRefusal{
+      "chunk.written-zeros",
+      fmt::format("each part would add its rows to '{}', which is not zeros any more: '{}' writes it",
+                  graph_.text(made.name), graph_.text(step_.nodes[writer].name)),
+      "add the rows into zeros, and the sum to the other values after that"};
 }
 
 void RegionUpdates::check_after(NodeId id, const Placement& placement, RegionId region) {
@@ -98,11 +107,13 @@ void RegionUpdates::end_equal_rows(NodeId value, const Placement& written) {
   }
 }
 
-// Whether what was placed before a write is placed so after it.
+// Whether what was placed before a write is placed so after it. Of rows in an order of the part's
+// own nothing was known that rows in the order of the tokens are not.
 bool RegionUpdates::has_place_of(NodeId value, const Placement& written) const {
   const Placement& before = placements_.of(value);
-  return before.kind == written.kind && before.dim == written.dim &&
-         (before.any_order || before.blocks == written.blocks);
+  if (before.dim != written.dim) return false;
+  if (before.is_local() && before.is_rows() && written.is(PlacementKind::kSplit)) return true;
+  return before.kind == written.kind && (before.any_order || before.blocks == written.blocks);
 }
 
 }  // namespace epweave

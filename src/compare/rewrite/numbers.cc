@@ -4,7 +4,7 @@
 
 namespace epweave {
 
-Numbers::Numbers(const Graph& a, const Graph& b) : facts_(b) {
+Numbers::Numbers(const Graph& a, const Graph& b) : facts_a_(a), facts_(b) {
   // What one extent says may be what another needs: 4 = s0, 9 = s0 + s1.
   std::vector<Extents> left = list_extents(a, b);
   while (std::erase_if(left, [&](const Extents& extents) { return learn(extents); }) > 0) {
@@ -118,6 +118,13 @@ PolyId Numbers::in_numbers(ExprId a) {
   return known ? known : known = substitute(facts_.pool().poly(a), values_);
 }
 
+PolyId Numbers::number_of_a(ExprId a) {
+  const PolyId found = in_numbers(a);
+  if (facts_.pool().constant(found)) return found;
+  const PolyId said = facts_a_.normalize(a);
+  return facts_.pool().constant(said) ? said : found;
+}
+
 bool Numbers::is_same_statement(ExprId a, ExprId b) {
   return a == b || in_numbers(a) == substitute(facts_.pool().poly(b), numbers_b_);
 }
@@ -168,7 +175,7 @@ const Numbers::Division* Numbers::find_division(ExprId a, std::uint32_t parts) {
 bool Numbers::is_share(ExprId a, ExprId b, Share share) {
   ExprPool& pool = facts_.pool();
   const PolyId x = in_numbers(a), y = pool.poly(b);
-  if (share.parts <= 1) return facts_.equal(x, y);
+  if (share.parts <= 1) return facts_.equal(x, y) || facts_.equal(number_of_a(a), y);
   const Division* division = find_division(a, share.parts);
   if (division == nullptr) return facts_.equal(x, pool.poly_number(0)) && facts_.equal(x, y);
   return facts_.equal(pool.mul(y, division->whole), pool.mul(x, division->parts[share.part]));

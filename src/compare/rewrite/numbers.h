@@ -1,7 +1,8 @@
 // Scalars of A beside those of B: symbols of A that are numbers in B's inputs count as those
 // numbers, as do symbols of B that are numbers in A's, or that B's table says to be a number; a
-// symbol of A that only parts of B bind is what the parts add up to; and parts are as large as the
-// first split or join of so many parts says.
+// symbol of A that only parts of B bind is what the parts add up to; an expression of A that A's
+// own facts make a number is that number; and parts are as large as the first split or join of so
+// many parts says.
 #pragma once
 
 #include <map>
@@ -93,8 +94,11 @@ class Numbers {
   std::vector<StringId> symbols_of(ExprId a);
   const Division* find_division(ExprId a, std::uint32_t parts);
   PolyId in_numbers(ExprId a);
+  // As in_numbers, or the number that A's own facts make of it: u0//4, where A says that u0 is 128.
+  PolyId number_of_a(ExprId a);
 
-  Facts facts_;
+  Facts facts_a_;
+  Facts facts_;    // of B
   Values values_;  // of A's symbols, as B says it
   std::vector<std::pair<StringId, std::int64_t>> known_numbers_;
   std::vector<StringId> sums_;  // those that are what parts add up to

@@ -24,7 +24,8 @@ std::vector<std::int64_t> numbers_of(Facts& facts, const TensorType* type) {
   std::vector<std::int64_t> sizes;
   if (type == nullptr) return sizes;
   for (ExprId extent : type->sizes) {
-    const auto number = facts.hint(extent);
+    auto number = facts.hint(extent);
+    if (!number) number = facts.hint(facts.normalize(extent));
     if (!number) return {};
     sizes.push_back(*number);
   }

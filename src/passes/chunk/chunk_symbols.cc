@@ -67,12 +67,35 @@ Symbol PartSymbols::part_symbol(Facts& facts, const Symbol& symbol, std::size_t 
   result.part_of = symbol.name;
   const Division& division = plan_.division(bound_in_[symbol.name]);
   if (symbol.hint) result.hint = share_of_hint(facts, division, part, *symbol.hint);
-  if (symbol.asserts)
+  if (symbol.asserts) {
+    std::erase_if(*result.asserts, [&](ExprId said) { return rounds_tokens(facts, pool.poly(said)); });
     for (ExprId& statement : *result.asserts)
       statement = facts.expr(part_poly(pool, pool.poly(statement), {division, part}));
+  }
   result.assumptions.clear();
   result.unknown_fields.clear();
   return result;
+}
+
+// Whether a statement rounds what the number of tokens determines: Eq((u0 + u1)//4, 32), where
+// u0 + u1 is 32 for each of 4 tokens. What it says follows from that number, and a part has
+// another.
+bool PartSymbols::rounds_tokens(Facts& facts, PolyId said) const {
+  ExprPool& pool = facts.pool();
+  const auto is_of_part = [&](PolyId poly) {
+    return std::ranges::any_of(pool.symbols(poly), [&](StringId symbol) { return is_divided(symbol); });
+  };
+  if (!is_of_part(said)) return false;
+  for (std::size_t i = 0; i < pool[said].terms.size(); ++i)
+    for (std::size_t j = 0; j < pool[said].terms[i].atoms.size(); ++j) {
+      const Atom atom = pool[pool[said].terms[i].atoms[j]];  // the pool may grow
+      const bool rounds = atom.kind == AtomKind::kFloorDiv || atom.kind == AtomKind::kMod;
+      for (PolyId operand : atom.operands) {
+        if (rounds && is_of_part(operand) && !is_of_part(facts.normalize(operand))) return true;
+        if (rounds_tokens(facts, operand)) return true;
+      }
+    }
+  return false;
 }
 
 // As large a share of the number as the part has of the tokens.

@@ -40,6 +40,7 @@ class PartSymbols {
   std::int64_t share_of_hint(Facts& facts, const Division& division, std::size_t part,
                              std::int64_t hint) const;
   Symbol part_symbol(Facts& facts, const Symbol& symbol, std::size_t part) const;
+  bool rounds_tokens(Facts& facts, PolyId said) const;
 
   const Graph& graph_;
   const ChunkPlan& plan_;

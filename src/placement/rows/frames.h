@@ -14,6 +14,8 @@
 //   x[sort(o)], o the order of sort(k)            of x in sort(k) the order of the tokens; rows in
 //                                                 another order are refused
 //   index_put(zeros, [sort(o)], rows in f)        pick(f, vn(o)); of tokens' rows the order of o
+//   index_put(new, [o], rows in sort(k)), o the   the order of the tokens, where o is as long as new
+//     order of sort(k)                            memory has rows; rows in another order are refused
 //   x[i], x a part's own sum                      none
 //   index_put(dst, [i], rows in pick(f, vn(i)))   f
 //   index_put_(new_empty, [i], rows in f)         place(f, vn(i)); picked by i again: f

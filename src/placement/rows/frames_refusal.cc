@@ -79,8 +79,8 @@ void decline_regrouped_rows(const Graph& graph, NodeId id, NodeId source) {
                       "Neighbours in a part are not neighbours in the whole",
                       name),
           fmt::format("bring '{}' back into the order of the tokens before its rows are regrouped: pick rows "
-                      "by the sorted order (rows[argsort(order)]), or write them to `order` of a tensor that "
-                      "is as large as the tokens' numbers say, not as the rows (zeros(tokens * k, width))",
+                      "by the sorted order (rows[argsort(order)]), or write them to the order of as many "
+                      "rows of new memory (new = empty_like(rows); new[order] = rows)",
                       name));
 }
 

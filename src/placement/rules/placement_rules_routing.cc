@@ -6,6 +6,7 @@
 #include "ops/bind.h"
 #include "ops/number_ops.h"
 #include "ops/sorting.h"
+#include "ops/traffic.h"
 #include "placement/rules/placement_rules.h"
 
 namespace epweave {
@@ -310,6 +311,26 @@ void refuse_copies_by_remainder(PlacementCall& call, const RowWrite& write) {
               "rows[argsort(order)].view(copies, tokens, width).sum(0)");
 }
 
+// Whether each of a part's own rows is written to where a sort of rows in the order of the tokens
+// took it from, in new memory of as many rows: the order names each once, so that nothing of the
+// memory stays.
+bool are_written_back(PlacementCall& call, const RowWrite& write) {
+  const Context& context = *call.graph().context;
+  const Body& body = call.graph().step();
+  const Node* made = call.producer(write.destination);
+  const bool is_new =
+      made != nullptr && made->op != nullptr && (leaves_unset(*made->op) || made->op->makes_zeros);
+  const bool is_order =
+      call.of(write.positions).is_local() && call.rank(write.positions) == 1 && write.positions.arg.is_node();
+  if (!is_new || !is_order || write.accumulates || !call.of(write.source).is_local()) return false;
+  const NodeId sort = sort_of_order(context, body, write.positions.arg.as_node());
+  const Arg keys = sort ? arg_of(context, body.nodes[sort], 0) : Arg::none();
+  if (!keys.is_node() || !call.of_value(keys.as_node()).is(PlacementKind::kSplit)) return false;
+  const TensorType *to = call.tensor(write.destination), *order = call.tensor(write.positions);
+  return to != nullptr && order != nullptr &&
+         call.facts().equal(to->sizes[static_cast<std::size_t>(write.dim)], order->sizes[0]);
+}
+
 // Rows of the part itself, at positions among them.
 Placement write_own_rows(PlacementCall& call, const RowWrite& write) {
   const Placement to = call.of(write.destination), at = call.of(write.positions),
@@ -327,6 +348,12 @@ Placement write_own_rows(PlacementCall& call, const RowWrite& write) {
   pair_source(call, write);
   if (to.is(PlacementKind::kSplit)) require_same_order(call, to, at);
   call.assume(fmt::format("writes rows of its own part by '{}'", call.name_of(write.positions)));
+  if (to.is_local() && are_written_back(call, write)) {
+    call.rely_on_content(write.positions);
+    Placement back = Placement::split(to.dim);
+    back.blocks = at.blocks;
+    return back;
+  }
   Placement result = are_back ? in_own_order(to, to.dim) : to;
   if (to.any_order) result.blocks = at.blocks;
   result.any_order = false;
