@@ -317,6 +317,19 @@ constexpr auto kPositions = std::to_array<std::string_view>({
     "$ = aten.index_select.default({f}, 0, {p})",
     "$a = aten.index.Tensor({f}, [{o}]); $b = aten.zeros_like.default($a); $ = "
     "aten.index_put.default($b, [{2}], $a)",
+    "$a = aten.index.Tensor({f}, [{o}]); $b = aten.empty_like.default($a); $ = "
+    "aten.index_put.default($b, [{2}], $a)",
+    "$a = aten.index.Tensor({f}, [{o}]); $b = aten.empty_like.default($a); $c = "
+    "aten.index_put.default($b, [{2}], $a); $ = aten.mul.Tensor($c, {f})",
+    "$a = aten.index.Tensor({f}, [{o}]); $b = aten.empty_like.default($a); $c = "
+    "aten.index_put_.default($b, [{o}], $a); $d = aten.reshape.default($c, [-1, 2, 4]); $ = "
+    "aten.sum.dim_IntList($d, [1])",
+    "$a = aten.empty_like.default({f}); $b = aten.index_put.default($a, [{o}], {f}); $ = "
+    "aten.mul.Tensor($b, {f})",
+    "$a = aten.zeros_like.default({f}); $b = aten.index_put_.default($a, [{o}], {f}); $ = "
+    "aten.mul.Tensor($a, {f})",
+    "$a = aten.empty_like.default({f}); $b = aten.index_put_.default($a, [{p}], {f}, True); $ = "
+    "aten.mul.Tensor($b, {f})",
     "$a = aten.index.Tensor({f}, [{o}]); $ = aten.mul.Tensor($a, {f})",
     "$a = aten.index.Tensor({f}, [{o}]); $b = aten.index.Tensor({f}, [{2}]); $ = aten.mul.Tensor($a, $b)",
     "$a = aten.index.Tensor({f}, [{o}]); $b = aten.index.Tensor({f}, [{p}]); $ = aten.mul.Tensor($a, $b)",
