@@ -24,7 +24,7 @@ FORMS = {"binary": ".epw", "text": ".txt", "json": ".json", "onnx": ".onnx"}
 SMALL = """epweave text 1
 device cuda:0
 version producer="by hand"
-info = {"model": "small", "list": [1, 2.5, None, (True,)]}
+info = {"model": "small", "world_size": 4, "list": [1, 2.5, None, (True,)]}
 group 35 ranks=[0, 1] description=mesh_ep axes=[ep]
 symbol u0 range=[8, 1024] hint=16 unbacked asserts=["Eq(Mod(u0, 8), 0)"]
 symbol u1 range=[0, 64] hint=4 unbacked
@@ -32,6 +32,8 @@ symbol u1 range=[0, 64] hint=4 unbacked
 graph
   %x = placeholder : f32[u0, 8] role=user which=x
   %w = placeholder : f32[8, 8] role=parameter fqn=layers.0.w
+  %p = placeholder : f32[4] role=parameter fqn=p more{global_shape=[8], placements=[["_StridedShard", 0, 2], ["Replicate"]], shard_order=[[0, [0]]]}
+  %p_mesh = placeholder : =mesh(["a", "b"], [2, 2], [[0, 1], [2, 3]], "cuda") role=parameter fqn=p more{inner="device_mesh"}
   %mm = aten.mm.default(%x, %w) : f32[u0, 8] @layers.0.moe seq=3 src="model.py:3 in forward: x @ w"
   %sort = aten.sort.stable(%mm, stable=True) : (f32[u0, 8], i64[u0, 8])
   %getitem = operator.getitem(%sort, 0) : f32[u0, 8]
@@ -126,6 +128,7 @@ def commands(path, pipelines):
     yield "print", ["print", path, "--json"], (0, 3)
     yield "stats", ["stats", path, "--json"], (0, 3)
     yield "verify --ranks", ["verify", "--ranks", path], (0, 1, 3)
+    yield "doctor", ["doctor", path, "--json"], (0, 1, 3)
     yield "diff", ["diff", path, path, "--html", "-"], (0, 1, 2)
     yield "convert", ["convert", path, "-", "--to", "text"], (0, 3)
     for pipeline in pipelines:

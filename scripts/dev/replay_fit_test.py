@@ -245,6 +245,9 @@ graph
         self.assertGreater(report["graphs"][0]["measured"], 0)
         self.assertIn("by measured costs\n", self.run_tool("run", part, "--dry-run", "--costs-from", "costs.json").stdout)
         self.assertEqual(self.run_tool("run", part, "--dry-run", "--costs-from", "part.epw").returncode, 3)
+        (self.folder / "no.json").write_text("hello")
+        self.assertIn("no.json: not JSON: unexpected text at line 1, column 1\n",
+                      self.run_tool("run", part, "--dry-run", "--costs-from", "no.json").stderr)
 
     def test_check_counts_both_graphs(self):
         report = self.report("check", DEBUG, DEBUG, "--dry-run", "--memory", "64")

@@ -20,7 +20,7 @@ std::string describe_place(std::string_view text, std::size_t byte) {
   const std::string_view rest = text.substr(std::min(text.size(), before.size()));
   const bool is_finite = !rest.starts_with("NaN") && !rest.starts_with("Infinity");
   return fmt::format("{} at line {}, column {}{}",
-                     byte > text.size() ? "it ends too early," : "it breaks off", line, column,
+                     byte > text.size() ? "it ends too early," : "unexpected text", line, column,
                      is_finite ? "" : ": give a finite number");
 }
 

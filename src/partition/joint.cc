@@ -268,7 +268,8 @@ Joint read_joint(const Graph& graph, Waits waits) {
     throw PassError(
         "partition.backward",
         "the graph has no backward: no placeholder is a tangent, and no gradient of a loss begins in it", {},
-        "give the joint graph of forward, loss and backward");
+        "give the joint graph of forward, loss and backward; of a stage of a pipeline, epweave partition and "
+        "verify --fwd are told which inputs are gradients of its outputs: --tangents NAMES");
   divide_outputs(graph, joint);
   refuse_loss_of_backward(graph, joint);
   if (std::ranges::any_of(joint.seeds, [&](NodeId id) { return is_tangent(joint, body, id); })) {

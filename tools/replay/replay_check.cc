@@ -276,6 +276,8 @@ int replay_check(const CheckCommandOptions& given, Console& console) {
       devices.b};
   setup.bounds = find_bounds(options);
   setup.kept_bytes = fitting.kept_bytes;
+  setup.path_a = display_name(options.a), setup.path_b = display_name(options.b);
+  setup.path_reference = display_name(options.reference);
   setup.expect_runs = [&](std::size_t count) { progress.expect(count); };
   if (!is_process || place.rank == 0) setup.options.progress = progress.function();
   const PreparedPair prepared{graphs, devices, setup};

@@ -487,6 +487,7 @@ int replay_run(const RunCommandOptions& given, Console& console) {
   const InputSource source(options.replay);
   source.files.require_all_used({{graph, world.size}});
   replay::InputData data = source.data;
+  data.path = display_name(options.input);
   if (is_process) data.only = place.rank;
   std::vector<replay::RankInputs> inputs;
   const auto make = [&] { inputs = replay::make_inputs(graph, world, kernels, data); };

@@ -66,6 +66,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "ir/graph.h"
@@ -89,6 +90,8 @@ struct CheckSetup {
   std::size_t kept_bytes = std::size_t{4} << 30;  // in each process, where bounds are made
   // How many runs there are in all, each time that is known better; for progress.
   std::function<void(std::size_t runs)> expect_runs = {};
+  // Of the graphs' files, which errors name; empty: none.
+  std::string path_a = {}, path_b = {}, path_reference = {};
 };
 
 // Throws UsageError if these graphs cannot be compared so. A check does this first.

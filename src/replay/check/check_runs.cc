@@ -56,6 +56,9 @@ CheckRun CheckRuns::run(const Graph& graph, const World& world, RunOptions optio
                                  number == 1 ? "" : fmt::format(", run {}", number));
   InputData data = setup_.data;
   if (&graph != &graphs_.a) data.original = &graphs_.a;
+  data.path = &graph == &graphs_.a   ? setup_.path_a
+              : &graph == &graphs_.b ? setup_.path_b
+                                     : setup_.path_reference;
   if (options.process != nullptr) data.only = options.process->rank;
   const std::vector<RankInputs> inputs = make_inputs(graph, world, setup_.kernels, data);
   CheckRun result{run_ranks(graph, world, setup_.kernels, inputs, options), {}};

@@ -106,6 +106,7 @@ std::vector<MeshAxis> read_mesh_axes(const Context& context, Arg mesh) {
   std::vector<MeshAxis> axes(shape.size());
   std::size_t inner = 1;
   for (std::size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] < 1) return {};
     axes[d].extent = shape[d];
     if (shape[d] > 1) {
       if (inner >= ranks.size() || ranks[inner] <= ranks[0]) return {};

@@ -5,17 +5,33 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "ops/bind.h"
 #include "ops/op.h"
 
 namespace epweave::replay {
 
-InputFacts::InputFacts(const Graph& graph, const World& world)
-    : graph_(graph), context_(*graph.context), world_(world), symbols_(graph) {
+InputFacts::InputFacts(const Graph& graph, const World& world, std::string path)
+    : graph_(graph), context_(*graph.context), world_(world), path_(std::move(path)), symbols_(graph) {
   for (NodeId id : graph.step().order)
     if (graph.step().nodes[id].kind == NodeKind::kPlaceholder) placeholders_.push_back(id);
   bind_hints();
+  find_meshes();
+}
+
+// A mesh is an entry of its parameter behind those of the parameter's tensors.
+void InputFacts::find_meshes() {
+  meshes_.resize(placeholders_.size(), Arg::none());
+  for (std::size_t i = placeholders_.size(); i-- > 1;) {
+    if (role_text(i, &InputRole::fqn) != role_text(i - 1, &InputRole::fqn) ||
+        role_text(i, &InputRole::which) != role_text(i - 1, &InputRole::which))
+      continue;
+    const TypeId type = node_of(i).type;
+    const bool is_mesh = type && context_.types[type].kind == TypeKind::kValue &&
+                         context_.types[type].value.is(ArgKind::kMesh);
+    meshes_[i - 1] = is_mesh ? context_.types[type].value : meshes_[i];
+  }
 }
 
 void InputFacts::bind_hints() {
@@ -58,8 +74,9 @@ void InputFacts::refuse(std::size_t i, std::string_view why) const {
   std::string role(role_text(i, &InputRole::role));
   if (const std::string_view name = recipe_name(i); name != graph_.text(node_of(i).name))
     role += fmt::format("{}{}", role.empty() ? "" : " ", name);
-  throw InputError(fmt::format("input %{}{} cannot be made: {}", graph_.text(node_of(i).name),
-                               role.empty() ? "" : " (role " + role + ")", why));
+  throw InputError(fmt::format("{}{}input %{}{} cannot be made: {}", path_, path_.empty() ? "" : ": ",
+                               graph_.text(node_of(i).name), role.empty() ? "" : " (role " + role + ")",
+                               why));
 }
 
 std::string InputFacts::type_problem(std::size_t i) const {
@@ -73,7 +90,11 @@ std::string InputFacts::type_problem(std::size_t i) const {
                : "the size was computed from data before the graph begins, and none is recorded";
   const TensorType* tensor = tensor_of(context_, id);
   if (tensor == nullptr) return "it is a tuple";
-  return evaluate(symbols_, *tensor) ? std::string() : "its extents have no numbers";
+  const auto evaluated = evaluate(symbols_, *tensor);
+  if (!evaluated) return "its extents have no numbers";
+  const bool has_negative = std::ranges::any_of(evaluated->sizes, [](std::int64_t e) { return e < 0; });
+  return has_negative ? fmt::format("it has the extents [{}]", fmt::join(evaluated->sizes, ", "))
+                      : std::string();
 }
 
 std::string InputFacts::problem(std::size_t i) const {
@@ -107,22 +128,8 @@ std::vector<std::int64_t> InputFacts::read_extents(Arg list) const {
   return extents;
 }
 
-// In the entry of the same parameter behind those of its tensors.
-Arg InputFacts::mesh_of(std::size_t i) const {
-  for (std::size_t next = i + 1; next < placeholders_.size(); ++next) {
-    if (role_text(next, &InputRole::fqn) != role_text(i, &InputRole::fqn) ||
-        role_text(next, &InputRole::which) != role_text(i, &InputRole::which))
-      break;
-    const TypeId type = node_of(next).type;
-    if (type && context_.types[type].kind == TypeKind::kValue &&
-        context_.types[type].value.is(ArgKind::kMesh))
-      return context_.types[type].value;
-  }
-  return Arg::none();
-}
-
 Cuts InputFacts::cuts_of(std::size_t i, const Extents& global, const Extents& local) const {
-  const Arg mesh = mesh_of(i);
+  const Arg mesh = meshes_[i];
   std::vector<MeshAxis> axes;
   if (mesh.is(ArgKind::kMesh)) axes = read_mesh_axes(context_, mesh);
   if (const Arg* placements = find_more(i, "placements"))
@@ -140,7 +147,7 @@ Cuts InputFacts::cuts_of(std::size_t i, const Extents& global, const Extents& lo
 Shard InputFacts::find_shard(std::size_t i, const Extents& local) const {
   const Arg* recorded = find_more(i, "global_shape");
   const Extents global = recorded == nullptr ? local : read_extents(*recorded);
-  return cut_shard(global, local, cuts_of(i, global, local), world_.size);
+  return cut_shard(global, local, cuts_of(i, global, local));
 }
 
 Shard InputFacts::shard_of(std::size_t i, const Extents& local) const {
@@ -156,12 +163,12 @@ bool InputFacts::is_global(std::size_t i) const {
 
 std::string InputFacts::batch_key(std::size_t i, std::string_view name, Rank rank) const {
   if (find_more(i, "placements") != nullptr) {
-    const Shard shard = find_shard(i, type_of(i).sizes);
-    std::vector<std::int64_t> first;
-    if (shard.problem.empty())
-      for (const std::vector<IndexRun>& runs : shard.runs[rank])
+    if (const Shard shard = find_shard(i, type_of(i).sizes); shard.problem.empty()) {
+      std::vector<std::int64_t> first;
+      for (const std::vector<IndexRun>& runs : shard.runs_of(rank))
         first.push_back(runs.empty() ? 0 : runs.front().first);
-    if (!first.empty()) return fmt::format("{}/{}", name, fmt::join(first, ","));
+      return fmt::format("{}/{}", name, fmt::join(first, ","));
+    }
   }
   return fmt::format("{}/{}", name, find_coordinate(world_, "batch", rank).value_or(rank));
 }

@@ -15,7 +15,8 @@ namespace epweave::replay {
 
 class InputFacts {
  public:
-  InputFacts(const Graph& graph, const World& world);
+  // Errors name the graph's file where its `path` is given.
+  InputFacts(const Graph& graph, const World& world, std::string path = {});
 
   std::size_t size() const { return placeholders_.size(); }
   const std::vector<NodeId>& placeholders() const { return placeholders_; }
@@ -56,15 +57,17 @@ class InputFacts {
   const InputRole* role_of(std::size_t i) const;
   const Arg* find_more(std::size_t i, std::string_view key) const;
   std::vector<std::int64_t> read_extents(Arg list) const;
-  Arg mesh_of(std::size_t i) const;  // none: no mesh is recorded
+  void find_meshes();
   Cuts cuts_of(std::size_t i, const Extents& global, const Extents& local) const;
   Shard find_shard(std::size_t i, const Extents& local) const;
 
   const Graph& graph_;
   const Context& context_;
   const World& world_;
+  const std::string path_;
   Symbols symbols_;
   std::vector<NodeId> placeholders_;
+  std::vector<Arg> meshes_;  // that inputs lie on; none: none is recorded
 };
 
 }  // namespace epweave::replay

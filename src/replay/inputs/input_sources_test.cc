@@ -8,6 +8,7 @@
 
 #include "ir/text/text.h"
 #include "replay/inputs/inputs.h"
+#include "replay/inputs/shards.h"
 #include "replay/values/evaluate.h"
 #include "replay/values/random_numbers.h"
 
@@ -291,7 +292,7 @@ TEST_CASE("shards lie as the recorded placements say") {
     Extents global;
     Ranks expected;
   };
-  // What torch's DTensor gives each rank of the mesh (scripts/dev/own_model_torch_test.py).
+  // What torch's DTensor gives each rank of the mesh (scripts/dev/placements_torch_test.py).
   const Row rows[] = {
       // Along a replicas, whatever the axis is called.
       {"2",
@@ -359,6 +360,9 @@ TEST_CASE("placements that say nothing, or something else than the type, are ref
       {R"(placements=[["Replicate"], ["Replicate"]])",
        "its type has the extents [2], its placements leave [4] of [4]"},
       {R"(placements=[["_StridedShard", 0, 4], ["Shard", 0]])", "cut unevenly"},
+      {R"(placements=[["_StridedShard", 0, 4611686018427387904], ["_StridedShard", 0, 4611686018427387904]])",
+       "cut unevenly"},
+      {R"(placements=[["_StridedShard", 0, 9223372036854775807], ["Shard", 0]])", "cut unevenly"},
       {R"(placements=[["Shard", 0], ["Shard", 0]], shard_order=[[0, [1]]])",
        "its shard order leaves out axis 0"},
       {R"(placements=[["Shard", 0], ["Shard", 0]], shard_order=[[0, [1, 2]]])",
@@ -372,6 +376,52 @@ TEST_CASE("placements that say nothing, or something else than the type, are ref
     CHECK_THAT(refusal_of([&] { make_inputs(graph, derive_world(graph), KernelTable(), 5); }),
                Catch::Contains("input %w (role parameter) cannot be made: ") && Catch::Contains(message));
   }
+}
+
+TEST_CASE("a mesh with an axis of no ranks cuts nothing") {
+  for (const char* shape : {"[0, 2]", "[-2, 2]", "[2, 0]"}) {
+    INFO(shape);
+    const Graph graph = parse_step(std::string(R"(info world_size = 4
+graph
+  %w = placeholder : f32[2] role=parameter fqn=w more{global_shape=[4], placements=[["Shard", 0], ["Shard", 0]]}
+  %w_mesh = placeholder : =mesh(["a", "b"], )") +
+                                   shape + R"(, [0, 1], "cuda") role=parameter fqn=w more{inner="device_mesh"}
+  output([%w])
+)");
+    CHECK_THAT(refusal_of([&] { make_inputs(graph, derive_world(graph), KernelTable(), 5); }),
+               Catch::Contains("the file records 2 placements of it, and a mesh of 0 axes"));
+  }
+}
+
+TEST_CASE("a shard takes no memory before its runs are asked for, and an empty one has none") {
+  constexpr std::int64_t kMany = 1'000'000'000'000;
+  const Cuts cuts{{{0, {2, 2}, kMany}, {0, {2, 1}, 1}}, {}};
+  CHECK(cut_shard({4 * kMany}, {kMany}, cuts).problem.empty());
+  CHECK(cut_shard({0}, {0}, cuts).runs_of(1).at(0).empty());
+  const auto refuse = [](auto...) { FAIL("it has no element"); };
+  for_each_run(cut_shard({kMany, 0}, {kMany, 0}, {}).runs_of(0), {kMany, 0}, refuse);
+  for_each_run(cut_shard({0, kMany}, {0, kMany}, {}).runs_of(0), {0, kMany}, refuse);
+}
+
+TEST_CASE("an input of a negative extent is refused") {
+  const Graph graph =
+      parse_step("graph\n  %w = placeholder : f32[-2] role=parameter fqn=w\n  output([%w])\n");
+  CHECK_THAT(refusal_of([&] { make_inputs(graph, derive_world(graph), KernelTable(), 5); }),
+             Catch::Contains("input %w (role parameter) cannot be made: it has the extents [-2]"));
+}
+
+TEST_CASE("ranks that hold the same of a user's number of no dimension get the same") {
+  const Graph graph = parse_step(R"(info world_size = 4
+graph
+  %x = placeholder : f32[] role=user which=x more{global_shape=[], placements=[["Replicate"], ["Replicate"]]}
+  %m = placeholder : =mesh(["a", "b"], [2, 2], [[0, 1], [2, 3]], "cuda") role=user which=x more{inner="device_mesh"}
+  output([%x])
+)");
+  InputData data(5);
+  const Recipe recipe = parse_recipe(R"({"inputs": [{"name": "x", "make": "uniform"}]})", "r.json");
+  data.recipe = &recipe;
+  const auto inputs = make_inputs(graph, derive_world(graph), KernelTable(), data);
+  for (Rank rank = 1; rank < 4; ++rank) CHECK(read(inputs[rank][0]) == read(inputs[0][0]));
 }
 
 TEST_CASE("ranks that hold the same of a user's tensor get the same numbers") {

@@ -51,9 +51,9 @@ class InputMaker {
         context_(*graph.context),
         world_(world),
         kernels_(kernels),
-        facts_(graph, world),
-        data_(data),
-        recipe_(data.recipe == nullptr ? torchtitan_recipe() : *data.recipe),
+        facts_(graph, world, data.path),
+        data_(std::move(data)),
+        recipe_(data_.recipe == nullptr ? torchtitan_recipe() : *data_.recipe),
         names_(list_input_names(graph)) {
     for (std::string_view option : {"sequence", "ctx"}) read_document(option);
     if (recipe_.document) document_ = *recipe_.document;
@@ -181,7 +181,7 @@ class InputMaker {
     const Shard shard = facts_.shard_of(i, facts_.type_of(i).sizes);
     const RandomNumbers random(data_.seed, name);
     return make_tensors_in_parallel(i, [&](Rank rank, const Tensor& dense) {
-      for_each_run(shard.runs[rank], shard.global,
+      for_each_run(shard.runs_of(rank), shard.global,
                    [&](std::int64_t local, std::int64_t global, std::int64_t length) {
                      store_numbers(dense, {local, length}, [&](std::int64_t k) {
                        return number(random, static_cast<std::uint64_t>(global + k));
@@ -272,7 +272,7 @@ class InputMaker {
       read(0, 0, dense.numel());
     } else {
       const Shard shard = facts_.shard_of(i, dense.sizes);
-      for_each_run(shard.runs[to.rank], shard.global, read);
+      for_each_run(shard.runs_of(to.rank), shard.global, read);
     }
     if (dense.dtype != DType::kBool) return;
     for (std::int64_t k = 0; k < dense.numel(); ++k)
@@ -348,6 +348,7 @@ class InputMaker {
     if (!original_) {
       InputData data = data_;
       data.original = nullptr;
+      data.path.clear();
       original_ = std::make_unique<InputMaker>(*data_.original, world_, kernels_, data);
     }
     const std::string_view name = graph_.text(facts_.node_of(i).name);
@@ -455,7 +456,7 @@ class InputMaker {
 
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
                                     InputData data) {
-  return InputMaker(graph, world, kernels, data).make();
+  return InputMaker(graph, world, kernels, std::move(data)).make();
 }
 
 std::optional<double> find_expected_loss(const Graph& graph, const World& world) {

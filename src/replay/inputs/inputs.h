@@ -36,6 +36,7 @@ struct InputData {
   // block tables of a mask of which each attention call has a part of its own, is made as the input
   // of that name there. Null: none.
   const Graph* original = nullptr;
+  std::string path = {};  // of the graph's file, which errors name; empty: none
 };
 
 // Inputs of all ranks; with `only`, what other ranks take is left out. Throws InputError naming the

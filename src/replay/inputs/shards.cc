@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace epweave::replay {
 namespace {
@@ -39,6 +40,7 @@ std::vector<std::size_t> list_axes(const Context& context, const RecordedPlaceme
 std::vector<IndexRun> take_share(const std::vector<IndexRun>& runs, std::int64_t length, const Cut& cut,
                                  std::int64_t coordinate) {
   std::vector<IndexRun> share;
+  if (length == 0) return share;
   const auto add = [&](std::int64_t first, std::int64_t count) {
     if (!share.empty() && share.back().first + share.back().length == first)
       share.back().length += count;
@@ -116,24 +118,17 @@ Cuts find_cuts(const Extents& global, const Extents& local, const std::vector<Me
   return cuts;
 }
 
-Shard cut_shard(const Extents& global, const Extents& local, const Cuts& cuts, Rank ranks) {
-  Shard shard{global, {}, cuts.problem};
+Shard cut_shard(const Extents& global, const Extents& local, Cuts cuts) {
+  Shard shard{global, std::move(cuts.list), std::move(cuts.problem)};
   if (global.size() != local.size()) shard.problem = "its global shape has another number of dimensions";
   if (!shard.problem.empty()) return shard;
-  std::vector<std::vector<IndexRun>> whole;
-  for (const std::int64_t extent : global) whole.push_back({{0, extent}});
-  shard.runs.assign(ranks, whole);
   Extents extents = global;
-  for (const Cut& cut : cuts.list) {
+  for (const Cut& cut : shard.cuts) {
     std::int64_t& extent = extents[cut.dim];
-    if (extent % (cut.pieces * cut.axis.extent) != 0) {
+    const bool is_even = extent % cut.axis.extent == 0 && extent / cut.axis.extent % cut.pieces == 0;
+    if (!is_even) {
       shard.problem = kUneven;
       return shard;
-    }
-    for (Rank rank = 0; rank < ranks; ++rank) {
-      std::vector<IndexRun>& runs = shard.runs[rank][cut.dim];
-      runs = take_share(runs, extent / cut.pieces / cut.axis.extent, cut,
-                        static_cast<std::int64_t>(rank) / cut.axis.stride % cut.axis.extent);
     }
     extent /= cut.axis.extent;
   }
@@ -141,6 +136,19 @@ Shard cut_shard(const Extents& global, const Extents& local, const Cuts& cuts, R
     shard.problem = fmt::format("its type has the extents [{}], its placements leave [{}] of [{}]",
                                 fmt::join(local, ", "), fmt::join(extents, ", "), fmt::join(global, ", "));
   return shard;
+}
+
+ShardRuns Shard::runs_of(Rank rank) const {
+  ShardRuns runs;
+  for (const std::int64_t extent : global) runs.push_back({{0, extent}});
+  Extents extents = global;
+  for (const Cut& cut : cuts) {
+    std::int64_t& extent = extents[cut.dim];
+    extent /= cut.axis.extent;
+    runs[cut.dim] = take_share(runs[cut.dim], extent / cut.pieces, cut,
+                               static_cast<std::int64_t>(rank) / cut.axis.stride % cut.axis.extent);
+  }
+  return runs;
 }
 
 }  // namespace epweave::replay

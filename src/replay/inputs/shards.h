@@ -14,6 +14,7 @@
 // both is taken.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -48,19 +49,29 @@ struct IndexRun {
   std::int64_t first = 0, length = 0;
   bool operator==(const IndexRun&) const = default;
 };
+// By dimension: what a rank holds, in its order.
+using ShardRuns = std::vector<std::vector<IndexRun>>;
+
 struct Shard {
   Extents global;
-  std::vector<std::vector<std::vector<IndexRun>>> runs;  // by rank and dimension: what it holds, in its order
-  std::string problem;                                   // why there is none
+  std::vector<Cut> cuts;
+  std::string problem;  // why there is none
+
+  // Of a shard without a problem.
+  ShardRuns runs_of(Rank rank) const;
 };
 // A dimension whose extent the cuts do not divide (uneven shards) is a problem, and so is one that
 // is not `local` behind them.
-Shard cut_shard(const Extents& global, const Extents& local, const Cuts& cuts, Rank ranks);
+Shard cut_shard(const Extents& global, const Extents& local, Cuts cuts);
 
 // Calls visit(place in the shard, place in the global tensor, elements) for each run of the last
 // dimension.
 template <class Visit>
-void for_each_run(const std::vector<std::vector<IndexRun>>& runs, const Extents& global, const Visit& visit) {
+void for_each_run(const ShardRuns& runs, const Extents& global, const Visit& visit) {
+  const auto is_empty = [](const std::vector<IndexRun>& of_dim) {
+    return std::ranges::all_of(of_dim, [](const IndexRun& run) { return run.length == 0; });
+  };
+  if (std::ranges::any_of(runs, is_empty)) return;
   const Extents strides = contiguous_strides(global);
   std::int64_t local = 0;
   const auto walk = [&](const auto& self, std::size_t dim, std::int64_t place) -> void {
