@@ -41,6 +41,14 @@ void AssumedRows::came_back(NodeId at) {
                               claims_.name_b(at)));
 }
 
+void AssumedRows::all_elements(NodeId reshape, ExprId before, ExprId after) {
+  const Context& context = *claims_.graph_b().context;
+  if (!elements_.insert({context.exprs.poly(before), context.exprs.poly(after)}).second) return;
+  list_.push_back(fmt::format("a part of {} has all elements that it regroups, as when traced: {} = {}",
+                              claims_.name_a(reshape), context.exprs.text(before),
+                              context.exprs.text(after)));
+}
+
 void AssumedRows::sizes_count(NodeId exchange) {
   const Graph& a = claims_.graph_a();
   list_.push_back(fmt::format("{} is right in parts, though {}", a.text(a.step().nodes[exchange].name),

@@ -30,6 +30,8 @@ class AssumedRows {
   void alike_on_ranks(NodeId value, NodeId at);
   void one_order_on_ranks(const Ordered& reduced, NodeId at);
   void came_back(NodeId at);
+  // Of A, whose part regroups so many elements as so many others, by B's sizes.
+  void all_elements(NodeId reshape, ExprId before, ExprId after);
   void sizes_count(NodeId exchange);  // of A
   void groups_count();                // of each expert
 
@@ -42,6 +44,7 @@ class AssumedRows {
   std::set<std::pair<FrameId, FrameId>> paired_;
   IdSet<NodeId> alike_;       // of A
   IdSet<FrameId> one_order_;  // on all ranks
+  std::set<std::pair<PolyId, PolyId>> elements_;
   bool groups_count_ = false;
 };
 

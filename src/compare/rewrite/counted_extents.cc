@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 
@@ -146,9 +147,7 @@ class CountedExtent {
     if (type == nullptr || !param) return std::nullopt;
     const Arg given = value(*param);
     if (!given.is_int() && !given.is_none()) return std::nullopt;
-    const std::int64_t dim = given.is_int() ? given.as_int() : 0, rank = std::ssize(type->sizes);
-    if (dim < -rank || dim >= rank) return std::nullopt;
-    return static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
+    return find_dimension(given.is_int() ? given.as_int() : 0, type->rank());
   }
 
   ExprId extent(const TensorType* type, std::size_t dim) const {

@@ -8,6 +8,7 @@
 #include "analysis/rank_view.h"
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_interface.h"
+#include "ir/types/dimension.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -133,18 +134,16 @@ bool is_place_in(const Graph& graph, NodeId coordinate, const ProcessGroup& grou
   const auto fields = context.args.children(table.attr);
   std::vector<std::int64_t> ranks;
   if (fields.size() == 3) collect_integers(context, fields[2], ranks);
-  const std::int64_t depth = std::ssize(*sizes), d = dim.as_int() < 0 ? dim.as_int() + depth : dim.as_int();
-  if (std::ssize(ranks) != std::int64_t{world_size} || *count_of(*sizes) != std::int64_t{world_size} ||
-      d < 0 || d >= depth)
+  const auto at = find_dimension(dim.as_int(), sizes->size());
+  if (!at || std::ssize(ranks) != std::int64_t{world_size} || *count_of(*sizes) != std::int64_t{world_size})
     return false;
-  const auto at = static_cast<std::size_t>(d);
-  const std::int64_t stride = row_major(*sizes)[at];
+  const std::int64_t stride = row_major(*sizes)[*at];
   std::vector<bool> seen(world_size);
   for (std::int64_t i = 0; i < std::ssize(ranks); ++i) {
     const std::int64_t rank = ranks[static_cast<std::size_t>(i)];
     if (rank < 0 || rank >= world_size || seen[static_cast<std::size_t>(rank)]) return false;
     seen[static_cast<std::size_t>(rank)] = true;
-    if (i / stride % (*sizes)[at] != rule->coordinate(static_cast<Rank>(rank))) return false;
+    if (i / stride % (*sizes)[*at] != rule->coordinate(static_cast<Rank>(rank))) return false;
     const auto there = group_on_rank(graph, world, group, static_cast<Rank>(rank));
     if (!there || there->ranks != rule->members(static_cast<Rank>(rank))) return false;
   }

@@ -14,6 +14,7 @@
 
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/part_facts.h"
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
@@ -172,9 +173,9 @@ std::optional<std::size_t> PartFacts::picked_dimension(const Operand& operand) c
   if (!operand.is_tensor || param >= op_->params.size() || !is_position(param)) return {};
   if (op_->params[param].type.ends_with("[]")) return operand.taken->item;
   const Arg dim = named_arg(context_, *node_, "dim");
-  const auto rank = static_cast<std::int64_t>(operands_.front().is_divided.size());
-  const std::int64_t at = dim.is_int() ? dim.as_int() : 0;
-  return static_cast<std::size_t>(at < 0 ? at + rank : at);
+  // A number alone is indexed as one row.
+  const std::size_t rank = std::max<std::size_t>(operands_.front().is_divided.size(), 1);
+  return find_dimension(dim.is_int() ? dim.as_int() : 0, rank);
 }
 
 // Of a sum that each part has of its own, one for each row.

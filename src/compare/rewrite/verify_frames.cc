@@ -6,6 +6,7 @@
 #include <array>
 
 #include "compare/rewrite/conditions.h"
+#include "ir/types/dimension.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/family.h"
@@ -296,9 +297,8 @@ bool FrameCheck::is_mask(const Operand& positions) const {
 }
 
 bool FrameCheck::is_along(const Operand& operand, std::int64_t dim) {
-  const auto rank = static_cast<std::int64_t>(operand.is_divided.size());
-  const std::int64_t at = dim < 0 ? dim + rank : dim;
-  return operand.is_tensor && at >= 0 && at < rank && operand.is_divided[static_cast<std::size_t>(at)];
+  const auto at = find_dimension(dim, operand.is_divided.size());
+  return operand.is_tensor && at && operand.is_divided[*at];
 }
 
 // Positions along several dimensions are of one row each.

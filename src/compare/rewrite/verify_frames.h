@@ -111,6 +111,7 @@ class FrameCheck {
   Order reshaped(NodeId origin, NodeId part);
   PolyId outer_extents(NodeId value, const std::vector<bool>& is_divided);
   bool splits_rows(NodeId origin, NodeId part);
+  void check_elements(NodeId origin, NodeId part);
   Order fail_regrouped(NodeId origin, NodeId part);
 
   // Rows that meet (verify_frames_meet.cc): both are in one order, as far as is known.

@@ -7,41 +7,14 @@
 #include <cstdint>
 #include <optional>
 
+#include "ir/types/layout.h"
 #include "ops/bind.h"
+#include "ops/family.h"
 #include "ops/named_arg.h"
 #include "ops/op.h"
 #include "ops/sliced_run.h"
 
 namespace epweave {
-namespace {
-
-// As traced; none: an extent has no number.
-std::optional<std::int64_t> count_traced(Facts& facts, const TensorType* type) {
-  if (type == nullptr) return std::nullopt;
-  std::int64_t elements = 1;
-  for (const ExprId extent : type->sizes) {
-    const auto number = facts.hint(extent);
-    if (!number) return std::nullopt;
-    elements *= *number;
-  }
-  return elements;
-}
-
-// A type may round what a part has: six rows are no rows of four.
-void check_elements(RewriteClaims& claims, NodeId part) {
-  const Node& node = claims.graph_b().step().nodes[part];
-  const Arg source = arg_of(*claims.graph_b().context, node, 0);
-  if (!is_reshape(node) || !source.is_node()) return;
-  const auto before = count_traced(claims.facts_b(), claims.tensor_b(source.as_node())),
-             after = count_traced(claims.facts_b(), claims.tensor_b(part));
-  if (before && after && *before != *after)
-    claims.fail(
-        part, "rewrite-rows",
-        fmt::format("regroups {} elements of {} as {}", *before, claims.describe(source.as_node()), *after));
-}
-
-}  // namespace
-
 std::uint64_t FrameCheck::group_of_call() const {
   return terms_.word(named_arg(context_, *node_, "group_name"));
 }
@@ -219,6 +192,23 @@ bool FrameCheck::splits_rows(NodeId origin, NodeId part) {
   return before && after && *after > 0 && *before % *after != 0;
 }
 
+// A type may round what a part has: six elements are no rows of four.
+void FrameCheck::check_elements(NodeId origin, NodeId part) {
+  const Node& node = claims_.graph_b().step().nodes[part];
+  const Arg source = arg_of(context_, node, 0);
+  const TensorType* taken = source.is_node() ? claims_.tensor_b(source.as_node()) : nullptr;
+  const TensorType* made = claims_.tensor_b(part);
+  if (!has_family(node, OpFamily::kReshape) || taken == nullptr || made == nullptr) return;
+  Facts& facts = claims_.facts_b();
+  const ExprId before = product(facts, taken->sizes), after = product(facts, made->sizes);
+  if (facts.equal(before, after) || facts.assumed_value(facts.pool().sub(before, after)) == 0) return;
+  const auto traced = facts.hint(before), regrouped = facts.hint(after);
+  if (!traced || !regrouped || *traced == *regrouped) return assumed_.all_elements(origin, before, after);
+  claims_.fail(part, "rewrite-rows",
+               fmt::format("regroups {} elements of {} as {}", *traced, claims_.describe(source.as_node()),
+                           *regrouped));
+}
+
 FrameCheck::Order FrameCheck::fail_regrouped(NodeId origin, NodeId part) {
   const Operand& source = facts_->operands().front();
   claims_.fail(part, "rewrite-rows",
@@ -229,7 +219,7 @@ FrameCheck::Order FrameCheck::fail_regrouped(NodeId origin, NodeId part) {
 
 // As many rows, c of each, or one of c that were each's. Others have other neighbours in a part.
 FrameCheck::Order FrameCheck::reshaped(NodeId origin, NodeId part) {
-  for (NodeId each : claims_.parts(origin)) check_elements(claims_, each);
+  for (NodeId each : claims_.parts(origin)) check_elements(origin, each);
   const Operand& source = facts_->operands().front();
   const Order rows = orders_.of(source);
   if (rows.kind == Order::Kind::kNoRows) return rows;

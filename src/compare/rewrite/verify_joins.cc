@@ -4,6 +4,7 @@
 
 #include "analysis/shown_rows.h"
 #include "compare/rewrite/conditions.h"
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 #include "ops/op.h"
 
@@ -224,11 +225,11 @@ std::vector<std::int64_t> JoinCheck::order_of(NodeId id) const {
   const TensorType* type = id ? claims_.tensor_b(id) : nullptr;
   const auto args = id ? context_.args[b_.nodes[id].args] : std::span<const Arg>();
   if (type == nullptr || b_.nodes[id].op != permute || args.size() != 2 || !args[1].is_list()) return {};
-  const auto rank = std::ssize(type->sizes);
   std::vector<std::int64_t> order;
   for (const Arg& dim : context_.args.children(args[1])) {
-    if (!dim.is_int() || dim.as_int() < -rank || dim.as_int() >= rank) return {};
-    order.push_back(dim.as_int() < 0 ? dim.as_int() + rank : dim.as_int());
+    const auto at = dim.is_int() ? find_dimension(dim.as_int(), type->rank()) : std::nullopt;
+    if (!at) return {};
+    order.push_back(static_cast<std::int64_t>(*at));
   }
   return order;
 }

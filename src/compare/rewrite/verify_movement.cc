@@ -8,6 +8,7 @@
 #include "analysis/collectives.h"
 #include "analysis/rank_view.h"
 #include "compare/rewrite/conditions.h"
+#include "ir/types/dimension.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/bucket_dtypes.h"
@@ -539,9 +540,9 @@ bool MovementCheck::write_pieces(const Node& node, Arg out) {
   if (!whole || !lengths || !(dim.is_none() || dim.is_int()) ||
       lengths->size() != context_.args.children(out).size() || !storages_.elements_of(*whole))
     return false;
-  const std::int64_t from_end = std::ssize(whole->sizes), d = dim.is_none() ? 0 : dim.as_int();
-  if (d < -from_end || d >= from_end) return false;
-  const auto at = static_cast<std::size_t>(d < 0 ? d + from_end : d);
+  const auto found = find_dimension(dim.is_none() ? 0 : dim.as_int(), whole->sizes.size());
+  if (!found) return false;
+  const std::size_t at = *found;
   std::int64_t start = 0;
   for (std::size_t i = 0; i < lengths->size(); ++i) {
     const std::int64_t length = (*lengths)[i];
