@@ -27,17 +27,15 @@ NumberRule number_rule(const OpInfo& op) {
 }
 
 NodeId undivided_numbers(const Context& context, const Body& body, NodeId value) {
-  for (;;) {
-    const Node& node = body.nodes[value];
-    if (node.op == nullptr || number_rule(*node.op) != NumberRule::kQuotient || node.op->writes) return value;
-    const Arg source = arg_of(context, node, 0);
-    if (!source.is_node() || named_arg(context, node, "other") != Arg::integer(1)) return value;
-    const TensorType *before = tensor_of(context, body.nodes[source.as_node()].type),
-                     *after = tensor_of(context, node.type);
-    if (before == nullptr || after == nullptr || is_floating(after->dtype) || before->dtype != after->dtype)
-      return value;
-    value = source.as_node();
-  }
+  const Node& node = body.nodes[value];
+  if (node.op == nullptr || number_rule(*node.op) != NumberRule::kQuotient || node.op->writes) return {};
+  const Arg source = arg_of(context, node, 0);
+  if (!source.is_node() || named_arg(context, node, "other") != Arg::integer(1)) return {};
+  const TensorType *before = tensor_of(context, body.nodes[source.as_node()].type),
+                   *after = tensor_of(context, node.type);
+  const bool are_integers =
+      before != nullptr && after != nullptr && !is_floating(after->dtype) && before->dtype == after->dtype;
+  return are_integers ? source.as_node() : NodeId();
 }
 
 bool numbers_chosen_rows(const OpInfo& op) {

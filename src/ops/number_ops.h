@@ -19,7 +19,7 @@ enum class NumberRule : std::uint8_t { kNone, kQuotient, kRemainder };
 // Of the first operand by the second. A quotient is rounded if its dtype is an integer's.
 NumberRule number_rule(const OpInfo& op);
 
-// The value whose numbers a quotient of integers by 1 has; of another value, itself.
+// The value whose numbers a quotient of integers by 1 has; none: it is no such quotient.
 NodeId undivided_numbers(const Context& context, const Body& body, NodeId value);
 
 // A start and what a step adds for each place: arange, not linspace.

@@ -49,9 +49,12 @@ std::uint64_t PositionNames::of_value(NodeId value) {
 }
 
 NodeId PositionNames::as_made(NodeId numbers) const {
-  if (is_written(numbers)) return {};
-  const NodeId source = undivided_numbers(context_, a_, numbers);
-  return is_written(source) ? NodeId() : source;
+  while (!is_written(numbers)) {
+    const NodeId source = undivided_numbers(context_, a_, numbers);
+    if (!source) return numbers;
+    numbers = source;
+  }
+  return {};
 }
 
 // The sort whose order a value is.

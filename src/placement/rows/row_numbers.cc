@@ -24,9 +24,13 @@ RowNumbers::RowNumbers(const Graph& graph, const Effects& effects, const ValueNu
 }
 
 NodeId RowNumbers::as_made(Arg numbers) const {
-  if (!numbers.is_node() || is_written(numbers.as_node())) return {};
-  const NodeId source = undivided_numbers(context_, body_, numbers.as_node());
-  return is_written(source) ? NodeId() : source;
+  NodeId value = numbers.is_node() ? numbers.as_node() : NodeId();
+  while (value && !is_written(value)) {
+    const NodeId source = undivided_numbers(context_, body_, value);
+    if (!source) return value;
+    value = source;
+  }
+  return {};
 }
 
 NodeId RowNumbers::sort_of(Arg order) const {
