@@ -3,6 +3,7 @@
 and a ctest that fail as they are told."""
 import os
 import pathlib
+import shlex
 import subprocess
 import tempfile
 import unittest
@@ -47,7 +48,10 @@ class FailingTests(unittest.TestCase):
     def test_all_run_and_the_last_lines_name_what_failed(self):
         done = self.run_script("scripts/test.sh", "--with-torch")
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(done.stdout.count("== build/venv/bin/python"), 11)
+        script = (self.tree / "scripts/test.sh").read_text(encoding="utf-8")
+        tests = script.partition("<<END || status=1\n")[2].partition("\nEND\n")[0].splitlines()
+        ran = [line for line in done.stdout.splitlines() if line.startswith("== build/venv/bin/python ")]
+        self.assertCountEqual(ran, [f"== build/venv/bin/python {' '.join(shlex.split(test))}" for test in tests])
         before, last = done.stdout.split("ctest ran\n")
         self.assertIn(last, (OWN_MODEL + MEMORY, MEMORY + OWN_MODEL))
         self.assertEqual((before.count(OWN_MODEL), before.count(MEMORY)), (1, 1))
