@@ -482,6 +482,25 @@ class UsageTest(CommandLineTest):
             for key in report:
                 self.assertTrue(f"`{key}`" in docs or f'"{key}"' in docs or f"`{key}." in docs, (words, key))
 
+    def test_files_stand_in_json_where_the_table_says(self):
+        docs = (ROOT / "docs/command_line.md").read_text(encoding="utf-8")
+        rows = {}  # of a command's one graph: its first row
+        for row in (line.split("|") for line in docs.splitlines() if line.startswith("| `")):
+            for name in re.findall(r"`([^`]+)`", row[1]):
+                rows.setdefault(name, row[2])
+        commands = {"stats": ["small.txt"], "print": ["small.txt"], "doctor": ["small.txt"], "explain": ["small.txt", "mm"],
+                    "diff": ["small.txt", "small.txt"], "report": ["small.txt", "small.txt"], "simulate": ["small.txt"],
+                    "resize": ["small.txt", "--set", "layers=1", "-o", "x.txt"], "convert": ["small.txt", "x.epw"],
+                    "extract": ["small.txt", "--module", "layers.0.moe", "-o", "x.txt"],
+                    "rewrite": ["small.txt", "-p", "dce", "-o", "x.epw"]}
+        for command, words in commands.items():
+            report = json.loads(self.run_tool(command, *words, "--json").stdout)
+            for key in re.findall(r"`([a-z.]+)`", rows[command].partition("(")[0]):
+                found = report
+                for name in key.split("."):
+                    self.assertIn(name, found, (command, key))
+                    found = found[name]
+
     def test_exit_codes_are_written_down_once(self):
         """What --help says stands in the manual page and in docs/command_line.md, word for word."""
         docs = (ROOT / "docs/command_line.md").read_text(encoding="utf-8")
