@@ -153,7 +153,7 @@ constexpr Reason kRefusals[] = {
     {"chunk.two-token-extents", ""},
     {"chunk.uneven", kGolden},
     {"chunk.unknown-extent", kGolden},
-    {"chunk.unproved-rows", ""},
+    {"chunk.unproved-rows", kGolden},
     {"chunk.update-changes-rows", ""},
     {"chunk.update-not-a-sum", kGolden},
     {"chunk.update-of-parts", kGolden},
