@@ -7,6 +7,7 @@
 #include "analysis/random_draws.h"
 #include "ir/types/layout.h"
 #include "ops/bind.h"
+#include "ops/by_op.h"
 #include "ops/may_copy.h"
 #include "ops/op.h"
 #include "ops/type_rules.h"
@@ -102,14 +103,9 @@ NodeId MemoryRoots::shown_by(NodeId id) {
   return shown_operand(*graph_.context, body_, id);
 }
 
-// Asked of every node: names of parameters are compared once for each op.
 bool addresses_storage(const Node& node) {
-  static const std::vector<bool> addresses = [] {
-    std::vector<bool> table;
-    for (const OpInfo& op : ops())
-      table.push_back(op.is_view && op.find_param("size") && op.find_param("stride"));
-    return table;
-  }();
+  static const std::vector<bool> addresses = list_by_op(
+      [](const OpInfo& op) { return op.is_view && op.find_param("size") && op.find_param("stride"); });
   return node.op != nullptr && addresses[node.op->index];
 }
 

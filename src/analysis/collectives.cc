@@ -6,6 +6,7 @@
 #include "analysis/looked_up_group.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
+#include "ops/by_op.h"
 #include "ops/op.h"
 
 namespace epweave {
@@ -99,13 +100,9 @@ bool completes(const Node& wait, const Node& launch) {
   return waits_for_copies(wait) ? launch.op->family == OpFamily::kTransfer : is_launch(launch);
 }
 
-// Asked of every node: names of parameters are compared once for each op.
 bool is_synchronous(const Node& node) {
-  static const std::vector<bool> takes_group = [] {
-    std::vector<bool> table;
-    for (const OpInfo& op : ops()) table.push_back(op.find_param("group_name").has_value());
-    return table;
-  }();
+  static const std::vector<bool> takes_group =
+      list_by_op([](const OpInfo& op) { return op.find_param("group_name").has_value(); });
   return node.op != nullptr && takes_group[node.op->index] && !is_launch(node);
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ops/bind.h"
+#include "ops/by_op.h"
 #include "ops/named_arg.h"
 
 namespace epweave {
@@ -15,18 +16,8 @@ NumberRule find_number_rule(const OpInfo& op) {
   return NumberRule::kNone;
 }
 
-}  // namespace
-
-NumberRule number_rule(const OpInfo& op) {
-  static const std::vector<NumberRule> kTable = [] {
-    std::vector<NumberRule> table;
-    for (const OpInfo& row : ops()) table.push_back(find_number_rule(row));
-    return table;
-  }();
-  return kTable[op.index];
-}
-
-NodeId undivided_numbers(const Context& context, const Body& body, NodeId value) {
+// The value whose numbers a quotient of integers by 1 has; none: it is no such quotient.
+NodeId number_before_quotient(const Context& context, const Body& body, NodeId value) {
   const Node& node = body.nodes[value];
   if (node.op == nullptr || number_rule(*node.op) != NumberRule::kQuotient || node.op->writes) return {};
   const Arg source = arg_of(context, node, 0);
@@ -36,6 +27,23 @@ NodeId undivided_numbers(const Context& context, const Body& body, NodeId value)
   const bool are_integers =
       before != nullptr && after != nullptr && !is_floating(after->dtype) && before->dtype == after->dtype;
   return are_integers ? source.as_node() : NodeId();
+}
+
+}  // namespace
+
+NumberRule number_rule(const OpInfo& op) {
+  static const std::vector<NumberRule> kTable = list_by_op(find_number_rule);
+  return kTable[op.index];
+}
+
+NodeId undivided_numbers(const Context& context, const Body& body, NodeId value,
+                         const std::function<bool(NodeId)>& is_written) {
+  while (!is_written(value)) {
+    const NodeId source = number_before_quotient(context, body, value);
+    if (!source) return value;
+    value = source;
+  }
+  return {};
 }
 
 bool numbers_chosen_rows(const OpInfo& op) {

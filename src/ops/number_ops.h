@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 
 #include "ir/graph.h"
@@ -19,8 +20,10 @@ enum class NumberRule : std::uint8_t { kNone, kQuotient, kRemainder };
 // Of the first operand by the second. A quotient is rounded if its dtype is an integer's.
 NumberRule number_rule(const OpInfo& op);
 
-// The value whose numbers a quotient of integers by 1 has; none: it is no such quotient.
-NodeId undivided_numbers(const Context& context, const Body& body, NodeId value);
+// The value that a value's numbers are those of, where quotients of integers by 1 lie between;
+// none: one of them, or the value, is written.
+NodeId undivided_numbers(const Context& context, const Body& body, NodeId value,
+                         const std::function<bool(NodeId)>& is_written);
 
 // A start and what a step adds for each place: arange, not linspace.
 bool is_arange(const OpInfo& op);

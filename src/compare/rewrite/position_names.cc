@@ -49,12 +49,7 @@ std::uint64_t PositionNames::of_value(NodeId value) {
 }
 
 NodeId PositionNames::as_made(NodeId numbers) const {
-  while (!is_written(numbers)) {
-    const NodeId source = undivided_numbers(context_, a_, numbers);
-    if (!source) return numbers;
-    numbers = source;
-  }
-  return {};
+  return undivided_numbers(context_, a_, numbers, [&](NodeId value) { return is_written(value); });
 }
 
 // The sort whose order a value is.

@@ -24,13 +24,9 @@ RowNumbers::RowNumbers(const Graph& graph, const Effects& effects, const ValueNu
 }
 
 NodeId RowNumbers::as_made(Arg numbers) const {
-  NodeId value = numbers.is_node() ? numbers.as_node() : NodeId();
-  while (value && !is_written(value)) {
-    const NodeId source = undivided_numbers(context_, body_, value);
-    if (!source) return value;
-    value = source;
-  }
-  return {};
+  if (!numbers.is_node()) return {};
+  return undivided_numbers(context_, body_, numbers.as_node(),
+                           [&](NodeId value) { return is_written(value); });
 }
 
 NodeId RowNumbers::sort_of(Arg order) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ops/by_op.h"
 #include "ops/op.h"
 #include "ops/rules.h"
 
@@ -229,11 +230,7 @@ ScalingRule rule_of(const OpInfo& op) {
 }  // namespace scaling
 
 ScalingRule find_scaling_rule(const OpInfo& op) {
-  static const std::vector<ScalingRule> kByOp = [] {
-    std::vector<ScalingRule> by_op;
-    for (const OpInfo& each : ops()) by_op.push_back(scaling::rule_of(each));
-    return by_op;
-  }();
+  static const std::vector<ScalingRule> kByOp = list_by_op(scaling::rule_of);
   return kByOp[op.index];
 }
 
