@@ -233,7 +233,7 @@ class Inference {
     const Placement placement = rule(call_);
     call_.require_all_considered();
     call_.require_sums(placement);
-    if (const NodeId value = call_.relied_on()) updates_.check_content(value);
+    if (call_.relied_on().value) updates_.check_content(call_.relied_on());
     updates_.check_after(id, placement, region);
     result_.set_access(id, call_.accesses());
     for (const Assumption& assumption : call_.assumptions()) result_.assumptions.push_back(assumption);

@@ -34,22 +34,26 @@ void RegionUpdates::note_writes(NodeId id) {
     if (access.writes && !written_by_[access.storage]) written_by_.at(access.storage) = id;
 }
 
-void RegionUpdates::check_content(NodeId value) const {
-  const NodeId writer = written_by_[placements_.effects->storage_of(value)];
+void RegionUpdates::check_content(const ReliedOn& relied_on) const {
+  const NodeId writer = written_by_[placements_.effects->storage_of(relied_on.value)];
   if (!writer) return;
-  const Node& made = step_.nodes[value];
-  if (made.op == nullptr || !made.op->makes_zeros)
-    throw PlacementRefusal{
-        "chunk.foreign-positions",
-        fmt::format("it writes rows to the places in '{}', which is not the order that a sort gave any more: "
-                    "'{}' writes it",
-                    graph_.text(made.name), graph_.text(step_.nodes[writer].name)),
-        "write a copy of the order"};
-  throw PlacementRefusal{
-      "chunk.written-zeros",
-      fmt::format("each part would add its rows to '{}', which is not zeros any more: '{}' writes it",
-                  graph_.text(made.name), graph_.text(step_.nodes[writer].name)),
-      "add the rows into zeros, and the sum to the other values after that"};
+  const std::string_view name = graph_.text(step_.nodes[relied_on.value].name),
+                         written_by = graph_.text(step_.nodes[writer].name);
+  switch (relied_on.content) {
+    case ReliedContent::kZeros:
+      throw PlacementRefusal{
+          "chunk.written-zeros",
+          fmt::format("each part would add its rows to '{}', which is not zeros any more: '{}' writes it",
+                      name, written_by),
+          "add the rows into zeros, and the sum to the other values after that"};
+    case ReliedContent::kSortedOrder:
+      throw PlacementRefusal{
+          "chunk.foreign-positions",
+          fmt::format("it writes rows to the places in '{}', which is not the order that a "
+                      "sort gave any more: '{}' writes it",
+                      name, written_by),
+          "write a copy of the order"};
+  }
 }
 
 void RegionUpdates::check_after(NodeId id, const Placement& placement, RegionId region) {

@@ -14,6 +14,8 @@
 
 namespace epweave {
 
+struct ReliedOn;
+
 class RegionUpdates {
  public:
   // `placements`: of the nodes so far; a write that tells rows apart, which were equal, changes
@@ -29,7 +31,7 @@ class RegionUpdates {
   // A part must not see a buffer between the parts' updates.
   void check_before(NodeId id, RegionId region) const;
   // What a rule says of a value for what made it holds until something writes the value.
-  void check_content(NodeId value) const;
+  void check_content(const ReliedOn& relied_on) const;
   // What a node of this placement writes.
   void check_after(NodeId id, const Placement& placement, RegionId region);
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analysis/whole_numbers.h"
+#include "ops/by_op.h"
 #include "ops/rules.h"
 
 namespace epweave {
@@ -37,7 +38,7 @@ void PlacementCall::begin(NodeId node) {
   names_.clear();
   assumptions_.clear();
   cut_.reset();
-  relied_on_ = NodeId();
+  relied_on_ = {};
   std::size_t leaves = 0;
   auto add = [&](Arg arg) {
     operands_.push_back({arg, leaves, true});
@@ -539,14 +540,10 @@ PlacementRule find_placement_rule(const OpInfo& op) {
   static const std::vector<PlacementRule> rules = [] {
     std::map<OpFamily, PlacementRow> of_family;
     for (const PlacementRow& row : placement_rows()) EPWEAVE_CHECK(of_family.emplace(row.family, row).second);
-    std::vector<PlacementRule> table(ops().size());
-    for (const OpInfo& row : ops())
-      if (const auto found = of_family.find(row.family);
-          found != of_family.end() && found->second.covers(row))
-        table[row.index] = found->second.rule;
-      else
-        table[row.index] = default_rule(row);
-    return table;
+    return list_by_op([&](const OpInfo& each) {
+      const auto found = of_family.find(each.family);
+      return found != of_family.end() && found->second.covers(each) ? found->second.rule : default_rule(each);
+    });
   }();
   return rules[op.index];
 }

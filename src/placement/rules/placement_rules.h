@@ -2,6 +2,7 @@
 // placement_rules_*.cc, named in one table keyed by the op table's rows.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -18,6 +19,13 @@ struct PlacementRefusal {
   std::string id;  // "chunk.along-divided", ...
   std::string problem;
   std::string remedy;
+};
+
+// What a rule takes a value to hold: what made it says so, as long as nothing writes it.
+enum class ReliedContent : std::uint8_t { kZeros, kSortedOrder };
+struct ReliedOn {
+  NodeId value;  // none: of no value
+  ReliedContent content = ReliedContent::kZeros;
 };
 
 // An argument, with the position of its first node reference among those of the call.
@@ -96,9 +104,9 @@ class PlacementCall {
   // The rows of a tensor along `dim` that go with the part, though other extents of it may count
   // tokens, too.
   void take_rows_of(Operand operand, int dim);
-  // Nothing may have written the value's storage before this call: its content is what its producer
-  // makes.
-  void rely_on_content(Operand operand) { relied_on_ = operand.arg.as_node(); }
+  // Nothing may have written the value's storage before this call.
+  void rely_on_zeros(Operand zeros) { relied_on_ = {zeros.arg.as_node(), ReliedContent::kZeros}; }
+  void rely_on_order(Operand order) { relied_on_ = {order.arg.as_node(), ReliedContent::kSortedOrder}; }
   void cut_attention(const AttentionCut& cut) { cut_ = cut; }
   // The rows take the part's share of a sum over all rows: refused, unless the user accepts it.
   void take_own_sum(Operand sum);
@@ -115,7 +123,7 @@ class PlacementCall {
   void require_sums(const Placement& placement);
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
   const std::optional<AttentionCut>& cut() const { return cut_; }
-  NodeId relied_on() const { return relied_on_; }
+  const ReliedOn& relied_on() const { return relied_on_; }
   std::string name_of(Operand operand) const;
   // Whether the parts of a sum may be cast to another type, each by itself.
   bool converts_sum(Operand sum, DType to) const;
@@ -141,7 +149,7 @@ class PlacementCall {
   std::vector<bool> considered_;  // of each node reference
   std::vector<Assumption> assumptions_;
   std::optional<AttentionCut> cut_;
-  NodeId relied_on_;
+  ReliedOn relied_on_;
   // What is_made_of_sums has found: for which group of regions, from 1 on, and the answer.
   struct SumAnswer {
     std::uint32_t group = 0;

@@ -349,7 +349,7 @@ Placement write_own_rows(PlacementCall& call, const RowWrite& write) {
   if (to.is(PlacementKind::kSplit)) require_same_order(call, to, at);
   call.assume(fmt::format("writes rows of its own part by '{}'", call.name_of(write.positions)));
   if (to.is_local() && are_written_back(call, write)) {
-    call.rely_on_content(write.positions);
+    call.rely_on_order(write.positions);
     Placement back = Placement::split(to.dim);
     back.blocks = at.blocks;
     return back;
@@ -391,7 +391,7 @@ Placement add_rows(PlacementCall& call, const RowWrite& write) {
     call.take_chain(write.destination);
     return Placement::carried();
   }
-  call.rely_on_content(write.destination);
+  call.rely_on_zeros(write.destination);
   call.assume("adds the part's rows into zeros of its own");
   return Placement::partial();
 }
