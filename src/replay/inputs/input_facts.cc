@@ -11,6 +11,13 @@
 #include "ops/op.h"
 
 namespace epweave::replay {
+namespace {
+
+constexpr const char* kNoNumbers =
+    "its extents have no numbers: give their symbols a `hint`, or make them numbers "
+    "(epweave rewrite G -p concretize)";
+
+}  // namespace
 
 InputFacts::InputFacts(const Graph& graph, const World& world, std::string path)
     : graph_(graph), context_(*graph.context), world_(world), path_(std::move(path)), symbols_(graph) {
@@ -91,7 +98,7 @@ std::string InputFacts::type_problem(std::size_t i) const {
   const TensorType* tensor = tensor_of(context_, id);
   if (tensor == nullptr) return "it is a tuple";
   const auto evaluated = evaluate(symbols_, *tensor);
-  if (!evaluated) return "its extents have no numbers";
+  if (!evaluated) return kNoNumbers;
   const bool has_negative = std::ranges::any_of(evaluated->sizes, [](std::int64_t e) { return e < 0; });
   return has_negative ? fmt::format("it has the extents [{}]", fmt::join(evaluated->sizes, ", "))
                       : std::string();
@@ -106,10 +113,7 @@ std::string InputFacts::problem(std::size_t i) const {
 ResultType InputFacts::type_of(std::size_t i) const {
   const TensorType* type = tensor_of(context_, node_of(i).type);
   const auto evaluated = type == nullptr ? std::nullopt : evaluate(symbols_, *type);
-  if (!evaluated)
-    refuse(i,
-           "its extents have no numbers: give their symbols a `hint`, or make them numbers "
-           "(epweave rewrite G -p concretize)");
+  if (!evaluated) refuse(i, kNoNumbers);
   return *evaluated;
 }
 

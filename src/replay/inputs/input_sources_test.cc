@@ -410,31 +410,32 @@ TEST_CASE("an input of a negative extent is refused") {
              Catch::Contains("input %w (role parameter) cannot be made: it has the extents [-2]"));
 }
 
+// Of each rank, each input drawn at random.
+std::vector<RankInputs> draw_inputs(const std::string& text) {
+  const Graph graph = parse_step(text);
+  InputData data(5);
+  const Recipe recipe = parse_recipe(R"({"inputs": [{"name": "x", "make": "uniform"}]})", "r.json");
+  data.recipe = &recipe;
+  return make_inputs(graph, derive_world(graph), KernelTable(), data);
+}
+
 TEST_CASE("ranks that hold the same of a user's number of no dimension get the same") {
-  const Graph graph = parse_step(R"(info world_size = 4
+  const auto inputs = draw_inputs(R"(info world_size = 4
 graph
   %x = placeholder : f32[] role=user which=x more{global_shape=[], placements=[["Replicate"], ["Replicate"]]}
   %m = placeholder : =mesh(["a", "b"], [2, 2], [[0, 1], [2, 3]], "cuda") role=user which=x more{inner="device_mesh"}
   output([%x])
 )");
-  InputData data(5);
-  const Recipe recipe = parse_recipe(R"({"inputs": [{"name": "x", "make": "uniform"}]})", "r.json");
-  data.recipe = &recipe;
-  const auto inputs = make_inputs(graph, derive_world(graph), KernelTable(), data);
   for (Rank rank = 1; rank < 4; ++rank) CHECK(read(inputs[rank][0]) == read(inputs[0][0]));
 }
 
 TEST_CASE("ranks that hold the same of a user's tensor get the same numbers") {
-  const Graph graph = parse_step(R"(info world_size = 4
+  const auto inputs = draw_inputs(R"(info world_size = 4
 graph
   %x = placeholder : f32[2] role=user which=x more{global_shape=[4], placements=[["Shard", 0], ["Replicate"]]}
   %m = placeholder : =mesh(["a", "b"], [2, 2], [[0, 1], [2, 3]], "cuda") role=user which=x more{inner="device_mesh"}
   output([%x])
 )");
-  InputData data(5);
-  const Recipe recipe = parse_recipe(R"({"inputs": [{"name": "x", "make": "uniform"}]})", "r.json");
-  data.recipe = &recipe;
-  const auto inputs = make_inputs(graph, derive_world(graph), KernelTable(), data);
   CHECK(read(inputs[0][0]) == read(inputs[1][0]));
   CHECK(read(inputs[2][0]) == read(inputs[3][0]));
   CHECK(read(inputs[0][0]) != read(inputs[2][0]));
