@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,13 +22,13 @@ std::string name_of_node(const Graph& half, NodeId id) {
   return fmt::format("%{}", half.text(half.step().nodes[id].name));
 }
 
-std::optional<HalfChange> change_input_role(const Graph& half, Dice& dice) {
+std::optional<RecordChange> change_input_role(const Graph& half, Dice& dice) {
   const std::vector<NodeId> inputs = list_inputs_of(half);
   if (inputs.size() < 2 || inputs.size() != half.inputs.size()) return {};
   const std::size_t i = dice.below(inputs.size()), j = dice.below(inputs.size());
   const Body& step = half.step();
   if (i == j || step.nodes[inputs[i]].type != step.nodes[inputs[j]].type) return {};
-  HalfChange change{half, "role of an input", name_of_node(half, inputs[i])};
+  RecordChange change{half, "role of an input", name_of_node(half, inputs[i])};
   std::vector<InputRole>& roles = change.graph.inputs;
   if (dice.one_in(2))
     std::swap(roles[i], roles[j]);
@@ -36,7 +37,7 @@ std::optional<HalfChange> change_input_role(const Graph& half, Dice& dice) {
   return change;
 }
 
-std::optional<HalfChange> change_output_role(const Graph& half, Dice& dice) {
+std::optional<RecordChange> change_output_role(const Graph& half, Dice& dice) {
   const std::vector<NodeId> outputs = list_outputs(half);
   if (outputs.size() < 2 || outputs.size() != half.outputs.size()) return {};
   const std::size_t i = dice.below(outputs.size()), j = dice.below(outputs.size());
@@ -44,18 +45,18 @@ std::optional<HalfChange> change_output_role(const Graph& half, Dice& dice) {
   if (half.step().nodes[outputs[i]].type != half.step().nodes[outputs[j]].type) return {};
   const OutputRole &role = half.outputs[i], &other = half.outputs[j];
   if (role.role == other.role && role.fqn == other.fqn) return {};
-  HalfChange change{half, "role of an output", name_of_node(half, outputs[i])};
+  RecordChange change{half, "role of an output", name_of_node(half, outputs[i])};
   std::swap(change.graph.outputs[i], change.graph.outputs[j]);
   return change;
 }
 
-std::optional<HalfChange> change_returned(const Graph& half, Dice& dice) {
+std::optional<RecordChange> change_returned(const Graph& half, Dice& dice) {
   const std::vector<NodeId> outputs = list_outputs(half);
   if (outputs.empty()) return {};
   const NodeId returned = dice.pick(outputs), other = dice.pick(half.step().order);
   const Body& step = half.step();
   if (!returned || returned == other || step.nodes[returned].type != step.nodes[other].type) return {};
-  HalfChange change{half, "another value returned", name_of_node(half, returned)};
+  RecordChange change{half, "another value returned", name_of_node(half, returned)};
   Node& output = change.graph.step().nodes[step.order.back()];
   map_arguments(*half.context, output,
                 [&](Arg arg) { return arg == Arg::node(returned) ? Arg::node(other) : arg; });
@@ -64,7 +65,7 @@ std::optional<HalfChange> change_returned(const Graph& half, Dice& dice) {
 
 }  // namespace
 
-std::optional<HalfChange> change_interface(const Graph& half, Dice& dice) {
+std::optional<RecordChange> change_interface(const Graph& half, Dice& dice) {
   switch (dice.below(3)) {
     case 0:
       return change_input_role(half, dice);

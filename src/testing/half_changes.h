@@ -6,19 +6,14 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
 #include "ir/graph.h"
 #include "testing/dice.h"
+#include "testing/record_changes.h"
 
 namespace epweave {
 
-struct HalfChange {
-  Graph graph;
-  std::string kind, place;
-};
-
 // None: the place that was drawn does not allow the change.
-std::optional<HalfChange> change_interface(const Graph& half, Dice& dice);
+std::optional<RecordChange> change_interface(const Graph& half, Dice& dice);
 
 }  // namespace epweave

@@ -135,14 +135,22 @@ class WrongRewriteCheck {
     const Judgement right = judge.judge_right();
     if (right.fate != Fate::kEqual) return report_right(a, b, right, name);
     WrongRewrites wrong(a, b, source.seed);
+    for_each_mutant(
+        name, [&] { return wrong.make(); },
+        [&](const Mutant& mutant, const std::string& own) { judge_mutant(mutant, judge, setup, own); });
+  }
+
+  // Calls judge(mutant, its name) for as many as are asked for.
+  template <class Make, class Judge>
+  void for_each_mutant(const std::string& name, const Make& make, const Judge& judge) {
     for (std::uint64_t i = 0, tries = 0;
          i < settings_.mutants && tries < 20 * settings_.mutants && !is_over(); ++tries) {
-      const std::optional<Mutant> mutant = wrong.make();
+      const std::optional<Mutant> mutant = make();
       if (!mutant || (settings_.keeps_original && mutant->changes_a)) continue;
       ++i;
       ++mutants_;
       ++made_[mutant->kind];
-      judge_mutant(*mutant, judge, setup, fmt::format("{}_{}", name, i));
+      judge(*mutant, fmt::format("{}_{}", name, i));
     }
   }
 
@@ -171,22 +179,22 @@ class WrongRewriteCheck {
     Dice dice(source.seed);
     WrongRewrites of_forward(step, halves.forward, source.seed),
         of_backward(step, halves.backward, source.seed);
-    for (std::uint64_t i = 0, tries = 0;
-         i < settings_.mutants && tries < 20 * settings_.mutants && !is_over(); ++tries) {
-      const bool is_forward = dice.one_in(2), changes_interface = dice.one_in(4);
+    bool is_forward = false;  // what the last mutant is a half of
+    const auto make = [&] {
+      is_forward = dice.one_in(2);
+      const bool changes_interface = dice.one_in(4);
       std::optional<Mutant> mutant;
       if (!changes_interface)
         mutant = (is_forward ? of_forward : of_backward).make();
       else if (auto change = change_interface(is_forward ? halves.forward : halves.backward, dice))
         mutant = Mutant{step, std::move(change->graph), change->kind, change->place};
-      if (!mutant || (settings_.keeps_original && mutant->changes_a)) continue;
-      ++i;
-      ++mutants_;
-      mutant->kind += is_forward ? ", of forward" : ", of backward";
-      ++made_[mutant->kind];
-      judge_half(*mutant, {is_forward ? mutant->b : halves.forward, is_forward ? halves.backward : mutant->b},
-                 judge, fmt::format("{}_{}", source.name, i));
-    }
+      if (mutant) mutant->kind += is_forward ? ", of forward" : ", of backward";
+      return mutant;
+    };
+    for_each_mutant(source.name, make, [&](const Mutant& mutant, const std::string& name) {
+      judge_half(mutant, {is_forward ? mutant.b : halves.forward, is_forward ? halves.backward : mutant.b},
+                 judge, name);
+    });
   }
 
   void judge_half(const Mutant& mutant, const MutantJudge::HalvesOfStep& halves, MutantJudge& judge,
