@@ -304,12 +304,26 @@ class OwnPrograms {
   Returned run() {
     replay::LocalTransport transport(world_, kDeadline);
     results_.resize(graphs_.size());
+    // All graphs share a context, which remembers what it was asked: one thread alone may ask.
+    std::vector<replay::RankInputs> inputs;
+    std::vector<replay::Program> programs;
+    for (Rank rank = 0; rank < graphs_.size(); ++rank) {
+      const Graph& graph = graphs_[rank];
+      inputs.push_back(make_inputs(graph, worlds_[rank], seed_)[rank]);
+      programs.push_back({graph,
+                          graph.step(),
+                          kernels(),
+                          world_,
+                          replay::plan_steps(graph, graph.step()),
+                          {},
+                          replay::find_written_inputs(graph)});
+    }
     std::vector<std::exception_ptr> errors(graphs_.size());
     std::vector<std::thread> threads;
     for (Rank rank = 0; rank < graphs_.size(); ++rank)
       threads.emplace_back([&, rank] {
         try {
-          run_one(rank, transport);
+          run_one(rank, programs[rank], inputs[rank], transport);
         } catch (const replay::Aborted&) {
           // the rank that failed reports
         } catch (const std::exception& error) {
@@ -324,20 +338,12 @@ class OwnPrograms {
   }
 
  private:
-  void run_one(Rank rank, replay::LocalTransport& transport) {
-    const Graph& graph = graphs_[rank];
-    const auto inputs = make_inputs(graph, worlds_[rank], seed_);
-    const replay::Program program{graph,
-                                  graph.step(),
-                                  kernels(),
-                                  world_,
-                                  replay::plan_steps(graph, graph.step()),
-                                  {},
-                                  replay::find_written_inputs(graph)};
+  void run_one(Rank rank, const replay::Program& program, const replay::RankInputs& inputs,
+               replay::LocalTransport& transport) {
     const replay::Progress silent;  // the counter keeps it by reference
     replay::StepCounter counter(silent, "", program.steps.list.size());
     const replay::RankSetup setup{rank, counter, memory_, nullptr, transport, &transport, nullptr, nullptr};
-    results_[rank] = replay::run_rank(program, setup, inputs[rank], {.deadline = kDeadline});
+    results_[rank] = replay::run_rank(program, setup, inputs, {.deadline = kDeadline});
     transport.finish(rank);
   }
 
