@@ -1622,7 +1622,8 @@ class Refusals(unittest.TestCase):
         for step, inputs, more, message in [
                 (lambda m, x: m(x), {"x": x}, {}, "does not return a loss"),
                 (lambda m, x: (m(x).sum(), "text"), {"x": x}, {}, "returns a str behind the loss"),
-                (lambda m, x: m(x).sum(), {"x": x, "y": object()}, {}, "input 'y' of the step is a object"),
+                (lambda m, x, y: m(x).sum(), {"x": x, "y": object()}, {}, "input 'y' of the step is a object"),
+                (lambda m, x: m(x).sum(), {"x": x, "y": x}, {}, "does not take the inputs: got an unexpected .* 'y'"),
                 (lambda m, x: m(x).sum(), {"x": x}, {"tokens": {"z": 0}}, "tokens= names 'z', which is no input"),
                 (lambda m, x: m(x).sum(), {"x": x}, {"tokens": {"x": 2}}, "has 2 dimensions and none numbered 2"),
                 (lambda m, x: m(x).sum(), {"x": x}, {"tokens": {"x": "0"}}, "has 2 dimensions and none numbered '0'"),
