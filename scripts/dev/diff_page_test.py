@@ -1,42 +1,18 @@
 #!/usr/bin/env python3
-"""Drives the page of `epweave diff --html` in a browser: folding, search, filters, links, addresses.
-
-Needs Chromium (Debian's `chromium`, or $CHROMIUM); without it exits 77, skipped. The program is $EPWEAVE, else
-build/release/bin/epweave.
-"""
+"""Drives the page of `epweave diff --html` in a browser: folding, search, filters, links, addresses (page_test_case.py)."""
 import json
-import os
-import pathlib
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
-import browser
-
-if not browser.CHROMIUM:
-    sys.exit(77)
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
-GRAPH = "dsv3_debug_ep2.1b_remat.epw.gz"
+import page_test_case
 
 
-class PageTest(unittest.TestCase):
+class DiffPageTest(page_test_case.PageTestCase):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.html = pathlib.Path(folder.name) / "diff.html"
-        shutil.copy(ROOT / "testdata/graphs" / GRAPH, folder.name)
-        subprocess.run([EPWEAVE, "rewrite", GRAPH, "--preset", "ep-overlap", "-q", "-o", "overlapped.epw"],
-                       cwd=folder.name, check=True, capture_output=True)
-        result = subprocess.run([EPWEAVE, "diff", GRAPH, "overlapped.epw", "--html", cls.html], cwd=folder.name, check=False)
-        assert result.returncode == 1
-        cls.browser = browser.Browser()
-        cls.addClassCleanup(cls.browser.close)
+        super().setUpClass()
+        cls.html = cls.folder / "diff.html"
+        cls.run_epweave("diff", "in.epw.gz", "out.epw", "--html", "diff.html", code=1)
 
     def setUp(self):
         self.page = self.browser.page(width=1400, height=800)
@@ -96,9 +72,7 @@ class PageTest(unittest.TestCase):
         return self.page.evaluate("location.href")
 
     def test_it_counts_what_the_summary_counts(self):
-        result = subprocess.run([EPWEAVE, "diff", GRAPH, "overlapped.epw", "--summary", "--json"], cwd=self.html.parent,
-                                capture_output=True, check=False)
-        summary = json.loads(result.stdout)
+        summary = json.loads(self.run_epweave("diff", "in.epw.gz", "out.epw", "--summary", "--json", code=1))
         chips = dict(text.strip("-+/~>. ").rsplit(" ", 1) for text in self.page.texts("#chips .chip"))
         for kind in ("removed", "added", "divided", "moved"):
             self.assertEqual(int(chips[kind]), summary["changes"][kind], kind)

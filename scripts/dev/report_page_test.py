@@ -1,46 +1,19 @@
 #!/usr/bin/env python3
-"""Opens the pages of `report` and `diff --html` in a browser: they draw without an error, say what the text says, stay small.
-
-Needs Chromium (Debian's `chromium`, or $CHROMIUM); without it exits 77, skipped. The program is $EPWEAVE, else
-build/release/bin/epweave.
-"""
+"""Opens the pages of `report` and `diff --html` in a browser: they draw without an error, say what the text says, stay small
+(page_test_case.py)."""
 import json
-import os
-import pathlib
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
-import browser
-
-if not browser.CHROMIUM:
-    sys.exit(77)
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-EPWEAVE = os.environ.get("EPWEAVE") or str(ROOT / "build/release/bin/epweave")
-GRAPH = "dsv3_debug_ep2.1b_remat.epw.gz"
+import page_test_case
 
 
-def run(*words, cwd, code=0):
-    result = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
-    assert result.returncode == code, (words, result.returncode, result.stderr)
-    return result.stdout
-
-
-class ReportPageTest(unittest.TestCase):
+class ReportPageTest(page_test_case.PageTestCase):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        shutil.copy(ROOT / "testdata/graphs" / GRAPH, cls.folder / "in.epw.gz")
-        run(EPWEAVE, "rewrite", "in.epw.gz", "--preset", "ep-overlap", "-q", "-o", "out.epw", cwd=cls.folder)
-        run(EPWEAVE, "report", "in.epw.gz", "out.epw", "-o", "page.html", "-o", "page.json", "-o", "page.md", cwd=cls.folder)
+        super().setUpClass()
+        cls.run_epweave("report", "in.epw.gz", "out.epw", "-o", "page.html", "-o", "page.json", "-o", "page.md")
         cls.page = json.loads((cls.folder / "page.json").read_text())
-        cls.browser = browser.Browser()
-        cls.addClassCleanup(cls.browser.close)
 
     def open(self, name):
         """The page, which draws without an error and asks for nothing else."""
@@ -79,8 +52,8 @@ class ReportPageTest(unittest.TestCase):
         self.assertEqual([row for row, found in zip(rows, units) if len(found) > 1], [])
 
     def test_what_a_preset_chose_is_shown(self):
-        run(EPWEAVE, "rewrite", "in.epw.gz", "--preset", "overlap{parts=2}", "-q", "-o", "chosen.epw", cwd=self.folder)
-        run(EPWEAVE, "report", "in.epw.gz", "chosen.epw", "-o", "chosen.html", "-o", "chosen.md", "-o", "chosen.json", cwd=self.folder)
+        self.run_epweave("rewrite", "in.epw.gz", "--preset", "overlap{parts=2}", "-q", "-o", "chosen.epw")
+        self.run_epweave("report", "in.epw.gz", "chosen.epw", "-o", "chosen.html", "-o", "chosen.md", "-o", "chosen.json")
         plan = json.loads((self.folder / "chosen.json").read_text())["plan"]
         choices = [note for note in plan["notes"] if note.startswith("choose-chunks: choice: ")]
         self.assertGreater(len(choices), 2)
@@ -104,8 +77,8 @@ class ReportPageTest(unittest.TestCase):
 
     def test_a_page_without_exchanges(self):
         graph = "llama3_debug_fsdp4.1_norm.epw.gz"
-        shutil.copy(ROOT / "testdata/graphs" / graph, self.folder / "dense.epw.gz")
-        run(EPWEAVE, "report", "dense.epw.gz", "dense.epw.gz", "-o", "dense.html", cwd=self.folder)
+        (self.folder / "dense.epw.gz").symlink_to(page_test_case.GRAPHS / graph)
+        self.run_epweave("report", "dense.epw.gz", "dense.epw.gz", "-o", "dense.html")
         text = self.text("dense.html")
         self.assertIn("Proved.", text)
         self.assertNotIn("Token exchanges", text)
@@ -113,23 +86,23 @@ class ReportPageTest(unittest.TestCase):
 
     def test_a_step_that_takes_no_time(self):
         (self.folder / "empty.txt").write_text("epweave text 1\ngraph\n  output([])\n")
-        run(EPWEAVE, "report", "empty.txt", "empty.txt", "-o", "empty.html", cwd=self.folder)
+        self.run_epweave("report", "empty.txt", "empty.txt", "-o", "empty.html")
         text = self.text("empty.html")
         self.assertIn("not measured", text)
         self.assertNotRegex(text, r"undefined|NaN|null")
 
     def test_the_size_is_bounded(self):
         big = "dsv3_671b_ep64.1b_remat.epw.gz"
-        shutil.copy(ROOT / "testdata/graphs" / big, self.folder / "big.epw.gz")
-        run(EPWEAVE, "rewrite", "big.epw.gz", "--preset", "ep-overlap", "-q", "-o", "big.epw", cwd=self.folder)
-        run(EPWEAVE, "report", "big.epw.gz", "big.epw", "-o", "big.html", "-o", "big.md", cwd=self.folder)
+        (self.folder / "big.epw.gz").symlink_to(page_test_case.GRAPHS / big)
+        self.run_epweave("rewrite", "big.epw.gz", "--preset", "ep-overlap", "-q", "-o", "big.epw")
+        self.run_epweave("report", "big.epw.gz", "big.epw", "-o", "big.html", "-o", "big.md")
         self.assertLess((self.folder / "big.html").stat().st_size, 300_000)
         self.assertLess((self.folder / "big.md").stat().st_size, 10_000)
         self.assertIn("layers.{3..60}.moe forward × 58", self.text("big.html"))
 
     def test_the_page_of_diff_opens(self):
-        run(EPWEAVE, "diff", "in.epw.gz", "out.epw", "--html", "diff.html", cwd=self.folder, code=1)
-        summary = json.loads(run(EPWEAVE, "diff", "in.epw.gz", "out.epw", "--summary", "--json", cwd=self.folder, code=1))
+        self.run_epweave("diff", "in.epw.gz", "out.epw", "--html", "diff.html", code=1)
+        summary = json.loads(self.run_epweave("diff", "in.epw.gz", "out.epw", "--summary", "--json", code=1))
         text = self.text("diff.html")
         for kind in ("removed", "added", "divided", "moved"):
             self.assertRegex(text, rf"\b{kind} {summary['changes'][kind]}\b")
