@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
+#include "ir/types/dimension.h"
+
 namespace epweave::mapping {
 
-// The dimension that a number names, of `rank`; 0 of a scalar.
 std::size_t wrap(std::int64_t dim, std::size_t rank) {
-  const auto r = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
-  return static_cast<std::size_t>(std::clamp<std::int64_t>(dim < 0 ? dim + r : dim, 0, r - 1));
+  return find_dimension(dim, rank).value_or(0);
 }
 
 namespace {

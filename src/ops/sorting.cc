@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
@@ -70,8 +71,8 @@ bool keeps_equal_in_order(const Context& context, const Node& sort) {
 
 int sorted_dimension(const Context& context, const Node& sort, std::size_t rank) {
   const Arg given = named_arg(context, sort, "dim");
-  const std::int64_t dim = given.is_int() ? given.as_int() : -1;
-  return static_cast<int>(dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim);
+  const auto dim = find_dimension(given.is_int() ? given.as_int() : -1, rank);
+  return dim ? static_cast<int>(*dim) : -1;
 }
 
 bool sorts_whole_rows(const Context& context, const Node& sort, const TensorType& keys) {

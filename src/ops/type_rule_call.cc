@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parse_number.h"
+#include "ir/types/dimension.h"
 
 namespace epweave {
 
@@ -243,9 +244,9 @@ bool TypeRuleCall::has_channels_last(const Dims& sizes, const Dims& strides) {
 }
 
 std::size_t TypeRuleCall::wrap_dim(std::int64_t dim, std::size_t rank) const {
-  const auto n = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
-  if (dim < -n || dim >= n) mismatch("dimension {} is out of range for {} dimensions", dim, rank);
-  return static_cast<std::size_t>(dim < 0 ? dim + n : dim);
+  const auto found = find_dimension(dim, std::max<std::size_t>(rank, 1));
+  if (!found) mismatch("dimension {} is out of range for {} dimensions", dim, rank);
+  return *found;
 }
 
 std::size_t TypeRuleCall::dim(std::size_t param, std::size_t rank) {

@@ -6,6 +6,7 @@
 #include "analysis/collectives.h"
 #include "analysis/same_code.h"
 #include "compare/rewrite/conditions.h"
+#include "ir/types/dimension.h"
 #include "ops/bind.h"
 #include "ops/family.h"
 #include "ops/named_arg.h"
@@ -405,12 +406,11 @@ std::optional<std::vector<bool>> CountCheck::summed_dimensions(NodeId sum) const
   const TensorType *type = from ? tensor_of(context_, node(from).type) : nullptr,
                    *result = tensor_of(context_, node(sum).type);
   if (type == nullptr || result == nullptr || !is_wide_integer(result->dtype)) return {};
-  const auto rank = static_cast<std::int64_t>(type->rank());
   std::vector<bool> is_summed(type->rank());
   for (Arg dim : list(node(sum), "dim")) {
-    const std::int64_t at = dim.is_int() ? dim.as_int() + (dim.as_int() < 0 ? rank : 0) : -1;
-    if (at < 0 || at >= rank) return {};
-    is_summed[static_cast<std::size_t>(at)] = true;
+    const auto at = dim.is_int() ? find_dimension(dim.as_int(), type->rank()) : std::nullopt;
+    if (!at) return {};
+    is_summed[*at] = true;
   }
   const bool is_some = std::ranges::find(is_summed, true) != is_summed.end() &&
                        std::ranges::find(is_summed, false) != is_summed.end();

@@ -7,6 +7,7 @@
 #include "analysis/frame_terms.h"
 #include "analysis/row_assumptions.h"
 #include "analysis/value_numbers.h"
+#include "ir/types/dimension.h"
 #include "ir/walk.h"
 #include "ops/bind.h"
 #include "ops/indexed_dims.h"
@@ -149,8 +150,7 @@ class Prover {
     const TensorType* type = tensor_of(context_, body_.nodes[source.as_node()].type);
     const Placement& p = rows_.placement(source);
     if (type == nullptr || !p.is_rows()) return true;
-    return p.dim ==
-           (dim.as_int() < 0 ? dim.as_int() + static_cast<std::int64_t>(type->rank()) : dim.as_int());
+    return find_dimension(dim.as_int(), type->rank()) == static_cast<std::size_t>(p.dim);
   }
 
   // Rows that were cut into c rows each, or put together again; as they are where there are as

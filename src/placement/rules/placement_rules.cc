@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analysis/whole_numbers.h"
+#include "ir/types/dimension.h"
 #include "ops/by_op.h"
 #include "ops/rules.h"
 
@@ -224,8 +225,8 @@ const Node* PlacementCall::producer(Operand operand) const {
 }
 
 int PlacementCall::dim(std::int64_t value, std::size_t rank) const {
-  const auto r = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
-  return static_cast<int>(value < 0 ? value + r : value);
+  const auto found = find_dimension(value, std::max<std::size_t>(rank, 1));
+  return found ? static_cast<int>(*found) : -1;
 }
 
 void PlacementCall::refuse(std::string id, std::string problem, std::string remedy) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/types/dimension.h"
 #include "ops/rules.h"
 
 namespace epweave {
@@ -94,18 +95,14 @@ std::span<const Arg> ScalingCall::items(Arg list) const {
 }
 
 std::size_t ScalingCall::dim(std::size_t param, std::size_t rank, std::int64_t fallback) const {
-  const std::int64_t dim = integer(param).value_or(fallback);
-  const auto wrapped = dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim;
-  return wrapped < 0 || wrapped >= static_cast<std::int64_t>(rank) ? rank : static_cast<std::size_t>(wrapped);
+  return find_dimension(integer(param).value_or(fallback), rank).value_or(rank);
 }
 
 std::vector<bool> ScalingCall::dims(std::size_t param, std::size_t rank) const {
   std::vector<bool> named(rank);
   auto name = [&](Arg item) {
-    if (!item.is_int()) return;
-    const std::int64_t dim =
-        item.as_int() < 0 ? item.as_int() + static_cast<std::int64_t>(rank) : item.as_int();
-    if (dim >= 0 && dim < static_cast<std::int64_t>(rank)) named[static_cast<std::size_t>(dim)] = true;
+    const auto dim = item.is_int() ? find_dimension(item.as_int(), rank) : std::nullopt;
+    if (dim) named[*dim] = true;
   };
   name(arg(param));
   for (Arg item : items(arg(param))) name(item);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ir/types/dimension.h"
 #include "placement/scaling/scaling_rules.h"
 
 namespace epweave::scaling {
@@ -117,9 +118,7 @@ void permute(ScalingCall& call) {
   const auto order = call.items(call.arg(1));
   for (std::size_t i = 0; i < order.size() && i < out.size(); ++i) {
     if (!order[i].is_int()) continue;
-    const std::int64_t dim = order[i].as_int();
-    const auto source = static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(in.size()) : dim);
-    if (source < in.size()) call.unite(out[i], in[source]);
+    if (const auto source = find_dimension(order[i].as_int(), in.size())) call.unite(out[i], in[*source]);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/types/dimension.h"
 #include "replay/kernels/host/broadcast.h"
 #include "replay/kernels/host/vector_math.h"
 #include "replay/kernels/shared/queue.h"
@@ -262,9 +263,9 @@ Tensor as_contiguous(KernelCall& call, const Tensor& tensor, DType dtype) {
 }
 
 std::size_t checked_dim(std::int64_t dim, std::size_t rank) {
-  const auto extent = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
-  if (dim < -extent || dim >= extent) throw KernelError("dimension " + std::to_string(dim) + " out of range");
-  return static_cast<std::size_t>(dim < 0 ? dim + extent : dim);
+  const auto found = find_dimension(dim, std::max<std::size_t>(rank, 1));
+  if (!found) throw KernelError("dimension " + std::to_string(dim) + " out of range");
+  return *found;
 }
 
 // Elements that lie as they are computed with are read and written in place. A result that may lie
