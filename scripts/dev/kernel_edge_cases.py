@@ -761,6 +761,12 @@ def placed():  # shared/blocks.cc, tasks/index_tasks.h
             # Blocks with gaps, of either side; several in one place.
             case(f"aten.{op}", ints(-4, 5, 3, 6).bfloat16().t(), [torch.tensor([5, 0, 3])], ints(-4, 5, 3, 3).bfloat16().t(), adds)
         case(f"aten.{op}", ints(-4, 5, 3, 6).bfloat16().t(), [torch.tensor([5, 0, 5])], ints(-4, 5, 3, 3).bfloat16().t(), True)
+        # Rows of two columns that do not lie side by side.
+        for adds in (False, True):
+            case(f"aten.{op}", torch.arange(8.0).reshape(4, 2), [torch.tensor([3, 0, 2])], torch.arange(6.0).reshape(2, 3).t(), adds)
+    # An index without elements may be larger than the tensor; one of one element may not.
+    case("aten.gather.default", torch.arange(6.0).reshape(3, 2), 0, torch.zeros(0, 5, dtype=torch.int64))
+    refuse("aten.gather.default", torch.zeros(3, 0), 0, torch.zeros(1, 1, dtype=torch.int64))
 
 
 def quantified():  # shared/kernels_reduce.cc
@@ -796,6 +802,9 @@ def refined():  # shared/kernels_normalise.cc, shared/kernels_statistics.cc, sha
     for op in ("max.dim", "min.dim"):
         case(f"aten.{op}", rand(2, 3, 4), 1)
     case("aten.cummax.default", rand(0, 3), 1)
+    for sizes in ((0, 4), (4, 0)):
+        for dim in (0, 1):
+            case("aten.cummax.default", torch.zeros(sizes), dim)
     for order in (3, 0.5, -1, -2):
         case("aten.linalg_vector_norm.default", x, order, [1], ulps=16, atol=1e-6)
     for order in (INF, -INF, -1):
