@@ -155,14 +155,6 @@ def _fake_quantize_channels(x, scale, zero_point, axis, quant_min, quant_max):
     return values.to(x.dtype), kept
 
 
-def _round(x, *, decimals):
-    if not x.dtype.is_floating_point or decimals == 0:
-        return NotImplemented if decimals else x.round()
-    scale = 10.0 ** abs(decimals)
-    wide = _wide(x)
-    return ((wide * scale).round() / scale if decimals > 0 else (wide / scale).round() * scale).to(x.dtype)
-
-
 # ---- complex numbers
 def _angle(x):
     import torch
@@ -227,7 +219,6 @@ def function_decompositions() -> dict[Any, Callable]:
         aten._trilinear.default: _trilinear, aten.addbmm.default: _addbmm,
         aten.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantize,
         aten.fake_quantize_per_channel_affine_cachemask.default: _fake_quantize_channels,
-        aten.round.decimals: _round,
         aten.angle.default: _angle, aten._neg_view.default: torch.neg, aten._efficientzerotensor.default: _zeros,
         aten.abs.default: _of_complex(_length), aten.exp.default: _of_complex(_exponential), aten.sgn.default: _of_complex(_direction),
         aten.mm.default: _product(torch.mm), aten.bmm.default: _product(torch.bmm),

@@ -1493,6 +1493,15 @@ def more_composed():
     case("aten.bitwise_xor.Scalar", rand(3, 4) > 0, True)
     case("aten.bitwise_xor.Scalar", ints(0, 9, 0, 3), 1)
     case("aten.bitwise_xor.Scalar", ints(0, 9, 1), 1)
+    op = "aten.round.decimals"
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        for decimals in (1, 3, 0, -1, -2):
+            case(op, torch.tensor([0.0, -0.0, 0.05, 0.15, -0.25, 1.005, 14.9, -15.1, 25.0, 250.0, -1350.0, INF, -INF, NAN], dtype=dtype), decimals=decimals)
+    case(op, strided(rand(3, 4, scale=30)), decimals=1)
+    case(op, rand(4, 3, scale=300).t(), decimals=-2)
+    for sizes in ((0, 3), (1,)):
+        case(op, rand(*sizes), decimals=2)
+    refuse(op, ints(0, 9, 3), decimals=1)
 
 
 def write():

@@ -897,6 +897,8 @@ constexpr OpRow kRows[] = {
      CostClass::kFree, rules::alias, kMayCopy | kUntagged},
     {"aten.roll.default", "(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", OpFamily::kReorder,
      Linearity::kFirst, CostClass::kMemory, rules::contiguous_of_self},
+    {"aten.round.decimals", "(Tensor self, *, int decimals) -> Tensor", OpFamily::kElementwise,
+     Linearity::kNone, CostClass::kMemory, rules::unary},
     {"aten.round.default", "(Tensor self) -> Tensor", OpFamily::kElementwise, Linearity::kNone,
      CostClass::kMemory, rules::unary},
     {"aten.round_.default", "(Tensor(a!) self) -> Tensor(a!)", OpFamily::kElementwise, Linearity::kNone,

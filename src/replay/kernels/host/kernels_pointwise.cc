@@ -294,6 +294,27 @@ Value fraction(KernelCall& call) {
   return out;
 }
 
+// To so many decimal places; below 0, to a multiple of a power of ten. 16-bit floats are computed
+// in float32, as PyTorch does.
+Value round_to_decimals(KernelCall& call) {
+  const Tensor& x = call.tensor(0);
+  if (!is_floating(x.dtype)) refuse_dtype(call, x.dtype);
+  const std::int64_t decimals = call.integer(1);
+  double places = 1;
+  for (std::int64_t i = std::abs(decimals); i > 0; --i) places *= 10;
+  const DType computed = x.dtype == DType::kFloat64 ? x.dtype : DType::kFloat32;
+  const Tensor power = number_tensor(call, Value(places), computed);
+  const Tensor out = result_like(call, x.dtype, {&x}), moved = call.make(computed, x.sizes);
+  const auto move = [&](const Tensor& from, const Tensor& to, bool is_up) {
+    is_up ? map_op<Mul, 2>(call, computed, to, {&from, &power})
+          : map_op<Div, 2>(call, computed, to, {&from, &power});
+  };
+  move(x, moved, decimals >= 0);
+  map_op<Round, 1>(call, computed, moved, {&moved});
+  move(moved, out, decimals < 0);
+  return out;
+}
+
 // Maximum or minimum, but of a number and a NaN the number.
 template <class Op>
 Value extreme_of_numbers(KernelCall& call) {
@@ -447,6 +468,7 @@ constexpr KernelRow kRows[] = {
     {"aten.relu_.default", unary<Relu, InPlace>},
     {"aten.remainder.Scalar", binary<Remainder>},
     {"aten.remainder.Tensor", binary<Remainder>},
+    {"aten.round.decimals", round_to_decimals},
     {"aten.round.default", unary<Round>},
     {"aten.round_.default", unary<Round, InPlace>},
     {"aten.rsqrt.default", unary_float<Rsqrt>},
