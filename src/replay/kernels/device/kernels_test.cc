@@ -640,6 +640,25 @@ TEST_CASE("rows and blocks are read, written and added where they lie") {
   }
 }
 
+TEST_CASE("the gradient of an embedding has the strides that a graph recorded") {
+  const OpInfo& op = *find_op("aten.embedding_dense_backward.default");
+  Random random;
+  const std::vector<Value> args{random.tensor({4, 3}), random.integers({1, 4, 1, 0}, {4}), std::int64_t{5},
+                                std::int64_t{-1}, false};
+  const auto run = [&](const KernelTable& table, const std::vector<Value>& given, Memory& memory) {
+    KernelCall call(op, given, ~0u, memory);
+    call.set_results({{true, DType::kFloat32, {5, 3}, {1, 5}, 0}});
+    return table.find(op)(call);
+  };
+  OnDevice on_device;
+  const Value placed = on_device.place(Value::list(args));
+  const Value found =
+      on_device.download(run(tested_device().kernels(), placed.items(), on_device.rank().memory()));
+  HostMemory memory(HostMemory::Fill::kPoison);
+  CHECK(found.tensor().strides == Extents{1, 5});
+  CHECK(compare_bits(run(make_cpu_kernels(), args, memory), found) == "");
+}
+
 // Tiles of tiles; sums and products that wrap.
 TEST_CASE("scans of integers in long rows, in several, and beyond the largest number") {
   Random random;
