@@ -98,7 +98,7 @@ class KnownOrders {
   StorageContents contents_;
   SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
   SideTable<NodeId, FrameOrders> orders_of_;
-  FewTable<NodeId, std::vector<View>> views_;           // by storage
+  FewTable<NodeId, std::vector<View>> views_;  // by storage
   // Of the node that is looked at:
   std::vector<NodeId> written_views_;  // of what it writes and returns
   bool keeps_order_ = false;
