@@ -39,7 +39,9 @@ ValueNumbers::ValueNumbers(const Graph& graph, const Effects& effects,
     number_[id] = first ? number_[first] : waited ? number_[waited] : number(id, node);
     if (!waited) note_writes_of(id, node);
   }
-  keys_ = writes_ = {};
+  keys_ = {};
+  writes_ = {};  // not in one statement: a copy of an empty table keeps its memory
+  known_ = KnownValues();
 }
 
 NodeId ValueNumbers::number(NodeId id, const Node& node) {

@@ -68,9 +68,9 @@ class ValueNumbers {
   const Context& context_;
   const Body& body_;
   const Effects& effects_;
-  KnownValues known_;
+  KnownValues known_;  // only while values are numbered, as `keys_` and `writes_`
   IdVector<NodeId, NodeId> number_;
-  WordTable keys_;             // only while values are numbered, as `writes_`
+  WordTable keys_;
   std::vector<NodeId> first_;  // node with each key
   struct ContentRange {
     std::uint32_t first = 0, count = 0;

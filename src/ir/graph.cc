@@ -95,6 +95,7 @@ void collect_named(const ArgPool& args, Arg arg, std::vector<StringId>& names) {
 }  // namespace
 
 void drop_unnamed_bodies(Graph& graph) {
+  if (graph.bodies.size() == 1) return;  // the step
   SideTable<StringId, const Body*> bodies(graph.context->strings.size(), nullptr);
   for (const Body& body : graph.bodies)
     if (body.name) bodies.at(body.name) = &body;

@@ -8,14 +8,15 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <limits>
 #endif
 
 namespace epweave::cli {
 
 void prepare_memory() {
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-  constexpr int kReserved = 1 << 30;  // addresses; memory follows as it is touched
-  constexpr int kStep = 64 << 20;     // for what goes beyond
+  constexpr int kReserved = std::numeric_limits<int>::max();  // addresses; memory follows as it is touched
+  constexpr int kStep = 64 << 20;                             // for what goes beyond
   constexpr std::size_t kForcesGrowth = 4 << 20;
   mallopt(M_MMAP_THRESHOLD, kReserved);
   mallopt(M_TRIM_THRESHOLD, kReserved);

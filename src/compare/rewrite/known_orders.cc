@@ -99,6 +99,11 @@ void KnownOrders::add_view(NodeId a, const std::vector<bool>& is_divided) {
   views_.at(effects_.storage_of(a)).push_back({a, row_of(a, is_divided)});
 }
 
+std::span<const KnownOrders::View> KnownOrders::views_of(NodeId storage) const {
+  const std::vector<View>* views = views_.find(storage);
+  return views == nullptr ? std::span<const View>() : *views;
+}
+
 // What is written is in each view of the storage. A view of the same elements has the rows that
 // were written, and so has one whose rows were like each other.
 void KnownOrders::note_write(NodeId call, const FrameOrders& made, const Operand& written,
@@ -109,7 +114,7 @@ void KnownOrders::note_write(NodeId call, const FrameOrders& made, const Operand
   written_views_.push_back(value);
   const Row row = row_of(value, written.is_divided);
   if (!row.stride) return;
-  for (const View& view : views_[storage]) {
+  for (const View& view : views_of(storage)) {
     const bool were_alike = before.kind == FrameOrder::Kind::kAny && view.row.begins_with(row) &&
                             orders_of_[view.value].rows == before && is_as_made(view.value);
     if (view.value != value && (were_alike || view.row == row)) written_views_.push_back(view.value);
@@ -134,7 +139,7 @@ void KnownOrders::leave(NodeId a) {
 // written among them.
 bool KnownOrders::shows_any_order(NodeId storage) {
   const FrameOrder repeated = tokens_in(0);
-  return std::ranges::any_of(views_[storage], [&](const View& view) {
+  return std::ranges::any_of(views_of(storage), [&](const View& view) {
     const FrameOrder& rows = orders_of_[view.value].rows;
     return rows.kind == FrameOrder::Kind::kAny || rows.is_counted() || rows == repeated;
   });
@@ -146,7 +151,7 @@ bool KnownOrders::shows_any_order(NodeId storage) {
 void KnownOrders::note_others(NodeId call) {
   for (const StorageAccess& access : effects_.accesses_of(call)) {
     if (!access.writes) continue;
-    for (const View& view : views_[access.storage]) {
+    for (const View& view : views_of(access.storage)) {
       const FrameOrder rows = orders_of_[view.value].rows;
       if (is_as_made(view.value) || is_unknown(rows)) continue;
       const bool were_alike =

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "analysis/effects.h"
 #include "analysis/frame_terms.h"
 #include "analysis/value_numbers.h"
+#include "base/few_table.h"
 #include "base/id.h"
 #include "compare/rewrite/frame_order.h"
 #include "compare/rewrite/part_facts.h"
@@ -82,6 +84,7 @@ class KnownOrders {
   std::int64_t blocks_of(const FrameOrder& order) const;
   // As a call, which writes it, leaves it.
   void set_by(NodeId call, NodeId a, const FrameOrders& orders);
+  std::span<const View> views_of(NodeId storage) const;
   bool shows_any_order(NodeId storage);
   void note_others(NodeId call);
   bool is_as_made(NodeId a) const { return contents_[a] == content_when_made_[a]; }
@@ -95,7 +98,7 @@ class KnownOrders {
   StorageContents contents_;
   SideTable<NodeId, std::uint32_t> content_when_made_;  // of a value's storage
   SideTable<NodeId, FrameOrders> orders_of_;
-  SideTable<NodeId, std::vector<View>> views_;  // by storage
+  FewTable<NodeId, std::vector<View>> views_;  // by storage
   // Of the node that is looked at:
   std::vector<NodeId> written_views_;  // of what it writes and returns
   bool keeps_order_ = false;

@@ -135,7 +135,9 @@ void PartFacts::add(NodeId origin, NodeId part, std::span<const PartOperand> ope
 // What was written in place is in all views of the storage that was written. Numbers of other rows
 // are not those that a view had.
 void PartFacts::write_through(NodeId storage, PartFact fact) {
-  for (NodeId view : views_[storage]) {
+  const std::vector<NodeId>* views = views_.find(storage);
+  if (views == nullptr) return;
+  for (NodeId view : *views) {
     PartFact& known = facts_[view].full;
     if (holds(Condition::kWritesReachViews, false)) continue;
     if (known == PartFact::kZero) known = fact;

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "analysis/effects.h"
+#include "base/few_table.h"
 #include "compare/rewrite/rewrite_claims.h"
 #include "compare/rewrite/row_blocks.h"
 #include "ir/facts.h"
@@ -182,7 +183,7 @@ class PartFacts {
   bool has_own_sums_ = false;  // B's log promises that a part's own sum is meant
   mutable bool rests_on_own_sums_ = false;
   IdVector<NodeId, Entry> facts_;
-  SideTable<NodeId, std::vector<NodeId>> views_;  // by storage of A: values with parts, in order
+  FewTable<NodeId, std::vector<NodeId>> views_;  // by storage of A: values with parts, in order
   // Of the call that is looked at.
   const OpInfo* op_ = nullptr;
   const Node* node_ = nullptr;

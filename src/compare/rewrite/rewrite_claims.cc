@@ -48,7 +48,6 @@ RewriteClaims::RewriteClaims(const Graph& a, const Graph& b, const IdVector<Node
       claims_(b_.nodes.size()),
       class_(a_.nodes.size()),
       whole_(a_.nodes.size()),
-      parts_(a_.nodes.size()),
       divided_(a_.nodes.size()) {
   facts_b_.take_hints(facts_a_);
   for (NodeId id : a_.order) names_.at(a_.nodes[id].name) = id;
@@ -205,7 +204,7 @@ void RewriteClaims::read_claims() {
       add_whole(id, claim.origin);
     } else if (lineage.is_part()) {
       claim.kind = ClaimKind::kPart;
-      parts_[claim.origin].push_back(id);
+      parts_.at(claim.origin).push_back(id);
       divided_[class_[claim.origin]] = claim.origin;
     } else if (lineage.role == ProvenanceRole::kSplit) {
       claim.kind = node.op == split ? ClaimKind::kSplit : ClaimKind::kPiece;
@@ -243,12 +242,12 @@ void RewriteClaims::add_whole(NodeId b, NodeId origin) {
 }
 
 std::uint32_t RewriteClaims::part_count(NodeId a) const {
-  const NodeId divided = parts_[a].empty() ? divided_[class_[a]] : a;
-  return divided ? claims_[parts_[divided].front()].parts : 0;
+  const NodeId divided = parts(a).empty() ? divided_[class_[a]] : a;
+  return divided ? claims_[parts(divided).front()].parts : 0;
 }
 
 NodeId RewriteClaims::part_of(NodeId a, std::uint32_t part) const {
-  for (NodeId id : parts_[a])
+  for (NodeId id : parts(a))
     if (claims_[id].part == part) return id;
   return {};
 }
@@ -274,7 +273,7 @@ bool RewriteClaims::is_whole(NodeId b) const {
 }
 
 bool RewriteClaims::is_carried(NodeId a) const {
-  for (NodeId id : parts_[a]) {
+  for (NodeId id : parts(a)) {
     const Claim& claim = claims_[id];
     const Node& node = b_.nodes[id];
     if (!accumulates(context_, node)) return false;
@@ -299,11 +298,11 @@ void RewriteClaims::set_sum(NodeId b, std::uint32_t first, std::uint32_t last) {
 
 void RewriteClaims::check_parts() {
   for (NodeId a : a_.order) {
-    if (parts_[a].empty()) continue;
+    if (parts(a).empty()) continue;
     const std::uint32_t n = part_count(a);
     std::vector<int> seen(n);
     bool is_sound = n > 1;
-    for (NodeId id : parts_[a]) {
+    for (NodeId id : parts(a)) {
       const Claim& claim = claims_[id];
       is_sound = is_sound && claim.parts == n && claim.part < n && seen[claim.part]++ == 0;
       const auto said = b_.nodes[id].chunk.part;
@@ -311,10 +310,10 @@ void RewriteClaims::check_parts() {
         fail(id, "rewrite-part",
              fmt::format("is part {} by its provenance, its chunk field says {}", claim.part, *said));
     }
-    if (!is_sound || parts_[a].size() != n)
+    if (!is_sound || parts(a).size() != n)
       fail_in_a(a, "rewrite-part",
                 fmt::format("it has {} parts in the second graph, which are not 0 to {}, each once",
-                            parts_[a].size(), n == 0 ? 0 : n - 1));
+                            parts(a).size(), n == 0 ? 0 : n - 1));
   }
 }
 

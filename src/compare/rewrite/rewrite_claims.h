@@ -9,11 +9,14 @@
 // Nodes of A that one node of B stands for are one value: a class, named by its first node.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "analysis/verify.h"
+#include "base/few_table.h"
+#include "base/short_vector.h"
 #include "compare/rewrite/numbers.h"
 #include "compare/rewrite/same_values.h"
 #include "ir/graph.h"
@@ -64,7 +67,10 @@ class RewriteClaims {
 
   // The node of B that is all of A's by itself, if there is one.
   NodeId whole(NodeId a) const { return whole_[a]; }
-  const std::vector<NodeId>& parts(NodeId a) const { return parts_[a]; }
+  std::span<const NodeId> parts(NodeId a) const {
+    const Parts* parts = parts_.find(a);
+    return parts == nullptr ? std::span<const NodeId>() : std::span(parts->begin(), parts->size());
+  }
   // Into how many parts a node of A, or one of equal value, is divided; 0: none is.
   std::uint32_t part_count(NodeId a) const;
   NodeId part_of(NodeId a, std::uint32_t part) const;
@@ -98,6 +104,8 @@ class RewriteClaims {
   void fail_nested(StringId body, std::string_view invariant, std::string message);
 
  private:
+  using Parts = ShortVector<NodeId, 2>;
+
   bool check_derived();
   bool check_names();
   void merge_classes();
@@ -118,7 +126,7 @@ class RewriteClaims {
   IdVector<NodeId, Claim> claims_;
   IdVector<NodeId, NodeId> class_;  // the first node of it, once classes are merged
   IdVector<NodeId, NodeId> whole_;
-  IdVector<NodeId, std::vector<NodeId>> parts_;
+  FewTable<NodeId, Parts> parts_;
   IdVector<NodeId, NodeId> divided_;   // of a class: a node that has parts
   SideTable<StringId, NodeId> names_;  // of A
 };

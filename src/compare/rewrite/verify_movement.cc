@@ -20,7 +20,7 @@
 namespace epweave {
 
 MovementCheck::MovementCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
-                             const Effects& effects_b)
+                             const LaterWrites& in_b)
     : claims_(claims),
       numbers_(numbers),
       graph_a_(claims.graph_a()),
@@ -28,7 +28,7 @@ MovementCheck::MovementCheck(RewriteClaims& claims, Numbers& numbers, const Effe
       context_(*graph_a_.context),
       a_(graph_a_.step()),
       b_(graph_b_.step()),
-      later_in_b_(effects_b) {
+      later_in_b_(in_b) {
   has_moved_ =
       std::ranges::any_of(b_.order, [&](NodeId id) { return claims_[id].kind == ClaimKind::kMoved; });
   if (!has_moved_) return;

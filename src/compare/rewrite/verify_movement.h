@@ -42,7 +42,8 @@ namespace epweave {
 
 class MovementCheck {
  public:
-  MovementCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a, const Effects& effects_b);
+  // All outlive the check.
+  MovementCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a, const LaterWrites& in_b);
 
   // Proves that a value was moved, and finds what that accounts for; in the order of B, once it is
   // known which values are whole.
@@ -108,7 +109,7 @@ class MovementCheck {
   Context& context_;
   const Body& a_;
   const Body& b_;
-  LaterWrites later_in_b_;
+  const LaterWrites& later_in_b_;
   // Of B as it is: a moved value is no storage of its own there.
   std::optional<Effects> memory_;
   std::optional<LaterWrites> later_in_memory_;

@@ -49,11 +49,13 @@ class RewriteVerifier {
         joins_(claims, numbers_),
         storage_(claims),
         rows_(claims, numbers_),
-        strides_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
+        later_a_(storage_.effects_of_a()),
+        later_b_(storage_.effects_of_b()),
+        strides_(claims, numbers_, later_a_, later_b_),
         blocks_(claims),
-        movement_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
+        movement_(claims, numbers_, storage_.effects_of_a(), later_b_),
         aliases_(claims, storage_.effects_of_a(), storage_.effects_of_b(), loaded),
-        taken_rows_(claims, numbers_, storage_.effects_of_a(), storage_.effects_of_b()),
+        taken_rows_(claims, numbers_, later_a_, later_b_),
         report_(report) {
     if (prefix_ == nullptr) return;
     calls_.set_prefix_calls(&prefix_->calls);
@@ -72,13 +74,7 @@ class RewriteVerifier {
         if (!movement_.accounts_for(id)) calls_.check_added(id);
     PartFacts facts(claims_, numbers_, storage_.effects_of_a(), blocks_);
     calls_.group_uses();
-    FrameCheck frames(claims_, {storage_.effects_of_a(), storage_.effects_of_b()}, blocks_);
-    calls_.visit_divided(
-        [&](NodeId origin, NodeId part, std::span<const PartOperand> operands) {
-          facts.add(origin, part, operands);
-          frames.add(origin, part, facts);
-        },
-        [&](NodeId node) { frames.note_writes_of(node); });
+    const std::vector<std::string> about_orders = check_orders(facts);
     calls_.check_uniform(facts, blocks_);
     check_joined_orders();
     calls_.check_shared_writes(facts);
@@ -98,7 +94,7 @@ class RewriteVerifier {
     for (NodeId id : a_.step().order) report_.divided += !claims_.parts(id).empty();
     assume(list_assumptions(claims_, numbers_));
     assume(blocks_.assumptions());
-    assume(frames.assumptions());
+    assume(about_orders);
     assume(strides_.assumptions());
     assume(aliases_.assumptions());
     assume(calls_.assumptions());
@@ -161,6 +157,19 @@ class RewriteVerifier {
     movement_.visit(id);
   }
 
+  // Of what parts take: gives what is assumed of the orders of rows. What is known of these is
+  // large, and no other check asks for it.
+  std::vector<std::string> check_orders(PartFacts& facts) {
+    FrameCheck frames(claims_, {storage_.effects_of_a(), storage_.effects_of_b()}, blocks_);
+    calls_.visit_divided(
+        [&](NodeId origin, NodeId part, std::span<const PartOperand> operands) {
+          facts.add(origin, part, operands);
+          frames.add(origin, part, facts);
+        },
+        [&](NodeId node) { frames.note_writes_of(node); });
+    return frames.assumptions();
+  }
+
   void check_joined_orders() {
     for (NodeId id : b_.step().order) {
       const ClaimKind kind = claims_[id].kind;
@@ -193,6 +202,7 @@ class RewriteVerifier {
   JoinCheck joins_;
   StorageCheck storage_;
   RowCheck rows_;
+  LaterWrites later_a_, later_b_;
   StrideCheck strides_;
   RowBlocks blocks_;
   MovementCheck movement_;

@@ -29,8 +29,8 @@ std::vector<NodeId> list_inputs_of(const Context& context, const Node& node) {
 
 }  // namespace
 
-StrideCheck::StrideCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
-                         const Effects& effects_b)
+StrideCheck::StrideCheck(RewriteClaims& claims, Numbers& numbers, const LaterWrites& in_a,
+                         const LaterWrites& in_b)
     : claims_(claims),
       numbers_(numbers),
       context_(*claims.graph_a().context),
@@ -38,8 +38,8 @@ StrideCheck::StrideCheck(RewriteClaims& claims, Numbers& numbers, const Effects&
       graph_b_(claims.graph_b()),
       facts_a_(claims.facts_a()),
       facts_b_(claims.facts_b()),
-      later_a_(effects_a),
-      later_b_(effects_b) {}
+      later_a_(in_a),
+      later_b_(in_b) {}
 
 void StrideCheck::check(NodeId id) {
   const Node &before = graph_a_.step().nodes[claims_[id].origin], &after = graph_b_.step().nodes[id];

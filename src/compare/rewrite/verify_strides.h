@@ -21,8 +21,8 @@ namespace epweave {
 
 class StrideCheck {
  public:
-  // The effects outlive the check.
-  StrideCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a, const Effects& effects_b);
+  // All outlive the check.
+  StrideCheck(RewriteClaims& claims, Numbers& numbers, const LaterWrites& in_a, const LaterWrites& in_b);
 
   // Of a call, or a part of one, and of the output.
   // A piece, or a value in blocks, that may be a copy: what is written into it behind is lost.
@@ -48,7 +48,7 @@ class StrideCheck {
   const Graph& graph_a_;
   const Graph& graph_b_;
   Facts &facts_a_, &facts_b_;
-  LaterWrites later_a_, later_b_;
+  const LaterWrites &later_a_, &later_b_;
   std::vector<std::string> assumptions_;
 };
 

@@ -8,13 +8,13 @@
 
 namespace epweave {
 
-TakenRowsCheck::TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a,
-                               const Effects& effects_b)
+TakenRowsCheck::TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const LaterWrites& in_a,
+                               const LaterWrites& in_b)
     : claims_(claims),
       numbers_(numbers),
       context_(*claims.graph_a().context),
-      later_in_a_(effects_a),
-      later_in_b_(effects_b),
+      later_in_a_(in_a),
+      later_in_b_(in_b),
       rows_of_a_(claims.graph_a()),
       rows_of_b_(claims.graph_b()) {}
 

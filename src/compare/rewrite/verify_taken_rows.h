@@ -22,7 +22,8 @@ namespace epweave {
 
 class TakenRowsCheck {
  public:
-  TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const Effects& effects_a, const Effects& effects_b);
+  // All outlive the check.
+  TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const LaterWrites& in_a, const LaterWrites& in_b);
 
   // Whether a node of B that claims to be all of one of A shows rows of a part where that shows
   // rows of the whole: then this proves it, or reports why not, in place of its call.
@@ -51,7 +52,7 @@ class TakenRowsCheck {
   RewriteClaims& claims_;
   Numbers& numbers_;
   Context& context_;
-  LaterWrites later_in_a_, later_in_b_;
+  const LaterWrites &later_in_a_, &later_in_b_;
   ShownRowsFinder rows_of_a_, rows_of_b_;
   std::vector<NodeId> taken_;  // nodes of B that show rows of parts
 };
