@@ -100,8 +100,9 @@ class PageTest(unittest.TestCase):
                                 capture_output=True, check=False)
         summary = json.loads(result.stdout)
         chips = dict(text.strip("-+/~>. ").rsplit(" ", 1) for text in self.page.texts("#chips .chip"))
-        for kind in ("removed", "added", "divided", "moved"):
-            self.assertEqual(int(chips[kind]), summary["changes"][kind], kind)
+        counts = {**summary["changes"], "changed": summary["changes"]["arguments changed"] + summary["changes"]["type changed"]}
+        for kind in ("removed", "added", "divided", "changed", "moved", "rejoined"):
+            self.assertEqual(int(chips[kind]), counts[kind], kind)
         nested = int(re.search(r"(\d+) nodes of nested graphs", self.page.text("#about"))[1])
         self.assertEqual(int(chips["unchanged"]) + nested, summary["same_nodes"])
         self.assertLess(int(chips["other"]) + int(chips["provenance alone"]), 3000)
@@ -116,7 +117,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.url(), f"file://{self.html}")
 
     def test_an_empty_pane_says_why(self):
-        for place in range(5):
+        for place in range(6):
             self.page.click("#chips .chip", nth=place)
         self.assertIn("switched on above", self.page.text("#scroll-a"))
 
