@@ -100,7 +100,7 @@ class PageTest(unittest.TestCase):
                                 capture_output=True, check=False)
         summary = json.loads(result.stdout)
         chips = dict(text.strip("-+/~>. ").rsplit(" ", 1) for text in self.page.texts("#chips .chip"))
-        counts = {**summary["changes"], "changed": summary["changes"]["arguments changed"] + summary["changes"]["type changed"]}
+        counts = {**summary["changes"], "changed": sum(summary["changes"].get(f"{what} changed", 0) for what in ("arguments", "type"))}
         for kind in ("removed", "added", "divided", "changed", "moved", "rejoined"):
             self.assertEqual(int(chips[kind]), counts[kind], kind)
         nested = int(re.search(r"(\d+) nodes of nested graphs", self.page.text("#about"))[1])
