@@ -99,7 +99,7 @@ class PageTest(unittest.TestCase):
         result = subprocess.run([EPWEAVE, "diff", GRAPH, "overlapped.epw", "--summary", "--json"], cwd=self.html.parent,
                                 capture_output=True, check=False)
         summary = json.loads(result.stdout)
-        chips = dict(text.strip("-+/~>. ").rsplit(" ", 1) for text in self.page.texts("#chips .chip"))
+        chips = dict(text.strip("-+/~>*. ").rsplit(" ", 1) for text in self.page.texts("#chips .chip"))
         counts = {**summary["changes"], "changed": sum(summary["changes"].get(f"{what} changed", 0) for what in ("arguments", "type"))}
         for kind in ("removed", "added", "divided", "changed", "moved", "rejoined"):
             self.assertEqual(int(chips[kind]), counts[kind], kind)
