@@ -159,10 +159,10 @@ def _rewrite_into(folder: str, graph: Graph, choice: list[str], output: Path | N
     else:
         source = os.path.join(folder, "input.epw")
         write_graph(graph, source)
-    target = os.path.join(folder, "output.epw") if output is None else os.fspath(output)
+    target = os.path.join(folder, "output.epw") if output is None else path_of(output)
     words = ["-o", target, "--verify", how.verify, "-q"]
     if how.keep_reproducer is not None:
-        words += ["--keep-reproducer", os.fspath(how.keep_reproducer)]
+        words += ["--keep-reproducer", path_of(how.keep_reproducer)]
     try:
         report, _ = run("epweave", "rewrite", source, *choice, *words, timeout=how.timeout)
     except EpweaveError as error:

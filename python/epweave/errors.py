@@ -9,19 +9,20 @@ FACTS = ("id", "node", "op", "module", "source", "remedy")
 class EpweaveError(Exception):
     """An error of epweave.
 
-    `id` names the kind of refusal where it has a name ("chunk.no-exchange"), `node`, `op`, `module` and
-    `source` say where, `remedy` what to do; `reproducer` is the file that `epweave rewrite --reproducer` runs, where
-    a pass failed and left one. Each is None where there is nothing to say. A traceback shows the last two as notes.
-    `exit_code` is that of the program (docs/command_line.md).
+    `id` names the refusal ("chunk.no-exchange"), or the kind of error where it has no name of its own ("usage",
+    "invalid-input"). `node`, `op`, `module` and `source` say where, `remedy` what to do; `reproducer` is the file that
+    `epweave rewrite --reproducer` runs, where a pass failed and left one. Each is None where there is nothing to say.
+    A traceback shows the last two as notes. `exit_code` is that of the program (docs/command_line.md).
     """
 
     exit_code = 5
+    kind = "internal"
 
     def __init__(self, message: str, *, id: str | None = None, node: str | None = None,
                  op: str | None = None, module: str | None = None, source: str | None = None,
                  remedy: str | None = None, reproducer: str | None = None):
         super().__init__(message)
-        self.id, self.node, self.op, self.module = id, node, op, module
+        self.id, self.node, self.op, self.module = id or self.kind, node, op, module
         self.source, self.remedy = source, remedy
         self.keep_reproducer(reproducer)
 
@@ -47,18 +48,21 @@ class UsageError(EpweaveError, ValueError):
     """The pipeline, an option or an argument is wrong."""
 
     exit_code = 2
+    kind = "usage"
 
 
 class GraphFileError(EpweaveError):
     """The input cannot be read, or holds something that the output cannot express."""
 
     exit_code = 3
+    kind = "invalid-input"
 
 
 class DeclinedError(EpweaveError):
     """A pass declines a legal graph, or the graph cannot be executed."""
 
     exit_code = 4
+    kind = "declined"
 
 
 class InternalError(EpweaveError):
@@ -76,6 +80,7 @@ class RunError(EpweaveError):
     """A replay failed while it ran: a rank, a collective, or the time allowed."""
 
     exit_code = 1
+    kind = "run"
 
 
 class MismatchError(EpweaveError):
@@ -103,3 +108,4 @@ class DeviceError(EpweaveError):
     """The device that was asked for is not there."""
 
     exit_code = 77
+    kind = "no-device"

@@ -49,7 +49,34 @@ def error_of(report: dict, reproducer: str | None = None) -> EpweaveError:
     """The exception for the "error" of a program's JSON report."""
     facts = {name: report.get(name) for name in FACTS}
     message = report["message"].split("\n  remedy: ")[0]  # which is a fact of its own
-    return _ERRORS.get(report.get("kind"), EpweaveError)(message, reproducer=reproducer, **facts)
+    if not facts["remedy"]:
+        message, expected, rest = message.partition("\n  expected ")
+        facts["remedy"] = f"expected {rest}" if expected else None
+    if facts["remedy"]:
+        facts["remedy"] = _in_python(facts["remedy"])
+    return _ERRORS.get(report.get("kind"), EpweaveError)(_in_python(message), reproducer=reproducer, **facts)
+
+
+# Options whose values are words.
+_CHOICES = {"math", "device", "policy", "transport", "direction", "data", "bounds", "unpriced", "preset", "verify"}
+
+
+def _in_python(text: str) -> str:
+    """What a program says of its options, as arguments: `seed=` for --seed, `ranks=2` for --ranks 2."""
+    def argument(found: re.Match) -> str:
+        option, value = found[1] or "pipeline", found[2]
+        name = "plan" if option == "print-plan" else option.replace("-", "_")
+        if name == "plan" or found.string.startswith(":", found.end()):
+            return name if not value else f"{name}={value}"
+        is_choice = option in _CHOICES or found[1] is None
+        if value and not is_choice and value.islower() and value.isalpha():  # the next word of the sentence
+            return f"{name}= {value}"
+        return f"{name}={repr(value) if is_choice and value else value or ''}"
+
+    # Of a command that is written out, the options are its own.
+    pieces = re.split(r"(`epweave[^`]*`|\bepweave(?:-replay)? [a-z]+ [^;,:]*)", text)
+    option = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*)|-p)(?: ((?<=-p )[a-z,-]+|[a-z-]+(?:\{[^}]*\})?|[A-Z]+\b|\d[\w.]*))?")
+    return "".join(piece if i % 2 else option.sub(argument, piece) for i, piece in enumerate(pieces))
 
 
 def _error_of_signal(program: str, number: int, said: str) -> EpweaveError:
@@ -67,6 +94,10 @@ def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int,
 
     Raises the exception that its error report says for exit codes other than `accept`.
     """
+    for word in words:
+        require_text(f"what `{name} {words[0]}` is told", word, "give a text, a number or a path")
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        raise UsageError(f"timeout is a number of seconds, and {timeout!r} was given", remedy="give one above 0, or None")
     command = [find_program(name), *words, "--json"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)

@@ -210,6 +210,34 @@ class UsageTest(CommandLineTest):
                      "artifact check: a field does not agree"):
             self.assertIn(what, said)
 
+    def test_doctor_says_what_chunk_says(self):
+        for name, roots, modules in (("dsv3_debug_ep2.1b_remat", ["layers.*.moe"], 5), ("qwen3_moe_ep2.1b_remat", ["layers.*.moe"], 8),
+                                     ("llama3_debug_fsdp4.1b_remat", [], 0)):
+            graph = str(GRAPHS / f"{name}.epw.gz")
+            with self.subTest(name):
+                result = self.run_tool("doctor", graph, "--json")
+                report = json.loads(result.stdout)
+                self.assertEqual((result.returncode, report["roots"]), (0, roots))
+                chunk = next(row for row in report["passes"] if row["name"] == "chunk")
+                self.assertEqual(chunk["idle"] is None, bool(roots))
+                for root in roots:
+                    division = next(row for row in report["findings"] if row["topic"] == "division")
+                    self.assertEqual(division["found"], f"no module is divided; chunk{{roots={root}}} divides {modules} modules")
+                    self.output_of("rewrite", graph, "-p", f"chunk{{roots={root}}}", "-o", "out.epw", "-q")
+        graph = str(GRAPHS / "dsv3_debug_ep2.1b_remat.epw.gz")
+        result = self.run_tool("rewrite", graph, "-p", "chunk{roots=layers.*.moe.routed_experts}", "-o", "out.epw", "--json")
+        self.assertEqual(json.loads(result.stdout)["error"]["remedy"],
+                         "the sizes must come from counts that each part can make of its own rows (sums of integers); layers.*.moe, "
+                         "around it, can be divided: roots=layers.*.moe")
+
+    def test_a_report_in_a_file_says_its_verdict(self):
+        self.write("other.txt", SMALL.replace("%neg = aten.neg.default", "%neg = aten.relu.default"))
+        for other, code, said in (("small.txt", 0, "small.txt: proved to compute what small.txt computes, without an assumption"),
+                                  ("other.txt", 1, "other.txt: 1 violation; it is not shown to compute what small.txt computes")):
+            result = self.run_tool("report", "small.txt", other, "-o", "page.html")
+            self.assertEqual((result.returncode, result.stdout, result.stderr.decode()),
+                             (code, b"", f"{said}; page.html shows it\n"))
+
     def test_braces_that_the_shell_expanded(self):
         expanded = ("--preset", "ep-overlaproots=layers.*.moe", "ep-overlapparts=2")
         for words in (("small.txt", *expanded), (*expanded, "small.txt")):

@@ -73,9 +73,11 @@ class DiffPageTest(page_test_case.PageTestCase):
 
     def test_it_counts_what_the_summary_counts(self):
         summary = json.loads(self.run_epweave("diff", "in.epw.gz", "out.epw", "--summary", "--json", code=1))
-        chips = dict(text.strip("-+/~>. ").rsplit(" ", 1) for text in self.page.texts("#chips .chip"))
-        for kind in ("removed", "added", "divided", "moved"):
-            self.assertEqual(int(chips[kind]), summary["changes"][kind], kind)
+        chips = dict(text.strip("-+/~>*. ").rsplit(" ", 1) for text in self.page.texts("#chips .chip"))
+        changes = summary["changes"]
+        counts = {**changes, "changed": sum(changes.get(f"{what} changed", 0) for what in ("arguments", "type"))}
+        for kind in ("removed", "added", "divided", "changed", "moved", "rejoined"):
+            self.assertEqual(int(chips[kind]), counts[kind], kind)
         nested = int(re.search(r"(\d+) nodes of nested graphs", self.page.text("#about"))[1])
         self.assertEqual(int(chips["unchanged"]) + nested, summary["same_nodes"])
         self.assertLess(int(chips["other"]) + int(chips["provenance alone"]), 3000)
@@ -90,7 +92,7 @@ class DiffPageTest(page_test_case.PageTestCase):
         self.assertEqual(self.url(), f"file://{self.html}")
 
     def test_an_empty_pane_says_why(self):
-        for place in range(5):
+        for place in range(6):
             self.page.click("#chips .chip", nth=place)
         self.assertIn("switched on above", self.page.text("#scroll-a"))
 

@@ -1575,14 +1575,14 @@ class Exported(unittest.TestCase):
 
         program = torch.export.export(Layers(), (torch.randn(6, 4),))
         self.check(program, {"roles": "inputs: 4 parameter, 1 user; outputs: 1 other"},
-                   ["directions", "roles", "tokens", "operators"])  # aten.linear
+                   ["directions", "roles", "operators"])  # aten.linear
         self.assertNotIn("custom", next(n for n in program.graph.nodes if n.op == "call_function").meta)
         program = program.run_decompositions()
-        self.check(program, {}, ["directions", "roles", "tokens"])
+        self.check(program, {}, ["directions", "roles"])
         # torch keeps neither modules nor directions in a joint program.
         self.check(_export_forward_backward(program),
                    {"roles": "inputs: 4 parameter, 1 user; outputs: 4 grad, 1 loss"},
-                   ["modules", "directions", "tokens"])
+                   ["modules", "directions"])
 
 
 class Labels(unittest.TestCase):

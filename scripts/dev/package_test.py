@@ -232,6 +232,33 @@ class Package(unittest.TestCase):
         with self.assertRaises(epweave.RunError):
             epweave.rewrite(GRAPH, preset="ep-overlap", timeout=0.001)
 
+    def test_each_error_has_an_id_and_speaks_of_arguments(self):
+        known = "roots, dim, parts, sizes, require-exchange, dense, cast, grad-accumulation, join, attention, contract"
+        static = str(ROOT / "testdata/graphs/dsv3_debug_ep2_static.1b_remat.epw.gz")
+        for call, wanted in (
+                (lambda: epweave.rewrite(GRAPH, "chunk{partz=3}"),
+                 ("usage", "column 7: unknown option of 'chunk': 'partz', did you mean 'parts'?\n  chunk{partz=3}\n        ^",
+                  f"expected one of {known}")),
+                (lambda: epweave.verify("/none.epw"), ("invalid-input", "/none.epw: cannot open: No such file or directory", None)),
+                (lambda: epweave.rewrite(static, "chunk"),
+                 ("chunk.no-token-symbol",
+                  f"{static}: no user input has a symbolic first dimension: the token count is a plain number [chunk.no-token-symbol]",
+                  "run symbolize before chunk (pipeline='symbolize,chunk'; preset='ep-overlap{symbolize=yes}')")),
+                (lambda: epweave.rewrite(GRAPH, "dce").plan,
+                 ("usage", "plan: the pipeline has neither chunk nor choose-chunks, and only they make a plan", None)),
+                (lambda: epweave.replay_check(GRAPH, GRAPH, seed="x"),
+                 ("usage", "seed: 'x' is not a whole number from 0 to 18446744073709551615", None)),
+                (lambda: epweave.replay_check(GRAPH, GRAPH, math="native", device="cpu"),
+                 ("usage", "math='native' is a GPU's: give device='cuda'", None)),
+                (lambda: epweave.rewrite(GRAPH, "dce", timeout="x"),
+                 ("usage", "timeout is a number of seconds, and 'x' was given", "give one above 0, or None")),
+                (lambda: epweave.diff(GRAPH, GRAPH, ignore=5),
+                 ("usage", "what `epweave diff` is told is a text, and int was given: 5", "give a text, a number or a path"))):
+            with self.subTest(wanted), self.assertRaises(epweave.EpweaveError) as caught:
+                call()
+            error = caught.exception
+            self.assertEqual((error.id, str(error), error.remedy), wanted)
+
     def test_names_of_files_that_are_none(self):
         for value in (None, 5, ["a"], b"x"):
             for take in (epweave.load, lambda x: epweave.check_artifact(x, {})):
@@ -358,7 +385,7 @@ class Package(unittest.TestCase):
                             (["--json", "-"], "--json - shares standard output with the table: give it a file"),
                             (["--rewrite", "dce", "--rewrite", "chunk{roots="], "--rewrite: column 13: a value is missing"),
                             (["--compare", "halves", "--partition", "exact:0.5", "--partition", "tags:0.5"],
-                             "--partition: --budget: policy 'tags' takes no budget"),
+                             "--partition: budget: policy 'tags' takes no budget"),
                             (["--json", "/none/x"], "--json: /none/x: cannot be written: there is no folder /none")):
             errors = io.StringIO()
             with contextlib.redirect_stderr(errors), self.assertRaises(SystemExit) as caught:
@@ -432,16 +459,16 @@ class Package(unittest.TestCase):
                 ({"EPWEAVE_VERIFY": "true"}, "EPWEAVE_VERIFY is 'true'", "set it to 1, or to 0"),
                 ({"EPWEAVE_PIPELINE": "ep-overlap{parts=4,symbolize=yes}", "EPWEAVE_THEN": "schedule"}, None, None),
                 ({"EPWEAVE_PIPELINE": "chunk{roots="}, "EPWEAVE_PIPELINE: column 13: a value is missing\n  chunk{roots=\n"
-                 "              ^\n  expected a word, a quoted text, or a list in brackets", None),
+                 "              ^", "expected a word, a quoted text, or a list in brackets"),
                 ({"EPWEAVE_PIPELINE": "ep-overlapp{parts=2}"}, "EPWEAVE_PIPELINE: column 1: unknown preset 'ep-overlapp', did you mean "
-                 "'ep-overlap'?\n  ep-overlapp{parts=2}\n  ^\n  expected one of overlap, ep-overlap", None),
+                 "'ep-overlap'?\n  ep-overlapp{parts=2}\n  ^", "expected one of overlap, ep-overlap"),
                 ({"EPWEAVE_PIPELINE": " overlap-ep"}, None, None),
-                ({"EPWEAVE_THEN": "dce{"}, "EPWEAVE_THEN: column 5: an option is missing\n  dce{\n      ^\n"
-                 "  expected an option's name", None),
+                ({"EPWEAVE_THEN": "dce{"}, "EPWEAVE_THEN: column 5: an option is missing\n  dce{\n      ^",
+                 "expected an option's name"),
                 ({"EPWEAVE_PARTITION": "exact:0.5"}, None, None),
-                ({"EPWEAVE_PARTITION": "min-cut:12GiB"}, "EPWEAVE_PARTITION: --budget: policy 'min-cut' takes a share from 0 to 1, as "
-                 "PyTorch does, not '12GiB'\n  expected --policy exact beside an amount", None),
-                ({"EPWEAVE_PARTITION": "exakt"}, "EPWEAVE_PARTITION: --policy: 'exakt' is none of min-cut, tags, exact", None),
+                ({"EPWEAVE_PARTITION": "min-cut:12GiB"}, "EPWEAVE_PARTITION: budget: policy 'min-cut' takes a share from 0 to 1, as "
+                 "PyTorch does, not '12GiB'", "expected policy='exact' beside an amount"),
+                ({"EPWEAVE_PARTITION": "exakt"}, "EPWEAVE_PARTITION: policy: 'exakt' is none of min-cut, tags, exact", None),
                 ({"EPWEAVE": "/nowhere"}, "EPWEAVE names /nowhere, which cannot be executed",
                  "unset it, or let it name the program epweave"),
                 ({"EPWEAVE_KEEP": "/dev/null/x"}, "EPWEAVE_KEEP: there can be no folder /dev/null/x: Not a directory",

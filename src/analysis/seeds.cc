@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -34,6 +35,19 @@ bool is_one_for_loss(const Graph& graph, const NodeLists& inputs, const NodeList
   return std::ranges::all_of(users[id], reads_backward) && std::ranges::none_of(inputs[id], reads_backward);
 }
 
+// By the name of its node, else by what the file calls it (`which`, `fqn`).
+std::optional<std::size_t> find_input(const Graph& graph, const std::vector<std::string_view>& nodes,
+                                      std::string_view name) {
+  if (const auto at = std::ranges::find(nodes, name); at != nodes.end())
+    return static_cast<std::size_t>(at - nodes.begin());
+  const auto is_called = [&](const InputRole& input) {
+    return graph.text(input.which) == name || graph.text(input.fqn) == name;
+  };
+  const auto at = name.empty() ? graph.inputs.end() : std::ranges::find_if(graph.inputs, is_called);
+  if (at == graph.inputs.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - graph.inputs.begin());
+}
+
 }  // namespace
 
 void mark_tangents(Graph& graph, std::span<const std::string> names) {
@@ -50,13 +64,16 @@ void mark_tangents(Graph& graph, std::span<const std::string> names) {
   for (auto name = names.begin(); name != names.end(); ++name) {
     if (std::find(names.begin(), name, *name) != name)
       throw UsageError(fmt::format("--tangents: '{}' is given twice\n  expected each input once", *name));
-    const auto at = std::ranges::find(known, *name);
-    if (at == known.end()) {
+    const auto at = find_input(graph, known, *name);
+    if (!at) {
+      for (const InputRole& input : graph.inputs)
+        for (StringId other : {input.which, input.fqn})
+          if (other) known.push_back(graph.text(other));
       const std::string_view near = nearest_name(*name, known);
       throw UsageError(fmt::format("--tangents: the graph has no input '{}'{}\n  expected names of inputs",
                                    *name, near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
     }
-    graph.inputs[static_cast<std::size_t>(at - known.begin())].role = graph.intern("tangent");
+    graph.inputs[*at].role = graph.intern("tangent");
   }
 }
 

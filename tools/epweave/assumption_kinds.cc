@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <utility>
 
+#include "analysis/row_assumptions.h"
 #include "base/counted.h"
 #include "folding.h"
 
@@ -19,11 +22,60 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
+struct AssumptionReason {
+  std::string_view phrase;  // in what is assumed
+  std::string_view why, spelling;
+};
+
+constexpr std::string_view kPutBack =
+    "`order = ids.argsort()`, rows picked by it and put back by `rows[order.argsort()]`";
+constexpr std::string_view kCounted =
+    "`counts = zeros(tokens, experts).scatter(1, ids, 1).sum(0)` of the ids that are sorted; sizes are sums "
+    "of neighbours in it, sent to the other ranks by equal shares, and `offs=counts.cumsum(0)`";
+
+// The first phrase that is in an assumption says its reason.
+constexpr std::array kReasons = std::to_array<AssumptionReason>({
+    {"are those of the same tokens in each part",
+     "the order of one of them is not known: data chose the rows, or numbers that may name a row twice",
+     kPutBack},
+    {"together have each of its rows once",
+     "a sum takes rows in an order that is not known: some may be left out in a part, or be there twice",
+     kPutBack},
+    {"are those of the same tokens on all ranks",
+     "a sum over ranks takes rows in an order that each rank may have for itself", ""},
+    {"is the same on all ranks that rows are sent to",
+     "rows meet a value of the rank that received them, which may be another on each", ""},
+    {"are added up over the ranks that its rows are sent to",
+     "the sum is one rank's, of rows that other ranks sent", ""},
+    {"rows come back by the numbers by which they went",
+     "the numbers that they come back by are not followed to those by which they went", ""},
+    {kSplitSizesMayNotCount, "the sizes are not followed to counts of the rows that are sent", kCounted},
+    {kGroupSizesCountRows, "the group sizes are not followed to counts of the rows that are multiplied",
+     kCounted},
+    {"are joined in the order of the whole", "rows in blocks are joined, and their order is not followed",
+     ""},
+    {"as when traced", "it holds for the sizes that were traced, and nothing says so of others", ""},
+});
+
+const AssumptionReason& find_reason(std::string_view assumption) {
+  static constexpr AssumptionReason kNone{};
+  const auto found = std::ranges::find_if(kReasons, [&](const AssumptionReason& reason) {
+    return assumption.find(reason.phrase) != assumption.npos;
+  });
+  return found == kReasons.end() ? kNone : *found;
+}
+
 // "in each part, 0 <= u" for "in each part, 0 <= u4", "rows of %" for "rows of %getitem_12":
-// symbols without their numbers, nodes without their names.
+// symbols without their numbers, nodes without their names, be they behind %, in quotes, or what
+// the line begins with ("_grouped_mm_3 is right in parts").
 std::string drop_names(const std::string& text) {
+  const std::size_t subject = text.find(" is right in parts, though ");
   std::string kind;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  bool is_quoted = false;
+  for (std::size_t i = subject == text.npos ? 0 : subject; i < text.size(); ++i) {
+    const bool opens = text[i] == '\'' && (i == 0 || text[i - 1] == ' ');  // no apostrophe
+    is_quoted = opens || (is_quoted && text[i] != '\'');
+    if (is_quoted && !opens) continue;
     kind += text[i];
     const bool is_symbol = (text[i] == 'u' || text[i] == 's') && (i == 0 || !is_word(text[i - 1]));
     while (is_symbol && i + 1 < text.size() && is_digit(text[i + 1])) ++i;
@@ -40,8 +92,11 @@ std::vector<AssumptionKind> group_assumptions(const std::vector<std::string>& as
   rows.reserve(assumptions.size());
   for (const std::string& text : assumptions) rows.push_back({"", drop_names(text)});
   std::vector<AssumptionKind> kinds;
-  for (const FoldedRows& fold : fold_rows(rows))
-    kinds.push_back({assumptions[fold.members.front()], fold.members.size()});
+  for (const FoldedRows& fold : fold_rows(rows)) {
+    const std::string& first = assumptions[fold.members.front()];
+    const AssumptionReason& reason = find_reason(first);
+    kinds.push_back({first, fold.members.size(), reason.why, reason.spelling});
+  }
   return kinds;
 }
 

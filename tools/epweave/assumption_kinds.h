@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace epweave::cli {
@@ -13,6 +14,9 @@ namespace epweave::cli {
 struct AssumptionKind {
   std::string first;  // "in each part, 0 <= u4"
   std::size_t count = 0;
+  // Why it is not proved, and what the model can write so that it is. Empty of facts about numbers,
+  // which say all by themselves; `spelling` also where none is known.
+  std::string_view why, spelling;
 };
 
 // In the order of their first ones.

@@ -23,9 +23,7 @@ struct GraphReader {
 std::vector<GraphReader> list_readers(const Diagnosis& diagnosis) {
   std::vector<GraphReader> readers;
   const auto add = [&](std::string_view name) {
-    GraphReader& reader = readers.emplace_back(GraphReader{name, {}, {}});
-    for (std::string_view topic : topics_of(name))
-      if (diagnosis.of(topic).health == Health::kLacks) reader.lacks.push_back(topic);
+    GraphReader& reader = readers.emplace_back(GraphReader{name, list_lacks(diagnosis, name), {}});
     const auto idle = std::ranges::find(diagnosis.idle, name, &IdlePass::name);
     if (idle != diagnosis.idle.end()) reader.idle = idle->why;
   };
@@ -80,9 +78,10 @@ std::string doctor_text(const Diagnosis& diagnosis, const std::vector<GraphReade
   for (const Finding& finding : diagnosis.findings) {
     text += fmt::format("{:<6} {:<11} {}\n", health_word(finding.health), finding.topic, finding.found);
     for (const std::string& line : finding.cases) text += fmt::format("                     {}\n", line);
-    if (finding.health != Health::kLacks) continue;
-    text += fmt::format("         needed by   {}\n", fmt::join(needed_by(finding.topic, readers), ", "));
-    text += fmt::format("         costs       {}\n", finding.costs);
+    if (finding.health == Health::kLacks) {
+      text += fmt::format("         needed by   {}\n", fmt::join(needed_by(finding.topic, readers), ", "));
+      text += fmt::format("         costs       {}\n", finding.costs);
+    }
     for (std::size_t i = 0; i < finding.add.size(); ++i)
       text += fmt::format("         {}         {}\n", i == 0 ? "add" : "or ", finding.add[i]);
   }

@@ -1,5 +1,6 @@
 // What a rewrite did, on one page.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <deque>
 
@@ -81,7 +82,11 @@ int report(const ReportCommand& command, Console& console) {
   else if (prints)
     console.print(page_markdown(page));
   for (OutputFile& file : files) file.commit();
-  return page["verdict"]["proved"].get<bool>() ? kFine : kDifferent;
+  const bool is_proved = page["verdict"]["proved"].get<bool>();
+  if (!prints && !console.json())
+    console.info(fmt::format("{}; {} {} it", verdict_text(page), fmt::join(command.outputs, ", "),
+                             command.outputs.size() == 1 ? "shows" : "show"));
+  return is_proved ? kFine : kDifferent;
 }
 
 }  // namespace epweave::cli

@@ -147,6 +147,9 @@ std::string assumptions_text(const std::vector<AssumptionKind>& kinds, std::size
     text += fmt::format("assuming    {}", shorten_sum(kinds[i].first));
     if (kinds[i].count > 1) text += fmt::format("; {} more like it, listed by -v", kinds[i].count - 1);
     text += "\n";
+    if (!kinds[i].why.empty()) text += fmt::format("            why: {}\n", kinds[i].why);
+    if (!kinds[i].spelling.empty())
+      text += fmt::format("            spelling that is proved: {}\n", kinds[i].spelling);
     left -= kinds[i].count;
   }
   if (left > 0) text += fmt::format("assuming    {} more, listed by -v\n", left);

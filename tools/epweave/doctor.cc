@@ -12,6 +12,7 @@
 #include "analysis/collectives.h"
 #include "analysis/eager_chunks.h"
 #include "analysis/ep_regions.h"
+#include "analysis/layers.h"
 #include "analysis/module_path.h"
 #include "analysis/token_inputs.h"
 #include "analysis/user_inputs.h"
@@ -19,6 +20,7 @@
 #include "analysis/world.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "division_trial.h"
 #include "ops/named_arg.h"
 #include "ops/op.h"
 #include "pipeline/pipeline.h"
@@ -43,8 +45,8 @@ const std::vector<TopicUse>& topic_uses() {
       {"cpu-offload", {"modules", "directions"}},
       {"recompute", {"directions"}},
       {"symbolize", {"roles"}},
-      {"chunk", {"modules", "directions", "tokens", "operators"}},
-      {"choose-chunks", {"modules", "directions", "operators"}},
+      {"chunk", {"modules", "directions", "tokens", "exchanges", "division", "operators"}},
+      {"choose-chunks", {"modules", "directions", "tokens", "exchanges", "division", "operators"}},
       {"mark-eager-chunks", {"modules", "directions"}},
       {"isolate-ep-pg", {"exchanges", "groups"}},
       {"reassign-pgs", {"groups"}},
@@ -100,7 +102,7 @@ bool moves_tokens(const Graph& graph, const Node& node) {
   return !node.ep.token_count_exchange && (type == nullptr || is_floating(type->dtype));
 }
 
-// --------------------------------------------------------------------------- roots
+// --------------------------------------------------------------------------- modules that exchange
 
 // "layers.0.moe" of layers.0.moe.dispatcher and layers.0.moe.experts.
 std::string common_path(const std::string& a, const std::string& b) {
@@ -125,7 +127,9 @@ std::string layer_of(std::string_view path) {
   return std::string(path);
 }
 
-std::vector<std::string> find_roots(const Graph& graph, const Survey& seen) {
+// Patterns of the modules that exchange tokens, each the smallest that holds all exchanges of a
+// layer.
+std::vector<std::string> find_exchanging_modules(const Graph& graph, const Survey& seen) {
   std::map<std::string, std::string> of_layer;
   for (NodeId id : seen.exchanges) {
     const Node& node = graph.step().nodes[id];
@@ -146,13 +150,12 @@ std::string describe_node(const Graph& graph, const Node& node) {
   return fmt::format("%{} ({}){}", site.node, site.op, site.source.empty() ? "" : " at " + site.source);
 }
 
-Finding check_modules(const Survey& seen, const std::vector<std::string>& roots) {
+Finding check_modules(const Survey& seen, const std::vector<std::string>& exchanging) {
   const std::size_t calls = seen.forward + seen.backward, named = seen.named_forward + seen.named_backward;
   Finding finding{"modules", Health::kHas, fmt::format("{} of {} calls say their module", named, calls),
                   {},        {},           {}};
-  if (!roots.empty())
-    finding.found += fmt::format("; tokens are exchanged in {}: roots= names that, or a module around it",
-                                 fmt::join(roots, ", "));
+  if (!exchanging.empty())
+    finding.found += fmt::format("; tokens are exchanged in {}", fmt::join(exchanging, ", "));
   const bool lacks_backward = seen.backward != 0 && seen.named_backward == 0;
   if (calls == 0 || (named != 0 && !lacks_backward)) return finding;
   finding.health = Health::kLacks;
@@ -295,15 +298,21 @@ TokenInputs find_token_inputs(const Graph& graph) {
   return inputs;
 }
 
+// As symbolize takes them.
+std::vector<std::string> list_for_symbolize(const TokenInputs& inputs) {
+  std::vector<std::string> marks;
+  const std::string pieces = inputs.micro_batches > 1 ? fmt::format("/{}", inputs.micro_batches) : "";
+  for (const std::string& name : inputs.names)
+    marks.push_back(fmt::format("{}:{}{}", name, inputs.dim, pieces));
+  return marks;
+}
+
 // The lines that give them a symbol.
 std::vector<std::string> print_symbols_to_add(const TokenInputs& inputs) {
   std::vector<std::string> for_pass, for_trace;
   const std::size_t dim = inputs.dim;
-  const std::string pieces = inputs.micro_batches > 1 ? fmt::format("/{}", inputs.micro_batches) : "";
-  for (const std::string& name : inputs.names) {
-    for_pass.push_back(print_value(fmt::format("{}:{}{}", name, dim, pieces)));
-    for_trace.push_back(fmt::format("\"{}\": {}", name, dim));
-  }
+  for (const std::string& mark : list_for_symbolize(inputs)) for_pass.push_back(print_value(mark));
+  for (const std::string& name : inputs.names) for_trace.push_back(fmt::format("\"{}\": {}", name, dim));
   if (inputs.names.empty()) for_pass = {"tokens:0"}, for_trace = {"\"tokens\": 0"};
   const std::string why = inputs.are_micro_batches_in_front
                               ? fmt::format("dimension {} counts micro-batches, {} tokens", dim - 1, dim)
@@ -327,20 +336,36 @@ bool is_divided(const Survey& seen) {
   return !seen.divided.empty() || seen.has_unmarked_parts;
 }
 
-Finding check_tokens(const Graph& graph, const Survey& seen) {
-  Finding finding{"tokens", Health::kHas, {}, {}, {}, {}};
+// What chunk is asked: to divide what exchanges tokens, else all blocks.
+DivisionQuestion ask_for_division(const Graph& graph, const Survey& seen,
+                                  const std::vector<std::string>& exchanging) {
   Facts facts(graph);
-  const TokenExtents extents(graph, facts);
-  if (!extents.symbols().empty()) {
+  DivisionQuestion question{.patterns = exchanging};
+  if (exchanging.empty()) {
+    const BlockNames blocks = find_block_names(graph);
+    question.dense = seen.exchanges.empty();
+    question.patterns = {question.dense ? blocks.pattern : blocks.pattern + blocks.exchanging};
+  }
+  if (!TokenExtents(graph, facts).symbols().empty()) return question;
+  if (TokenExtents(graph, facts, GridDim::kSequence).symbols().empty()) {
+    const TokenInputs inputs = find_token_inputs(graph);
+    question.symbols = {list_for_symbolize(inputs)};
+    if (inputs.dim == 0) return question;
+  }
+  question.dim = GridDim::kSequence;
+  return question;
+}
+
+Finding check_tokens(const Graph& graph, const Survey& seen, const DivisionQuestion& question) {
+  Finding finding{"tokens", Health::kHas, {}, {}, {}, {}};
+  if (!question.symbols) {
+    const bool is_along = question.dim == GridDim::kSequence;
+    Facts facts(graph);
+    const TokenExtents extents(graph, facts, question.dim);
     std::vector<std::string_view> names;
     for (StringId symbol : extents.symbols()) names.push_back(graph.text(symbol));
-    finding.found = fmt::format("counted by {}", fmt::join(names, ", "));
-    return finding;
-  }
-  if (const TokenExtents along(graph, facts, GridDim::kSequence); !along.symbols().empty()) {
-    std::vector<std::string_view> names;
-    for (StringId symbol : along.symbols()) names.push_back(graph.text(symbol));
-    finding.found = fmt::format("counted by {} along the sequence: chunk{{dim=seq}}", fmt::join(names, ", "));
+    finding.found = fmt::format("counted by {}{}", fmt::join(names, ", "),
+                                is_along ? " along the sequence: chunk{dim=seq}" : "");
     return finding;
   }
   if (is_divided(seen)) {
@@ -354,9 +379,14 @@ Finding check_tokens(const Graph& graph, const Survey& seen) {
   for (std::size_t i = 0; i < std::min(kShownCases, names.size()); ++i)
     finding.found += fmt::format("{}{}", i == 0 ? "" : ", ", names[i]);
   if (names.size() > kShownCases) finding.found += fmt::format(" and {} more", names.size() - kShownCases);
-  finding.health = names.empty() && seen.exchanges.empty() ? Health::kNone : Health::kLacks;
-  if (finding.health == Health::kNone) return finding;
-  finding.costs = "chunk finds no dimension to divide, and choose-chunks divides nothing";
+  if (seen.exchanges.empty()) {
+    finding.health = Health::kNone;
+    if (names.empty()) return finding;
+    finding.found += "; only chunk{dense=true} needs a symbol";
+  } else {
+    finding.health = Health::kLacks;
+    finding.costs = "chunk finds no dimension to divide, and choose-chunks divides nothing";
+  }
   finding.add = print_symbols_to_add(inputs);
   return finding;
 }
@@ -393,29 +423,58 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
                   counts, bare == 0 ? "" : fmt::format(", {} without a label", bare));
   if (bare == 0) return finding;
   finding.health = Health::kLacks;
-  finding.costs = "isolate-ep-pg leaves them on their group, and overlap-ep does not schedule around them";
+  finding.costs =
+      "chunk declines modules that move rows by them, isolate-ep-pg leaves them on their group, and "
+      "overlap-ep "
+      "does not schedule around them";
   finding.add = {
       std::string(kAnnotate) + "; pairs dispatch and combine by their split sizes",
       R"(with torch.fx.traceback.annotate({"EP_token_exchange": "dispatch"}):  # or "combine", in the model)"};
   return finding;
 }
 
-Finding check_division(const Survey& seen) {
+Finding check_division(const Survey& seen, const DivisionQuestion& question, const DivisionTrial& trial) {
   Finding finding{"division", Health::kNone, "no module is divided", {}, {}, {}};
-  if (!is_divided(seen)) return finding;
-  finding.health = Health::kHas;
-  finding.found = seen.divided.empty() ? "modules were divided in eager mode"
-                                       : counted(seen.divided.size(), "module") + " divided into parts";
+  if (is_divided(seen)) {
+    finding.health = Health::kHas;
+    finding.found = seen.divided.empty() ? "modules were divided in eager mode"
+                                         : counted(seen.divided.size(), "module") + " divided into parts";
+    return finding;
+  }
+  const std::string call = print_division(question, trial);
+  if (trial.is_accepted()) {
+    finding.found += fmt::format("; {}{} divides {}{}", question.symbols ? "with a token symbol, " : "", call,
+                                 counted(trial.modules, "module"),
+                                 question.dense ? ", though they exchange no tokens" : "");
+    return finding;
+  }
+  if (question.dense) return finding;
+  const PassError& refusal = *trial.refusal;
+  finding.health = Health::kLacks;
+  finding.found +=
+      fmt::format("; {}{} is declined: {} [{}]", question.symbols ? "even with a token symbol, " : "", call,
+                  refusal.problem(), refusal.id());
+  finding.costs = "no token exchange gets compute of another part to run under it";
+  const Site& site = refusal.site();
+  if (!site.node.empty())
+    finding.cases = {
+        fmt::format("%{} ({}){}", site.node, site.op, site.source.empty() ? "" : " at " + site.source)};
+  finding.add = {refusal.remedy()};
   return finding;
 }
 
-std::vector<IdlePass> find_idle(const Survey& seen) {
+std::vector<IdlePass> find_idle(const Survey& seen, const DivisionQuestion& question,
+                                const DivisionTrial& trial) {
   std::vector<IdlePass> idle;
   if (is_divided(seen))
     idle.push_back(
         {"chunk",
          "modules are divided already: roots= takes others; to divide the same otherwise, chunk the "
          "graph that was given to chunk"});
+  else if (question.dense)
+    idle.push_back(
+        {"chunk", "no tokens are exchanged" +
+                      (trial.is_accepted() ? "; dense=true divides modules all the same" : std::string())});
   if (seen.has_divided_exchange) return idle;
   const char* why = "no divided module exchanges tokens";
   if (seen.has_unmarked_parts)
@@ -532,25 +591,37 @@ const Finding& Diagnosis::of(std::string_view topic) const {
 
 Diagnosis diagnose(const Graph& graph) {
   const Survey seen = survey(graph);
+  const std::vector<std::string> exchanging = find_exchanging_modules(graph, seen);
+  const DivisionQuestion question = ask_for_division(graph, seen, exchanging);
+  const DivisionTrial trial = is_divided(seen) ? DivisionTrial{} : try_division(graph, question);
   Diagnosis diagnosis;
-  diagnosis.roots = find_roots(graph, seen);
-  diagnosis.idle = find_idle(seen);
-  diagnosis.findings = {check_modules(seen, diagnosis.roots),
+  if (!question.dense) diagnosis.roots = is_divided(seen) ? exchanging : trial.roots;
+  diagnosis.is_divisible = trial.is_accepted();
+  diagnosis.idle = find_idle(seen, question, trial);
+  diagnosis.findings = {check_modules(seen, exchanging),
                         check_directions(graph, seen),
                         check_roles(graph),
-                        check_tokens(graph, seen),
+                        check_tokens(graph, seen, question),
                         check_exchanges(graph, seen),
-                        check_division(seen),
+                        check_division(seen, question, trial),
                         check_groups(graph),
                         check_operators(seen),
                         check_inputs(graph)};
   return diagnosis;
 }
 
-std::vector<std::string_view> topics_of(std::string_view name) {
-  for (const TopicUse& use : topic_uses())
-    if (use.name == name) return use.topics;
-  return {};
+std::vector<std::string_view> list_lacks(const Diagnosis& diagnosis, std::string_view name) {
+  const auto use = std::ranges::find(topic_uses(), name, &TopicUse::name);
+  if (use == topic_uses().end()) return {};
+  const bool is_division = name == "chunk" || name == "choose-chunks";
+  std::vector<std::string_view> lacks;
+  for (std::string_view topic : use->topics) {
+    // Where chunk divides, what lacks a label or a row of the op table is outside of that.
+    const bool is_in_modules = topic == "exchanges" || topic == "operators";
+    if (is_division && is_in_modules && diagnosis.is_divisible) continue;
+    if (diagnosis.of(topic).health == Health::kLacks) lacks.push_back(topic);
+  }
+  return lacks;
 }
 
 }  // namespace epweave::cli

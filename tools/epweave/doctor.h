@@ -5,8 +5,8 @@
 //   directions  gradients are returned, and no call is backward   memory-policy, recompute, ...
 //   roles       no input is a parameter, or no output a loss or gradient
 //   tokens      no extent of the user inputs is a symbol       chunk
-//   exchanges   an all-to-all has no label                     isolate-ep-pg, overlap-ep
-//   division    nothing: this finding says which modules are divided
+//   exchanges   an all-to-all has no label                     chunk, isolate-ep-pg, overlap-ep
+//   division    chunk, which is tried, declines the modules that exchange tokens
 //   groups      a launch's group has no members, or not those of other ranks
 //   operators   the op table lacks a call's target             chunk, replay
 //   inputs      the replay has no recipe for an input          epweave-replay
@@ -40,7 +40,8 @@ struct IdlePass {
 
 struct Diagnosis {
   std::vector<Finding> findings;   // in the order of the table above
-  std::vector<std::string> roots;  // patterns of the modules that exchange tokens, for chunk
+  std::vector<std::string> roots;  // patterns of the modules that chunk divides, or declines
+  bool is_divisible = false;       // chunk divides them, with a token symbol where that is lacking
   std::vector<IdlePass> idle;      // in the order of the registry
 
   const Finding& of(std::string_view topic) const;
@@ -48,7 +49,8 @@ struct Diagnosis {
 
 Diagnosis diagnose(const Graph& graph);
 
-// The topics that a pass, `partition` or `replay` reads; none for a name that is none of these.
-std::vector<std::string_view> topics_of(std::string_view name);
+// The topics that a pass, `partition` or `replay` reads and the graph lacks; none for a name that
+// is none of these.
+std::vector<std::string_view> list_lacks(const Diagnosis& diagnosis, std::string_view name);
 
 }  // namespace epweave::cli

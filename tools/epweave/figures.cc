@@ -5,12 +5,14 @@
 #include <cmath>
 
 #include "base/counted.h"
+#include "base/memory_text.h"
 
 namespace epweave::cli {
 
 std::string metric(std::int64_t number, std::string_view unit, std::optional<std::int64_t> largest) {
   static constexpr std::string_view kPrefixes = " kMGTPE";
   auto value = static_cast<double>(number), scale = static_cast<double>(largest.value_or(number));
+  if (unit == "B") return memory_text(value, scale);
   std::size_t prefix = 0;
   for (; scale >= 999.5 && prefix + 1 < kPrefixes.size(); ++prefix) scale /= 1000, value /= 1000;
   if (prefix == 0) return fmt::format("{:.0f} {}", value, unit);

@@ -9,8 +9,8 @@
 
 namespace epweave::cli {
 
-// Three digits, with the prefix of the unit: "12.5 MB", "805 Mflop". The prefix is that of
-// `largest`, where figures stand in one row.
+// Three digits, with the prefix of the unit: "805 Mflop"; of bytes as base/memory_text.h says them:
+// "12.50 MiB". The prefix is that of `largest`, where figures stand in one row.
 std::string metric(std::int64_t value, std::string_view unit, std::optional<std::int64_t> largest = {});
 
 // Of reports: to the nanosecond, and shares to 1e-9. What is behind that is rounding of sums.

@@ -124,7 +124,7 @@ void add_tangents(CLI::App& command, std::vector<std::string>& names) {
       .add_option(
           "--tangents", names,
           "Inputs that only backward is given, as the gradients of a pipeline stage's outputs, beside "
-          "those of role tangent")
+          "those of role tangent: names of nodes, or what the file calls the inputs")
       ->type_name("NAMES")
       ->delimiter(',')
       ->take_all()

@@ -29,6 +29,9 @@ struct PagePrices {
 // share a context. Throws InputError where the costs price nothing of a graph.
 Json rewrite_page(const RewriteSides& sides, const PagePrices& prices);
 
+// "OUT: proved to compute what IN computes, under 2 assumptions", in a line.
+std::string verdict_text(const Json& page);
+
 // A page of HTML that needs nothing else, and Markdown, of what rewrite_page() gives.
 std::string page_html(const Json& page);
 std::string page_markdown(const Json& page);

@@ -267,6 +267,21 @@ void add_difference(const Json& page, std::string& text) {
 
 }  // namespace
 
+std::string verdict_text(const Json& page) {
+  const Json& verdict = page["verdict"];
+  const auto name_of = [&](const char* side) {
+    const auto file = page[side]["file"].get<std::string>();
+    return file == "-" ? "standard input" : file;
+  };
+  const std::string a = name_of("a"), b = name_of("b");
+  if (!verdict["proved"].get<bool>())
+    return fmt::format("{}: {}; it is not shown to compute what {} computes", b,
+                       counted(verdict["violation_count"].get<std::size_t>(), "violation"), a);
+  return fmt::format("{}: proved to compute what {} computes, {}", b, a,
+                     count_assumptions(verdict["assumption_kinds"].get<std::size_t>(),
+                                       verdict["assumption_count"].get<std::size_t>()));
+}
+
 std::string page_markdown(const Json& page) {
   if (page.is_null()) return "";
   std::string text = fmt::format("# {} → {}\n\n", name_of_side(page["a"]), name_of_side(page["b"]));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/parse_number.h"
+#include "passes/chunk/enclosing_roots.h"
 #include "pipeline/rows/shared_options.h"
 
 namespace epweave {
@@ -113,8 +114,14 @@ void require_one_order(const Options& options) {
 }
 
 PassResult run_chunk(const Graph& graph, const Options& options) {
-  return chunk(graph, read_chunk_options(options));
+  const ChunkOptions read = read_chunk_options(options);
+  try {
+    return chunk(graph, read);
+  } catch (const PassError& error) {
+    throw name_enclosing_root(graph, read, error);
+  }
 }
+
 void settle_chunk_options(Options& options) {
   options.set("parts", read_parts(options));
   read_chunk_options(options);
