@@ -25,7 +25,8 @@ if [ -n "$with_torch" ]; then
   # Each mostly has one thread: two run at the same time. All run, whichever fails.
   xargs -P 2 -L 1 scripts/dev/print_whole.sh "$failed" build/venv/bin/python <<END || status=1
 scripts/dev/torchtitan_torch_test.py
-scripts/dev/train_entry_on_cpu.py --steps 2
+scripts/dev/train_entry_on_cpu.py --steps 2 --accumulate 2
+scripts/dev/package_test.py --wheel --programs build/release/bin
 scripts/dev/epweave_fx_torch_test.py
 scripts/dev/ep_overlap_torch_test.py
 -W ignore scripts/dev/artifact_torch_test.py

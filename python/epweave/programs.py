@@ -13,6 +13,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator
 
 from .errors import (FACTS, DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, RunError,
                      UsageError, full_text)
@@ -89,6 +91,39 @@ def _error_of_signal(program: str, number: int, said: str) -> EpweaveError:
     return InternalError(message)
 
 
+_looks: list[Callable[[], None]] = []  # called now and then while a program runs
+
+
+@contextlib.contextmanager
+def looking(look: Callable[[], None]) -> Iterator[None]:
+    """While a program runs within, `look` is called about each second: what it raises ends the program, too."""
+    _looks.append(look)
+    try:
+        yield
+    finally:
+        _looks.remove(look)
+
+
+def _run_watched(command: list[str], timeout: float | None) -> subprocess.CompletedProcess:
+    """subprocess.run, but for what `looking` asks for."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            while True:
+                left = None if deadline is None else deadline - time.monotonic()
+                try:
+                    out, err = process.communicate(timeout=left if not _looks else 1.0 if left is None else min(left, 1.0))
+                    return subprocess.CompletedProcess(command, process.returncode, out, err)
+                except subprocess.TimeoutExpired:
+                    if deadline is not None and time.monotonic() >= deadline:
+                        raise
+                for look in _looks:
+                    look()
+        except BaseException:
+            process.kill()
+            raise
+
+
 def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int, ...] = (0,)) -> tuple[dict, str]:
     """Runs a program with --json: its report and what it said on standard error.
 
@@ -100,7 +135,7 @@ def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int,
         raise UsageError(f"timeout is a number of seconds, and {timeout!r} was given", remedy="give one above 0, or None")
     command = [find_program(name), *words, "--json"]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
+        done = _run_watched(command, timeout)
     except subprocess.TimeoutExpired:
         raise RunError(f"{name} {words[0]} took more than {timeout:g} seconds",
                        remedy="give more time, or a smaller graph") from None

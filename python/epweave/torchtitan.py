@@ -2,6 +2,7 @@
 
     import epweave.torchtitan                     # then: --compile.pass_pipeline epweave
 
+An installed package needs no import (`epweave_autoload`).
 On every rank the traced step goes through `epweave rewrite` and comes back as the module that trains. Environment:
 
     EPWEAVE_PIPELINE     a pipeline, or a preset with options ('ep-overlap{parts=4,symbolize=yes}'); default:
@@ -51,6 +52,7 @@ from .groups import create_process_groups
 from .halves import Halves, partition, split_policy
 from .job import describe_job
 from .loader import load
+from .programs import looking
 from .roles import describe_process_groups, describe_roles
 from .settings import check_environment, is_set
 
@@ -140,6 +142,11 @@ class Ranks:
         if not self.is_alone:
             self.store.set(self._key("failed"), f"rank {self.rank}: {message}")
 
+    def hear(self) -> None:
+        """Raises RunError where another rank has failed."""
+        if not self.is_alone and self.store.check([self._key("failed")]):
+            raise RunError("another rank stopped: " + self.store.get(self._key("failed")).decode())
+
     def meet(self, what: str, data: bytes = b"done") -> None:
         """Waits until all ranks have come here; raises RunError as soon as one of them has failed."""
         if self.is_alone:
@@ -148,8 +155,7 @@ class Ranks:
         others = [self._key(f"{what}/{rank}") for rank in range(self.size)]
         deadline = time.monotonic() + _SECONDS_TO_HEAR_OF_OTHERS
         while not self.store.check(others):
-            if self.store.check([self._key("failed")]):
-                raise RunError("another rank stopped: " + self.store.get(self._key("failed")).decode())
+            self.hear()
             if time.monotonic() > deadline:
                 late = [rank for rank in range(self.size) if not self.store.check([others[rank]])]
                 raise RunError(f"ranks {late} did not finish their rewrite", remedy="see what they say")
@@ -161,9 +167,11 @@ class Ranks:
 
 @contextlib.contextmanager
 def stopping_all(ranks: Ranks | None = None) -> Iterator[None]:
-    """What is raised within stops the other ranks, too: those that meet as `ranks`, else where they meet next."""
+    """What is raised within stops the other ranks, too: those that meet as `ranks`, else where they meet next. A program
+    that runs within ends as soon as another of `ranks` has failed."""
     try:
-        yield
+        with looking(ranks.hear) if ranks else contextlib.nullcontext():
+            yield
     except Exception as error:
         (ranks or Ranks(is_alone=_is_one_process())).fail(full_text(error))
         raise

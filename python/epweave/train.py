@@ -2,7 +2,7 @@
 
     torchrun --nproc_per_node 8 -m epweave.train --module MODULE --config CONFIG --compile.pass_pipeline epweave
 
-in place of `-m torchtitan.train`. What the pipeline does, and what it reads: `epweave.torchtitan`. A name that no
+in place of `-m torchtitan.train`, which does the same where the package is installed by pip (`epweave_autoload`). What the pipeline does, and what it reads: `epweave.torchtitan`. A name that no
 pipeline has is refused, where torchtitan takes its default without a word.
 """
 from __future__ import annotations

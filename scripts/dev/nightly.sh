@@ -13,8 +13,11 @@
 #    specialize, against specialize and then the pass, on every rank (check_commutes.py; of most, the
 #    tests try one rank, and fewer choices on whole traces).
 #
+# 4. The wheel is built from nothing, installed and used: its programs take no library but glibc
+#    from the machine.
+#
 # Needs a release build and build/venv (scripts/dev/torch_venv.sh). About 20 minutes of processor
-# time. Exits non-zero if anything fails.
+# time, and as many to compile the wheel. Exits non-zero if anything fails.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/../.."
@@ -29,3 +32,4 @@ $python scripts/train_artifact.py
 $python scripts/train_artifact.py --layers 2 --rewrite 'ep-overlap{symbolize=yes}'
 $python scripts/dev/check_commutes.py --epweave "$EPWEAVE" --all-ranks testdata/general/*.epw.gz \
   testdata/graphs/dsv3_debug_ep2_coor.0_traced.epw.gz testdata/graphs/llama3_debug_fsdp2_tp2_coor.0_traced.epw.gz
+python3 scripts/dev/package_test.py --wheel

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Tests of the Python package `epweave` that need neither torch nor an installation: programs, reports, errors.
 
-With --wheel also builds the wheel, installs it into a new environment and uses what is there.
+With --wheel builds the wheel, installs it into a new environment and uses what is there: all from nothing, which compiles the
+programs for minutes (scripts/dev/nightly.sh); with --programs FOLDER the wheel holds those that are there, which tries all but their
+libraries in seconds (scripts/test.sh --with-torch). Both fetch packages from PyPI.
 """
 import argparse
 import ast
@@ -292,6 +294,24 @@ class Package(unittest.TestCase):
                 os.environ["EPWEAVE"] = before
         self.assertEqual(str(caught.exception), "EPWEAVE names /none/epweave, which cannot be executed")
 
+    def test_what_a_look_raises_ends_the_program_that_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            slow = pathlib.Path(folder) / "slow"
+            slow.write_text("#!/bin/sh\necho $$ >$1\nexec sleep 600\n")
+            slow.chmod(0o755)
+
+            def look():
+                if (pathlib.Path(folder) / "pid").exists():
+                    raise errors.RunError("another rank stopped")
+
+            began = time.monotonic()
+            with mock.patch.dict(os.environ, {"EPWEAVE": str(slow)}), programs.looking(look), \
+                    self.assertRaisesRegex(errors.RunError, "^another rank stopped$"):
+                programs.run("epweave", f"{folder}/pid")
+            self.assertLess(time.monotonic() - began, 60)
+            with self.assertRaises(ProcessLookupError):
+                os.kill(int((pathlib.Path(folder) / "pid").read_text()), 0)
+
     def test_numbers_and_keys_of_partitions_and_artifacts(self):
         llama = str(ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz")
         halves = epweave.partition(llama, budget=0.5)
@@ -517,12 +537,25 @@ def run(*command, **options):
     return done.stdout
 
 
-def check_wheel():
+def sources_with_programs(programs, folder):
+    """What the wheel is made of, with programs that are built, and the words for pip to compile none."""
+    for name in ("pyproject.toml", "README.md", "CMakeLists.txt"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "python", folder / "python", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "python/epweave/bin").mkdir()
+    for name in ("epweave", "epweave-replay"):
+        shutil.copy(programs / name, folder / "python/epweave/bin")
+    return [folder, "-C", "wheel.cmake=false"]
+
+
+def check_wheel(programs):
     """The wheel, in an environment of its own that has no build tools and no PATH to other programs."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         run(sys.executable, "-m", "venv", folder / "build")
-        run(folder / "build/bin/pip", "wheel", "--quiet", "--no-deps", "-w", folder / "wheels", ROOT)
+        (folder / "sources").mkdir()
+        made_of = sources_with_programs(programs, folder / "sources") if programs else [ROOT]
+        run(folder / "build/bin/pip", "wheel", "--quiet", "--no-deps", "-w", folder / "wheels", *made_of)
         (wheel,) = (folder / "wheels").glob("epweave-*.whl")
         run(sys.executable, "-m", "venv", folder / "use")
         run(folder / "use/bin/pip", "install", "--quiet", wheel)
@@ -531,19 +564,25 @@ def check_wheel():
         assert run(folder / "use/bin/epweave-replay", "--version", env=bare).startswith("epweave-replay ")
         code = f"import epweave; print(bool(epweave.verify({GRAPH!r}, epweave.rewrite({GRAPH!r}, preset='ep-overlap'))))"
         assert run(folder / "use/bin/python", "-c", code, env=bare, cwd=folder) == "True\n"
+        # import torch finds the entry point by this.
+        code = "from importlib.metadata import entry_points; print([x.load()() for x in entry_points(group='torch.backends')])"
+        assert run(folder / "use/bin/python", "-c", code, env=bare, cwd=folder) == "[None]\n"
+        print(f"{wheel.name}: built, installed, used")
+        if programs:
+            return
         # All but glibc comes with it.
         needed = run("ldd", next((folder / "use").glob("lib/python3*/site-packages/epweave/bin/epweave")))
         outside = [line.split()[0] for line in needed.splitlines() if str(folder) not in line]
         allowed = ("linux-vdso", "libc.so", "libm.so", "/lib64/ld-linux")
         assert all(name.startswith(allowed) for name in outside), outside
-    print(f"{wheel.name}: built, installed, used")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--wheel", action="store_true")
+    parser.add_argument("--programs", type=pathlib.Path, metavar="FOLDER")
     options, rest = parser.parse_known_args()
     if options.wheel:
-        check_wheel()
+        check_wheel(options.programs)
     else:
         unittest.main(argv=[sys.argv[0], *rest])

@@ -4,11 +4,15 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
+
+import train_entry_on_cpu
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--cpu", "--layers", "2", "--steps", "2", "--sequence", "32")
@@ -27,6 +31,37 @@ def train(*words, **variables):
                                str(report)], capture_output=True, text=True, env=environment, cwd=folder, timeout=1200)
         rows = json.loads(report.read_text()) if report.exists() else {}
     return done.returncode, rows, done.stdout + done.stderr
+
+
+def run_ranks(*words, program, **variables):
+    """[(exit code, what was said, whether it trained, seconds)] of two ranks, without what ends a rank that waits for another
+    one; `program` is a shell script in the place of epweave, which gets it as $EPWEAVE_ITSELF."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = pathlib.Path(folder)
+        (here / "epweave").write_text(f"#!/bin/sh\nexport EPWEAVE_ITSELF=${{EPWEAVE_ITSELF:-{ROOT}/build/release/bin/epweave}}\n{program}")
+        (here / "epweave").chmod(0o755)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2",
+                       "EPWEAVE_ITSELF": os.environ.get("EPWEAVE", ""), "EPWEAVE": str(here / "epweave"), **variables}
+        command = [sys.executable, "-W", "ignore", "-m", "epweave.train_on_cpu", *SMALL, *words, "--pipeline", "epweave",
+                   "--rank-of", folder]
+        logs = [(here / f"log{rank}").open("w+b") for rank in range(2)]
+        ranks = [subprocess.Popen(command, stdout=logs[rank], stderr=subprocess.STDOUT, cwd=folder,
+                                  env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+        ended = [None, None]
+        try:
+            began = time.monotonic()
+            while None in ended and time.monotonic() < began + 600:
+                for rank, process in enumerate(ranks):
+                    if ended[rank] is None and process.poll() is not None:
+                        ended[rank] = time.monotonic()
+                time.sleep(0.1)
+        finally:
+            for process, log in zip(ranks, logs):
+                process.kill()
+                process.wait()
+                log.close()
+        return [(process.returncode, (here / f"log{rank}").read_text(), (here / f"report{rank}.json").exists(), ended[rank])
+                for rank, process in enumerate(ranks)]
 
 
 class Training(unittest.TestCase):
@@ -55,6 +90,25 @@ class Training(unittest.TestCase):
             self.assertIn(f"step {step}: loss={loss:.5f} grad_norm={norm:.4f}\n", said)
         self.assertEqual(chunked["hash"], scheduled["hash"], said)  # only the order differs
         self.assertEqual(chunked["losses"][0], none["losses"][0])  # forward has the same bits; gradients are sums of parts
+        self.assertAlmostEqual(chunked["norms"][0] / none["norms"][0], 1, delta=1e-7)
+
+    def test_tensor_parallelism_has_the_bits_of_no_passes_and_of_torchtitan(self):
+        code, rows, said = train("--model", "llama3", "--tp", "2", "--layers", "1", "--tokens", "64", "--compare", "none,epweave,reference")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(list(rows), ["none", "epweave", "reference"])
+        for key in ("hash", "losses", "norms"):
+            self.assertEqual(rows["none"][key], rows["epweave"][key], said)
+            self.assertEqual(rows["none"][key], rows["reference"][key], said)
+
+    def test_qwen3_moe(self):
+        code, rows, said = train("--model", "qwen3", "--layers", "1", "--tokens", "64", "--compare", "none,epweave",
+                                 "--rewrite", CHUNKED, "--rewrite", "ep-overlap{symbolize=yes}", "--tolerance", "1e-3")
+        self.assertEqual(code, 0, said)
+        none, chunked, scheduled = rows.values()
+        for key in ("hash", "losses", "norms"):
+            self.assertEqual(chunked[key], scheduled[key], said)
+        self.assertNotEqual(chunked["hash"], none["hash"])  # it was divided
+        self.assertEqual(chunked["losses"][0], none["losses"][0])
         self.assertAlmostEqual(chunked["norms"][0] / none["norms"][0], 1, delta=1e-7)
 
     def test_a_second_pipeline_behind_torchtitans_bucketing_knows_the_groups_that_the_first_added(self):
@@ -89,6 +143,29 @@ class Training(unittest.TestCase):
         self.assertIn("no module matches 'layers.*.moe'", said)
         self.assertIn("[chunk.no-region]", said)
         self.assertRegex(said, r"reproducer: \S+/epweave-\w+\.reproducer\.epw\n")  # in the folder where it was called
+
+    def test_ranks_with_different_graphs_stop_before_the_first_step(self):
+        """Rank 1's program leaves out a pass, so that it gathers parameters more often."""
+        without = 'for x; do shift; [ $RANK = 0 ] || x=$(echo "$x" | sed "s/^dce,canonicalize,dedup-unshard$/dce/"); set -- "$@" "$x"; done'
+        ranks = run_ranks("--model", "llama3", "--layers", "1", "--tokens", "64", program=f'{without}\nexec "$EPWEAVE_ITSELF" "$@"')
+        for rank, (code, said, trained, _) in enumerate(ranks):
+            self.assertEqual((code, trained), (1, False), said)
+            self.assertIn("the ranks' graphs do not match: rank 0 and rank 1: ", said)
+            self.assertIn("remedy: EPWEAVE_KEEP=FOLDER keeps the ranks' graphs; `epweave verify --ranks` lists all that differs", said)
+            self.assertEqual("another rank stopped: rank 0: " in said, rank == 1, said)
+
+    def test_a_rewrite_that_fails_ends_the_ranks_whose_rewrite_runs_on(self):
+        """Rank 1's rewrite would take an hour: it ends with rank 0's message and reproducer."""
+        hangs = 'case "$RANK $*" in "1 "*" -o "*) exec sleep 3600 ;; esac\nexec "$EPWEAVE_ITSELF" "$@"'
+        (code, said, _, first), (other_code, other_said, _, second) = run_ranks(
+            "--model", "llama3", "--layers", "1", "--tokens", "64", program=hangs, EPWEAVE_PIPELINE="ep-overlap")
+        self.assertEqual((code, other_code), (4, 1), said + other_said)
+        self.assertLess(abs(second - first), 30)
+        self.assertIn("another rank stopped: rank 0: ", other_said)
+        (reproducer,) = re.findall(r"reproducer: (\S+/epweave-\w+\.reproducer\.epw)\n", said)
+        for text in (said, other_said):
+            self.assertIn("no module matches 'layers.*.moe'", text)
+            self.assertIn(f"reproducer: {reproducer}\n", text)
 
     def test_a_pass_that_torchtitan_does_not_have(self):
         code, _, said = train("--model", "llama3", "--tokens", "64", "--compare", "epweave", EPWEAVE_BEFORE="none_such")
@@ -190,6 +267,21 @@ class Passes(unittest.TestCase):
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *MODEL], capture_output=True, text=True, check=True,
                               env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
         self.assertEqual(done.stdout.splitlines()[-1], "True")
+
+    def test_an_installed_package_needs_the_option_alone(self):
+        """The entry point, as pip writes it of pyproject.toml, registers the pipeline in torchtitan's own entry."""
+        code = ("import sys, torch; before = [name for name in sys.modules if name.partition('.')[0] in ('epweave', 'torchtitan')];"
+                "import torchtitan.train;"
+                "from torchtitan.experiments.graph_trainer import registry, trainer;"
+                "print(before, 'epweave' in registry.PASS_PIPELINE_REGISTRY, 'epweave' in registry.POST_INIT_HOOKS,"
+                " 'epweave' in sys.modules)")
+        with tempfile.TemporaryDirectory() as folder:
+            train_entry_on_cpu.install_entry_points(pathlib.Path(folder))
+            for autoload, is_known in (("1", True), ("0", False)):
+                done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True,
+                                      env={**os.environ, "PYTHONPATH": f"{folder}/site:{ROOT / 'python'}",
+                                           "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload})
+                self.assertEqual(done.stdout.splitlines()[-1], f"[] {is_known} {is_known} False")
 
     def test_the_entry_refuses_a_pipeline_that_nobody_registered(self):
         """J61: torchtitan would take its default passes."""

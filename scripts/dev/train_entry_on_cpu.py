@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Train by the entry of a torchtitan run, `python -m epweave.train`, on CPU ranks with gloo, once for each pipeline, and compare.
+"""Train by the entry of a torchtitan run, `python -m torchtitan.train`, on CPU ranks with gloo, once for each pipeline, and compare.
 
     scripts/dev/train_entry_on_cpu.py --model deepseek_v3 --ep 2 --rewrite 'ep-overlap{symbolize=yes}' --tolerance 1e-3
 
-Everything is torchtitan's: parsing of the command line, data loader, optimizer, checkpointer, metrics, the loop. What
+`--compile.pass_pipeline epweave` is all that is said of us: the entry point of an installed package is made as pip makes it.
+With `--entry epweave.train` there is none. Everything else is torchtitan's: parsing of the command line, data loader, optimizer, checkpointer, metrics, the loop. What
 stops it on a CPU, each found by running it, gets a stand-in:
 
   - it takes its device from a module that has a GPU's functions; `torch.cpu` lacks some of them (their results are
@@ -26,6 +27,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = ("llama3", "deepseek_v3", "qwen3")
@@ -66,6 +68,16 @@ def make_assets(folder: pathlib.Path, model: str) -> None:
     (folder / "on_cpu/config_registry.py").write_text(CONFIG.format(model=model, moe="_moe" if model == "qwen3" else ""))
 
 
+def install_entry_points(folder: pathlib.Path) -> None:
+    """What pip writes of pyproject.toml, which `import torch` reads."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+    place = folder / "site/epweave-0.dist-info"
+    place.mkdir(parents=True)
+    (place / "METADATA").write_text("Metadata-Version: 2.1\nName: epweave\nVersion: 0\n", encoding="utf-8")
+    rows = [f"[{group}]\n" + "".join(f"{name} = {what}\n" for name, what in points.items()) for group, points in groups.items()]
+    (place / "entry_points.txt").write_text("".join(rows), encoding="utf-8")
+
+
 def use_cpu(folder: pathlib.Path) -> None:
     """The stand-ins, in the process of a rank."""
     import torch
@@ -89,11 +101,10 @@ def use_cpu(folder: pathlib.Path) -> None:
         "json", data_files=path, split="train", cache_dir=str(folder / "cache"))
 
 
-def run_rank(folder: pathlib.Path, arguments: list[str]) -> None:
-    sys.path[:0] = [str(ROOT / "python"), str(folder)]
+def run_rank(folder: pathlib.Path, entry: str, arguments: list[str]) -> None:
     use_cpu(folder)
     sys.argv[1:] = arguments
-    runpy.run_module("epweave.train", run_name="__main__", alter_sys=True)
+    runpy.run_module(entry, run_name="__main__", alter_sys=True)
 
 
 def free_port() -> str:
@@ -107,6 +118,7 @@ def train(pipeline: str, folder: pathlib.Path, options) -> list[tuple[str, str, 
     words = ["--module", "on_cpu", "--config", "debug", "--hf_assets_path", str(folder), "--dump_folder", str(folder / pipeline),
              "--training.steps", str(options.steps), "--training.seq_len", str(options.sequence),
              "--training.local_batch_size", str(options.batch), "--training.disable_cuda_graphs",
+             "--training.global_batch_size", str(options.batch * options.accumulate * options.world // options.tp),
              "--parallelism.tensor_parallel_degree", str(options.tp), "--parallelism.expert_parallel_degree", str(options.ep),
              "--debug.seed", "0"]
     words += ["--compile.no-enable_passes"] if pipeline == "none" else ["--compile.pass_pipeline", pipeline]
@@ -116,8 +128,8 @@ def train(pipeline: str, folder: pathlib.Path, options) -> list[tuple[str, str, 
         logs.append(open(folder / f"{pipeline}.{rank}.log", "w+", encoding="utf-8"))
         environment = {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(options.world),
                        "MASTER_ADDR": "localhost", "MASTER_PORT": port, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
-                       "EPWEAVE_PIPELINE": options.rewrite}
-        ranks.append(subprocess.Popen([sys.executable, __file__, "--rank-in", str(folder), *words], env=environment,
+                       "EPWEAVE_PIPELINE": options.rewrite, "PYTHONPATH": f"{ROOT / 'python'}:{folder / 'site'}:{folder}"}
+        ranks.append(subprocess.Popen([sys.executable, __file__, "--rank-in", str(folder), options.entry, *words], env=environment,
                                       stdout=logs[-1], stderr=subprocess.STDOUT, cwd=folder))
     codes = [rank.wait() for rank in ranks]
     said = []
@@ -128,6 +140,8 @@ def train(pipeline: str, folder: pathlib.Path, options) -> list[tuple[str, str, 
     for rank, code in enumerate(codes):
         if code:
             raise SystemExit(f"pipeline {pipeline}: rank {rank} ended with exit code {code}:\n{said[rank][-3000:]}")
+    if pipeline == "epweave" and "epweave_rewrite_pass" not in said[0]:
+        raise SystemExit(f"torchtitan took other passes than epweave's:\n{said[0][-3000:]}")
     return STEP.findall(said[0])
 
 
@@ -136,6 +150,8 @@ def main(options) -> int:
     with tempfile.TemporaryDirectory(prefix="epweave-entry-") as name:
         folder = pathlib.Path(name)
         make_assets(folder, options.model)
+        if options.entry == "torchtitan.train":
+            install_entry_points(folder)
         for pipeline in options.compare.split(","):
             found[pipeline] = train(pipeline, folder, options)
             for step, loss, norm in found[pipeline]:
@@ -152,11 +168,12 @@ def main(options) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--rank-in"]:
-        run_rank(pathlib.Path(sys.argv[2]), sys.argv[3:])
+        run_rank(pathlib.Path(sys.argv[2]), sys.argv[3], sys.argv[4:])
         sys.exit(0)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=MODELS, default="llama3")
-    for option, default in (("world", 2), ("tp", 1), ("ep", 1), ("steps", 3), ("sequence", 64), ("batch", 2)):
+    parser.add_argument("--entry", choices=("torchtitan.train", "epweave.train"), default="torchtitan.train")
+    for option, default in (("world", 2), ("tp", 1), ("ep", 1), ("steps", 3), ("sequence", 64), ("batch", 2), ("accumulate", 1)):
         parser.add_argument(f"--{option}", type=int, default=default, metavar="N")
     parser.add_argument("--rewrite", default="dce,canonicalize,dedup-unshard", metavar="PIPELINE", help="what epweave runs")
     parser.add_argument("--tolerance", type=float, default=0, metavar="X", help="relative, of losses and norms")

@@ -199,7 +199,9 @@ std::int64_t InputFacts::count_tokens(std::size_t asked_by) const {
   std::optional<std::size_t> of_each;
   for (std::size_t i = 0; i < placeholders_.size(); ++i) {
     const std::string_view which = role_text(i, &InputRole::which);
-    if (which == "tokens" || which == "input_ids") return count_elements(type_of(i).sizes);
+    // A pipeline stage is given activations in their place.
+    if ((which == "tokens" || which == "input_ids") && !is_floating(type_of(i).dtype))
+      return count_elements(type_of(i).sizes);
     if (!of_each && (which == "labels" || which.find("positions") != std::string_view::npos)) of_each = i;
   }
   if (of_each) return count_elements(type_of(*of_each).sizes);

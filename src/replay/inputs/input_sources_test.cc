@@ -472,6 +472,20 @@ graph
              Catch::Contains("input %ids (role user) cannot be made: no row"));
 }
 
+TEST_CASE("activations that a pipeline stage is given for tokens are numbers, and labels count the tokens") {
+  const auto inputs = draw_inputs(R"(info world_size = 2
+graph
+  %h = placeholder : f32[1, 2, 4] role=user which=tokens
+  %labels = placeholder : i64[1, 2] role=user which=labels
+  %n = placeholder : i64[] role=user which=global_valid_tokens
+  output([%h])
+)");
+  const std::vector<double> numbers = read(inputs[0][0]);
+  REQUIRE(numbers.size() == 8);
+  for (double x : numbers) CHECK((x >= -1 && x < 1 && x != 0));
+  CHECK(read(inputs[0][2]) == std::vector<double>{4});
+}
+
 TEST_CASE("recipes that say nothing are refused with the row") {
   const std::pair<const char*, const char*> cases[] = {
       {"{", "not valid JSON"},

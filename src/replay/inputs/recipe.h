@@ -26,7 +26,8 @@
 //   tokens           integers below the vocabulary (rows of the parameter named `*embed*`) and below
 //                    what they index (indexed_extents.h), from place `first` on of one sequence:
 //                    labels are the tokens one place on
-//   token-count      the tokens (elements of the input `tokens` or `input_ids`) of all batch
+//   token-count      the tokens (elements of the input `tokens` or `input_ids`, where they are
+//                    integers; else of labels or positions) of all batch
 //                    coordinates together
 //   positions        i modulo the document length
 //   documents        the document of each row
