@@ -55,9 +55,9 @@ endif()
 # time of a clean build: most of it is headers, and what each unit makes of their templates. So a
 # name in an anonymous namespace stands once in a library, and once in its tests. Off where single
 # files are edited and compiled over and over (-DEPWEAVE_UNITY=OFF); the presets asan and fuzz,
-# which are built whole, have four times as many to a unit.
+# which are built whole, have twice as many to a unit.
 option(EPWEAVE_UNITY "Compile the sources of a target several at a time" ON)
-set(EPWEAVE_UNITY_BATCH 8 CACHE STRING "How many")
+set(EPWEAVE_UNITY_BATCH 16 CACHE STRING "How many")
 function(epweave_unity)
   set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ${EPWEAVE_UNITY} UNITY_BUILD_BATCH_SIZE ${EPWEAVE_UNITY_BATCH})
 endfunction()
