@@ -37,8 +37,8 @@ def named(dtype, *sizes):
 # Arguments that belong together, which no program has otherwise.
 TOGETHER = {"aten.log_sigmoid_backward.default": lambda args: args[1][-2:] == args[2][-2:]}  # the buffer is as large as self
 
-# Torch fills by a mask with one number that lies on the CPU, whatever its dtype; with one on a device it
-# refuses another dtype than self's, as its meta function does not.
+# Torch fills by a mask with one number on the CPU, whatever its dtype; with one on a device it
+# refuses another dtype than self's.
 FILLS_ON_THE_CPU = ("aten._unsafe_index_put.default", "aten.index_put.default", "aten.index_put_.default")
 
 
