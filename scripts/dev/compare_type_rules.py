@@ -37,6 +37,17 @@ def named(dtype, *sizes):
 # Arguments that belong together, which no program has otherwise.
 TOGETHER = {"aten.log_sigmoid_backward.default": lambda args: args[1][-2:] == args[2][-2:]}  # the buffer is as large as self
 
+# Torch fills by a mask with one number on the CPU, whatever its dtype; with one on a device it
+# refuses another dtype than self's.
+FILLS_ON_THE_CPU = ("aten._unsafe_index_put.default", "aten.index_put.default", "aten.index_put_.default")
+
+
+def fills_on_the_cpu(name, args):
+    if name not in FILLS_ON_THE_CPU or not args[1].startswith("[%b8") or args[3]:
+        return False
+    return args[2].split("_")[1] in ("", "1") and args[2].split("_")[0] != args[0].split("_")[0]
+
+
 # What each operand may be, of ops that index, by its name. Two are varied at a time: the others
 # are the first of their lists.
 VALUES = [named(d, 4) for d in DTYPES] + [named("f32"), named("f32", 4, 3), named("f32", 3), named("i64"), named("f32", 1)]
@@ -198,7 +209,7 @@ def main():
             skipped.append(name)
         fits = TOGETHER.get(name, lambda args: True)
         for args, given in made:
-            if not fits(args):
+            if not fits(args) or fills_on_the_cpu(name, args):
                 continue
             answer = ask_torch(op, args, given)
             if answer != "?":

@@ -43,6 +43,9 @@ grid='ep-overlap{roots=blocks.*.moe,parts=2,symbolize=yes}'
   echo "wrong_rewrites tp_bucket --graph $folder/dsv3_debug_fsdp2_tp2_ep4.epw --pipeline bucket{plan=overlap} --mutants $(count 2000)"
   echo "wrong_rewrites llama_bucket --graph $folder/llama3_debug_fsdp4.epw --pipeline bucket{plan=blocks} --mutants $(count 3000)"
   echo "wrong_rewrites llama_memory --graph $folder/llama3_debug_fsdp4.epw --pipeline $memory --mutants $(count 3000)"
+  for name in dsv3_debug_ep2 dsv3_debug_fsdp2_tp2_ep4 llama3_debug_fsdp4; do
+    echo "wrong_rewrites halves_$name --graph $folder/$name.epw --halves --mutants $(count 1500)"
+  done
   echo "wrong_rewrites own_preset --graph $own --pipeline $grid --mutants $(count 3000)"
   echo "wrong_rewrites own_bucket --graph $own --pipeline bucket{plan=overlap} --mutants $(count 2000)"
   echo "wrong_rewrites own_memory --graph $own --pipeline $memory --mutants $(count 2000)"

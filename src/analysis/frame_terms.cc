@@ -55,6 +55,11 @@ bool FrameTerms::is_true_below(const Term& term, const std::vector<bool>& of_ter
   return false;
 }
 
+FrameId FrameTerms::runs_below(FrameId id) const {
+  while ((*this)[id].base) id = (*this)[id].base;
+  return (*this)[id].kind == kRuns ? id : FrameId();
+}
+
 bool FrameTerms::may_be_same_word(std::uint64_t a, std::uint64_t b) const {
   const bool are_nodes = (a & b & kNodeWord) != 0;
   return a == b || (are_nodes && may_be_same_value(graph_, numbers_, node_of(a), node_of(b)));

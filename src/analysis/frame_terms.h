@@ -63,6 +63,8 @@ class FrameTerms {
   bool is_sent_by_place(FrameId id) const { return is_sent_by_place_[id.index()]; }
   // Whether it is made of rows that lie in runs.
   bool is_in_runs(FrameId id) const { return is_in_runs_[id.index()]; }
+  // The runs that it is made of alone; none: of other rows.
+  FrameId runs_below(FrameId id) const;
   // Whether the parts together may have other rows than the whole.
   bool may_lack_rows(FrameId id) const { return is_unknown(id) || is_sent_by_place(id); }
 

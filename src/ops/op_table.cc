@@ -932,7 +932,7 @@ constexpr OpRow kRows[] = {
     {"aten.scatter_reduce.two",
      "(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> "
      "Tensor",
-     OpFamily::kScatter, Linearity::kNone, CostClass::kMemory, rules::from_source<rules::scatter, 3>},
+     OpFamily::kScatter, Linearity::kNone, CostClass::kMemory, rules::from_source<rules::scatter_reduce, 3>},
     {"aten.searchsorted.Tensor",
      "(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? "
      "side=None, Tensor? sorter=None) -> Tensor",

@@ -70,6 +70,7 @@ TypeId index_put_in_place(TypeRuleCall& call);
 TypeId gather(TypeRuleCall& call);
 TypeId scatter(TypeRuleCall& call);
 TypeId scatter_in_place(TypeRuleCall& call);
+TypeId scatter_reduce(TypeRuleCall& call);
 TypeId deterministic_scatter_add(TypeRuleCall& call);
 TypeId index_add(TypeRuleCall& call);
 TypeId index_add_in_place(TypeRuleCall& call);

@@ -213,6 +213,16 @@ TypeId scatter_in_place(TypeRuleCall& call) {
   return call.same(self);
 }
 
+// scatter_reduce(self, dim, index, src, reduce).
+TypeId scatter_reduce(TypeRuleCall& call) {
+  static constexpr std::string_view kReductions[] = {"sum", "prod", "mean", "amax", "amin"};
+  const Arg reduction = call.arg(4);
+  if (reduction.is(ArgKind::kText) &&
+      std::ranges::find(kReductions, call.context.text(reduction.as_name())) == std::end(kReductions))
+    call.mismatch("no reduction is called '{}'", call.context.text(reduction.as_name()));
+  return scatter(call);
+}
+
 // torchtitan.deterministic_scatter_add(out, index, src): scatter_add along dimension 0. The index
 // may have symbolic rows whose number equals the source's only when the program runs.
 TypeId deterministic_scatter_add(TypeRuleCall& call) {

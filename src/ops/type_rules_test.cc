@@ -299,6 +299,16 @@ TEST_CASE("what a mask scatters is laid out by rows, and its gradient has the si
         "masked_scatter_backward: the mask is f32, not bool");
 }
 
+TEST_CASE("what is scattered by a reduction names one that there is") {
+  Calls c;
+  const Arg self = n(c.tensor("f32", {"4"}, {"1"})), index = n(c.tensor("i64", {"4"}, {"1"}));
+  const auto scattered = [&](std::string_view reduction) {
+    return c.type("aten.scatter_reduce.two", {self, i(0), index, self, c.text(reduction)});
+  };
+  CHECK(scattered("amin") == "f32[4]{1}@cuda:0");
+  CHECK(scattered("no") == "scatter_reduce: no reduction is called 'no'");
+}
+
 TEST_CASE("polar makes complex numbers of two real ones") {
   Calls c;
   const Arg size = n(c.tensor("f32", {"4", "1"}, {"1", "1"})),

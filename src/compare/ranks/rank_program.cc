@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "analysis/collectives.h"
@@ -64,21 +66,27 @@ class ProgramReader {
   }
 
  private:
-  // A body that is being read.
+  // A body that was read, or is.
   struct Frame {
-    Frame(const Body& b, std::string p) : body(b), prefix(std::move(p)) {}
+    Frame(const Body& b, std::string p, Frame* frame_of_call, NodeId call_of_body)
+        : body(b), prefix(std::move(p)), outer(frame_of_call), call(call_of_body) {}
 
     const Body& body;
-    std::string prefix;                                   // of its nodes' names: "subgraph_0/"
+    std::string prefix;  // of its nodes' names: "subgraph_0/"
+    Frame* outer;        // of a nested graph: who calls it, and by which call
+    NodeId call;
+    std::map<NodeId, Frame*> nested;                      // by the call
+    std::map<NodeId, NodeId> given;                       // what the call gives, by placeholder
     std::optional<Effects> effects;                       // where launches write their operands
     std::map<NodeId, std::vector<std::size_t>> in_place;  // by storage: launches that write it
     SideTable<NodeId, std::size_t> first;                 // of the launches of a node: position + 1
     SideTable<NodeId, std::size_t> count;  // how many it stands for: more than one if it is a nested graph's
   };
 
-  void read_body(const Body& body) {
-    Frame frame(body, prefix_);
-    if (has_in_place_launch(body)) frame.effects.emplace(graph_, body);
+  void read_body(const Body& body, Frame* outer = nullptr, NodeId call = {}) {
+    Frame& frame = frames_.emplace_back(body, prefix_, outer, call);
+    if (outer != nullptr) enter(frame);
+    if (launches_in_place(graph_.step()) || launches_in_place(body)) frame.effects.emplace(graph_, body);
     active_.push_back(body.name);
     const std::vector<Launch> launches = find_launches(context_, body);
     std::size_t next = 0;
@@ -88,7 +96,7 @@ class ProgramReader {
       const std::size_t first = calls_.launches.size();
       if (is_launch(node)) {
         add_launch(frame, launches[next++]);
-        if (node.op->writes) frame.in_place[frame.effects->storage_of(id)].push_back(first);
+        note_in_place(frame, node, first);
       } else if (is_synchronous(node)) {
         const Arg* group = find_arg(context_, node, group_position(*node.op), "group_name");
         add_launch(frame, {id, group != nullptr ? *group : Arg()});
@@ -106,6 +114,19 @@ class ProgramReader {
 
   // ------------------------------------------------------------------------- nested graphs,
   // unknown calls
+
+  // The last arguments of the call are what the body takes.
+  void enter(Frame& frame) {
+    frame.outer->nested[frame.call] = &frame;
+    std::vector<NodeId> taken;
+    for (NodeId id : frame.body.order)
+      if (frame.body.nodes[id].kind == NodeKind::kPlaceholder) taken.push_back(id);
+    const auto args = context_.args[frame.outer->body.nodes[frame.call].args];
+    if (args.size() < taken.size()) return;
+    for (std::size_t i = 0; i < taken.size(); ++i)
+      if (const Arg arg = args[args.size() - taken.size() + i]; arg.is_node())
+        frame.given[taken[i]] = arg.as_node();
+  }
 
   void read_call(Frame& frame, NodeId id) {
     const Node& node = frame.body.nodes[id];
@@ -125,7 +146,7 @@ class ProgramReader {
                                        target, graph_.text(nested.front()->name)));
       const std::string outside =
           std::exchange(prefix_, fmt::format("{}{}/", prefix_, graph_.text(frame.body.nodes[id].name)));
-      read_body(*nested.front());
+      read_body(*nested.front(), &frame, id);
       prefix_ = outside;
     } else if (node.op == nullptr) {
       const StringId group = find_named_group(frame.body, node);
@@ -325,33 +346,101 @@ class ProgramReader {
   // For the launch that the waited value comes from, and for all that were to write it in place.
   void add_wait(Frame& frame, NodeId id) {
     if (waits_for_copies(frame.body.nodes[id])) return;
-    const NodeId source = find_source(frame, id);
-    if (source)
-      for (std::size_t i = 0; i < frame.count[source]; ++i)
-        add_wait_event(frame, id, frame.first[source] - 1 + i);
-    if (!frame.effects) return;
-    const auto found = frame.in_place.find(frame.effects->storage_of(id));
-    if (found == frame.in_place.end()) return;
-    for (std::size_t launch : found->second)
-      if (!is_waited_[launch]) add_wait_event(frame, id, launch);
-    frame.in_place.erase(found);
+    const auto [source, node] = find_source(&frame, id);
+    if (source != nullptr)
+      for (std::size_t i = 0; i < source->count[node]; ++i)
+        add_wait_event(frame, id, source->first[node] - 1 + i);
+    for_each_storage(frame, id, [&](Frame& of, NodeId storage) {
+      const auto found = of.in_place.find(storage);
+      if (found == of.in_place.end()) return;
+      for (std::size_t launch : found->second)
+        if (!is_waited_[launch]) add_wait_event(frame, id, launch);
+      of.in_place.erase(found);
+    });
   }
-  // Behind views, elements of tuples and other waits: a launch, or a call of a nested graph with
-  // launches.
-  NodeId find_source(const Frame& frame, NodeId wait) const {
+
+  // What a launch writes in place.
+  void note_in_place(Frame& frame, const Node& node, std::size_t launch) {
+    const auto note = [&](Arg arg) {
+      if (!arg.is_node()) return;
+      for_each_storage(frame, arg.as_node(),
+                       [&](Frame& of, NodeId storage) { of.in_place[storage].push_back(launch); });
+    };
+    for (std::size_t i = 0; i < node.op->params.size(); ++i) {
+      const OpParam& param = node.op->params[i];
+      const Arg* arg = param.is_written ? find_arg(context_, node, i, param.name) : nullptr;
+      if (arg == nullptr) continue;
+      note(*arg);
+      if (arg->is_list())
+        for (Arg item : context_.args.children(*arg)) note(item);
+    }
+  }
+  // Where a value lies: in a nested graph, and there where it is called.
+  template <class Visit>
+  void for_each_storage(Frame& frame, NodeId value, const Visit& visit) {
+    for (Frame* at = &frame; at != nullptr && at->effects; at = at->outer) {
+      const NodeId storage = at->effects->storage_of(value);
+      visit(*at, storage);
+      const auto given = std::ranges::find_if(
+          at->given, [&](const auto& item) { return at->effects->storage_of(item.first) == storage; });
+      if (given == at->given.end()) return;
+      value = given->second;
+    }
+  }
+
+  // Behind views, elements of tuples, other waits, and what a nested graph takes and gives: a
+  // launch, or a call of a nested graph with launches.
+  std::pair<Frame*, NodeId> find_source(Frame* frame, NodeId wait) {
     NodeId at = wait;
-    while (frame.count[at] == 0) {
-      const Node& node = frame.body.nodes[at];
+    for (;;) {
+      const Node& node = frame->body.nodes[at];
+      if (node.kind == NodeKind::kPlaceholder) {
+        const auto given = frame->given.find(at);
+        if (given == frame->given.end()) return {};
+        at = given->second;
+        frame = frame->outer;
+        continue;
+      }
+      if (frame->count[at] != 0) return {frame, at};
       const bool hands_on = node.op != nullptr && (node.op->cost == CostClass::kFree || is_wait(node));
       const auto args = context_.args[node.args];
       if (!hands_on || args.empty() || !args[0].is_node()) return {};
       at = args[0].as_node();
+      if (const auto found = find_given_back(*frame, node)) std::tie(frame, at) = *found;
     }
-    return at;
   }
-  static bool has_in_place_launch(const Body& body) {
-    return std::ranges::any_of(
-        body.order, [&](NodeId id) { return is_launch(body.nodes[id]) && body.nodes[id].op->writes; });
+  // What a nested graph gives as the element that is taken.
+  std::optional<std::pair<Frame*, NodeId>> find_given_back(const Frame& frame, const Node& element) const {
+    const auto args = context_.args[element.args];
+    const auto nested = frame.nested.find(args[0].as_node());
+    if (nested == frame.nested.end() || args.size() != 2 || !args[1].is_int() || args[1].as_int() < 0)
+      return {};
+    for (NodeId id : nested->second->body.order) {
+      const Node& node = nested->second->body.nodes[id];
+      if (node.kind != NodeKind::kOutput) continue;
+      const auto outputs = context_.args[node.args];
+      if (outputs.empty() || !outputs[0].is_list()) return {};
+      const auto items = context_.args.children(outputs[0]);
+      const auto place = static_cast<std::size_t>(args[1].as_int());
+      if (place < items.size() && items[place].is_node())
+        return std::pair(nested->second, items[place].as_node());
+    }
+    return {};
+  }
+
+  // By itself, or in a nested graph.
+  bool launches_in_place(const Body& body) {
+    const auto [found, is_new] = launches_in_place_.try_emplace(body.name, false);
+    if (!is_new) return found->second;
+    const bool result = std::ranges::any_of(body.order, [&](NodeId id) {
+      const Node& node = body.nodes[id];
+      if (node.attr.is(ArgKind::kGraph)) {
+        const Body* inner = graph_.find_body(node.attr.as_name());
+        return inner != nullptr && launches_in_place(*inner);
+      }
+      return is_launch(node) && node.op->writes;
+    });
+    return launches_in_place_[body.name] = result;
   }
 
   const Graph& graph_;
@@ -359,10 +448,11 @@ class ProgramReader {
   Facts facts_;
   RankProgram program_;
   RankCalls calls_;
-  std::vector<bool> is_waited_;            // of each launch
-  std::string prefix_;                     // of the names in the body that is being read
-  std::vector<StringId> active_;           // the bodies that are being read
-  std::map<StringId, bool> communicates_;  // by body
+  std::vector<bool> is_waited_;                                // of each launch
+  std::string prefix_;                                         // of the names in the body that is being read
+  std::vector<StringId> active_;                               // the bodies that are being read
+  std::map<StringId, bool> communicates_, launches_in_place_;  // by body
+  std::deque<Frame> frames_;
 };
 
 }  // namespace

@@ -39,10 +39,17 @@ struct Call {
   std::string dtype = "f32", reduction = "sum";
   int source = 0, group_size = 1, rows = 4, columns = 2;
   std::vector<int> sends, receives;  // empty: equal shares
+  // How it is written: of two tensors, over its operand, in a nested graph.
+  bool is_of_two = false, writes = false, is_inside = false;
+
+  bool is_coalesced() const { return is_of_two && kind != Kind::kBroadcast && kind != Kind::kExchange; }
+  bool is_in_place() const { return writes && kind == Kind::kReduce; }
+  bool is_nested() const { return is_inside && !is_coalesced(); }
 };
 struct Event {
   bool is_wait = false;
   int call = 0;
+  bool is_nested = false;  // a wait in a nested graph
 };
 struct RandomProgram {
   std::vector<Call> calls;
@@ -53,30 +60,80 @@ using Programs = std::vector<RandomProgram>;
 // ---------------------------------------------------------------------------------------------- as
 // text
 
-std::string print_call(const Call& call, int i) {
-  const auto type = [&](int rows) { return fmt::format("{}[{}, {}]", call.dtype, rows, call.columns); };
-  const auto print = [&](std::string_view op, const std::string& args, int rows) {
-    return fmt::format("  %c{} = _c10d_functional.{}.default(%x{}, {}\"{}\") : {}\n", i, op, i, args,
-                       call.group, type(rows));
-  };
+std::string type_of(const Call& call, int rows) {
+  return fmt::format("{}[{}, {}]", call.dtype, rows, call.columns);
+}
+std::string type_of_result(const Call& call) {
   switch (call.kind) {
     case Kind::kReduce:
-      return print("all_reduce", fmt::format("\"{}\", ", call.reduction), call.rows);
-    case Kind::kGather:
-      return print("all_gather_into_tensor", fmt::format("{}, ", call.group_size),
-                   call.rows * call.group_size);
-    case Kind::kScatter:
-      return print("reduce_scatter_tensor", fmt::format("\"{}\", {}, ", call.reduction, call.group_size),
-                   call.rows / call.group_size);
     case Kind::kBroadcast:
-      return print("broadcast", fmt::format("{}, ", call.source), call.rows);
+      return type_of(call, call.rows);
+    case Kind::kGather:
+      return type_of(call, call.rows * call.group_size);
+    case Kind::kScatter:
+      return type_of(call, call.rows / call.group_size);
     case Kind::kExchange:
       break;
   }
   const int received = std::accumulate(call.receives.begin(), call.receives.end(), 0);
+  return type_of(call, call.receives.empty() ? call.rows : received);
+}
+
+// "_c10d_functional.all_reduce.default(%x0, "sum", "w")"
+std::string print_launch(const Call& call, const std::string& operand) {
+  const std::string coalesced = call.is_coalesced() ? "_coalesced" : "",
+                    write = call.is_in_place() ? "_" : "";
+  const auto print = [&](std::string_view op, const std::string& args) {
+    return fmt::format("_c10d_functional.{}{}{}.default({}, {}\"{}\")", op, coalesced, write, operand, args,
+                       call.group);
+  };
+  switch (call.kind) {
+    case Kind::kReduce:
+      return print("all_reduce", fmt::format("\"{}\", ", call.reduction));
+    case Kind::kGather:
+      return print("all_gather_into_tensor", fmt::format("{}, ", call.group_size));
+    case Kind::kScatter:
+      return print("reduce_scatter_tensor", fmt::format("\"{}\", {}, ", call.reduction, call.group_size));
+    case Kind::kBroadcast:
+      return print("broadcast", fmt::format("{}, ", call.source));
+    case Kind::kExchange:
+      break;
+  }
   return print("all_to_all_single",
-               fmt::format("[{}], [{}], ", fmt::join(call.receives, ", "), fmt::join(call.sends, ", ")),
-               call.receives.empty() ? call.rows : received);
+               fmt::format("[{}], [{}], ", fmt::join(call.receives, ", "), fmt::join(call.sends, ", ")));
+}
+
+// A call of a nested graph, whose only result is named; the graph is added to `bodies`.
+std::string print_nested(std::string& bodies, const std::string& name, const std::string& operand,
+                         const std::string& operand_type, const std::string& call, const std::string& type) {
+  bodies += fmt::format("\ngraph of_{}\n  %i = placeholder : {}\n  %r = {} : {}\n  output([%r])\n", name,
+                        operand_type, call, type);
+  return fmt::format(
+      "  %g_{0} = get_attr : _ attr=graph(of_{0})\n  %n_{0} = higher_order.invoke_subgraph(%g_{0}, "
+      "\"of_{0}\", {1}) : [{2}]\n  %{0} = operator.getitem(%n_{0}, 0) : {2}\n",
+      name, operand, type);
+}
+
+std::string print_call(const Call& call, int i, std::string& bodies) {
+  const std::string type = type_of_result(call);
+  if (call.is_nested())
+    return print_nested(bodies, fmt::format("c{}", i), fmt::format("%x{}", i), type_of(call, call.rows),
+                        print_launch(call, "%i"), type);
+  if (!call.is_coalesced())
+    return fmt::format("  %c{} = {} : {}\n", i, print_launch(call, fmt::format("%x{}", i)), type);
+  return fmt::format("  %c{0} = {1} : [{2}, {2}]\n  %d{0} = operator.getitem(%c{0}, 1) : {2}\n", i,
+                     print_launch(call, fmt::format("[%x{0}, %z{0}]", i)), type);
+}
+
+// Waits for the result, or for the memory that was written.
+std::string print_wait(const Call& call, const Event& event, std::size_t number, std::string& bodies) {
+  const std::string_view name =
+      call.is_in_place() ? (call.is_coalesced() ? "z" : "x") : (call.is_coalesced() ? "d" : "c");
+  const std::string waited = fmt::format("%{}{}", name, event.call), type = type_of_result(call);
+  if (event.is_nested)
+    return print_nested(bodies, fmt::format("w{}", number), waited, type,
+                        "_c10d_functional.wait_tensor.default(%i)", type);
+  return fmt::format("  %w{} = _c10d_functional.wait_tensor.default({})\n", number, waited);
 }
 
 std::string print_program(const RandomProgram& program, int rank) {
@@ -84,14 +141,17 @@ std::string print_program(const RandomProgram& program, int rank) {
   for (char group : {'w', 'e', 'f'})
     text += fmt::format("group {} ranks=[{}]\n", group, fmt::join(members_of(group, rank), ", "));
   text += "\ngraph\n";
+  std::string bodies;
   for (std::size_t i = 0; i < program.calls.size(); ++i)
-    text += fmt::format("  %x{} = placeholder : {}[{}, {}]\n", i, program.calls[i].dtype,
-                        program.calls[i].rows, program.calls[i].columns);
-  for (const Event& event : program.events)
-    text += event.is_wait
-                ? fmt::format("  %w{} = _c10d_functional.wait_tensor.default(%c{})\n", event.call, event.call)
-                : print_call(program.calls[static_cast<std::size_t>(event.call)], event.call);
-  return text + "  output([])\n";
+    for (const char* name : {"x", "z"})
+      text += fmt::format("  %{}{} = placeholder : {}\n", name, i,
+                          type_of(program.calls[i], program.calls[i].rows));
+  for (std::size_t i = 0; i < program.events.size(); ++i) {
+    const Event& event = program.events[i];
+    const Call& call = program.calls[static_cast<std::size_t>(event.call)];
+    text += event.is_wait ? print_wait(call, event, i, bodies) : print_call(call, event.call, bodies);
+  }
+  return text + "  output([])\n" + bodies;
 }
 
 // ----------------------------------------------------------------------------------------------
@@ -220,6 +280,7 @@ class RandomJob {
 
   static bool is_expected(const Call& own, int receiver, const Message& message, int sender) {
     const Call& theirs = message.call;
+    if (theirs.is_coalesced() != own.is_coalesced()) return false;
     if (theirs.kind != own.kind || theirs.dtype != own.dtype || theirs.columns != own.columns) return false;
     const bool reduces = own.kind == Kind::kReduce || own.kind == Kind::kScatter;
     if (reduces && theirs.reduction != own.reduction) return false;
@@ -261,16 +322,25 @@ class Maker {
     const int calls = 1 + below(5);
     for (int i = 0; i < calls; ++i) add_call(programs);
     std::vector<Event> events;
-    for (int i = 0; i < calls; ++i) events.push_back({false, i});
+    for (int i = 0; i < calls; ++i) events.push_back({false, i, false});
     for (int i = 0; i < calls; ++i) {
-      if (below(8) == 0) continue;  // nobody waits
-      const auto launch =
-          std::ranges::find_if(events, [&](const Event& e) { return !e.is_wait && e.call == i; }) -
-          events.begin();
-      const int behind = 1 + below(static_cast<int>(static_cast<long>(events.size()) - launch));
-      events.insert(events.begin() + launch + behind, Event{true, i});
+      // Nobody waits, one does, or one does again.
+      for (int waits = below(8) == 0 ? 0 : below(6) == 0 ? 2 : 1; waits > 0; --waits) {
+        const auto launch =
+            std::ranges::find_if(events, [&](const Event& e) { return !e.is_wait && e.call == i; }) -
+            events.begin();
+        const int behind = 1 + below(static_cast<int>(static_cast<long>(events.size()) - launch));
+        events.insert(events.begin() + launch + behind, Event{true, i, false});
+      }
     }
-    for (RandomProgram& program : programs) program.events = events;
+    for (RandomProgram& program : programs) {
+      program.events = events;
+      for (Event& event : program.events) event.is_nested = event.is_wait && below(4) == 0;
+      for (Call& call : program.calls) {
+        call.writes = below(3) == 0;
+        call.is_inside = below(4) == 0;
+      }
+    }
     return programs;
   }
 
@@ -313,6 +383,7 @@ class Maker {
     call.group_size = call.group == 'w' ? 4 : 2;
     call.rows = call.group_size * (1 + below(2));
     call.columns = 1 + below(3);
+    call.is_of_two = below(4) == 0;
     const bool has_tables = call.kind == Kind::kExchange && below(2) == 0;
     std::vector<std::vector<int>> sent(kRanks, std::vector<int>(kRanks));  // from, to
     for (std::vector<int>& row : sent)

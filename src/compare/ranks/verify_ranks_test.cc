@@ -340,6 +340,55 @@ TEST_CASE("collectives in nested graphs") {
   CHECK(broken(small_rank(0, perhaps), small_rank(1, perhaps)) == "ranks-unknown, ranks-unknown");
 }
 
+TEST_CASE("a nested graph waits for what was launched outside, and the other way round") {
+  const auto called = [](std::string_view outside, std::string_view behind, std::string_view body) {
+    return fmt::format(
+        "  %g = get_attr : _ attr=graph(sub)\n{}  %c = higher_order.invoke_subgraph(%g, \"sub\", {}) : "
+        "[f32[4], f32[4]]\n  %e = operator.getitem(%c, 1) : f32[4]\n{}\ngraph sub\n"
+        "  %i = placeholder : f32[4]\n{}",
+        outside, outside.empty() ? "%y" : "%p", behind, body);
+  };
+  const std::string p = "  %p = _c10d_functional.all_reduce.default(%y, \"sum\", \"a\") : f32[4]\n",
+                    p_done = "  %p_done = _c10d_functional.wait_tensor.default(%p) : f32[4]\n",
+                    q = "  %q = _c10d_functional.all_reduce.default(%y, \"sum\", \"b\") : f32[4]\n"
+                        "  %q_done = _c10d_functional.wait_tensor.default(%q) : f32[4]\n",
+                    in_place = "  %r = _c10d_functional.all_reduce_.default(%i, \"sum\", \"a\") : f32[4]\n";
+  const auto events = [](const RankProgram& program) {
+    std::string text;
+    for (const RankEvent& event : program.calls->events)
+      text += (event.is_wait ? " wait " : " launch ") + program.calls->launches[event.launch].node;
+    return text;
+  };
+  const RankProgram inside = small_rank(
+      0, called(p, q, "  %w = _c10d_functional.wait_tensor.default(%i) : f32[4]\n  output([%w, %i])\n"));
+  CHECK(events(inside) == " launch p wait p launch q wait q");
+  CHECK(broken(inside, small_rank(1, p + p_done + q)) == "");
+  CHECK(broken(inside, small_rank(1, q + p + p_done)) == "ranks-deadlock");
+  // The result is waited for, and the memory that was reduced; of two results, the one.
+  const std::string wait_e = "  %w = _c10d_functional.wait_tensor.default(%e) : f32[4]\n",
+                    wait_y = "  %w = _c10d_functional.wait_tensor.default(%y) : f32[4]\n",
+                    two =
+                        "  %s = _c10d_functional.all_reduce.default(%i, \"sum\", \"a\") : f32[4]\n"
+                        "  %t = _c10d_functional.all_reduce.default(%i, \"sum\", \"b\") : f32[4]\n"
+                        "  output([%s, %t])\n";
+  CHECK(events(small_rank(0, called("", wait_e, in_place + "  output([%r, %r])\n"))) ==
+        " launch c/r wait c/r");
+  CHECK(events(small_rank(0, called("", wait_y, in_place + "  output([%r, %r])\n"))) ==
+        " launch c/r wait c/r");
+  CHECK(events(small_rank(0, called("", wait_e, two))) == " launch c/s launch c/t wait c/t");
+}
+
+TEST_CASE("a coalesced reduction in place is over where any of its tensors is waited for") {
+  const std::string launched =
+      "  %c = _c10d_functional.all_reduce_coalesced_.default([%x, %y], \"sum\", \"a\") : [f32[u], f32[4]]\n";
+  for (const std::string_view waited : {"%x", "%y"}) {
+    const RankProgram program =
+        small_rank(0, launched + fmt::format("  %w = _c10d_functional.wait_tensor.default({})\n", waited));
+    REQUIRE(program.calls->events.size() == 2);
+    CHECK(program.calls->events[1].is_wait);
+  }
+}
+
 TEST_CASE("unknown ops that may communicate") {
   const std::string on_group = "  %c = mylib.exchange.default(%y, \"a\") : f32[4]\n";
   const std::string of_library = GENERATE(

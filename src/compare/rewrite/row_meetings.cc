@@ -23,6 +23,9 @@ RowMeeting RowMeetings::meet(FrameId a, FrameId b) {
 RowMeeting RowMeetings::meet_others(FrameId a, FrameId b) {
   const FrameTerms::Term &x = terms_[a], &y = terms_[b];
   if (x.kind == FrameTerms::kTokenOrder && y.kind == FrameTerms::kTokenOrder) return meet_tokens(x, y);
+  // Rows that were put into two orders do not meet, whatever runs they were.
+  const FrameId runs = terms_.runs_below(a);
+  if (runs && runs == terms_.runs_below(b)) return RowMeeting::kWrong;
   if (x.kind == FrameTerms::kRuns) return meet_runs(a, b);
   if (y.kind == FrameTerms::kRuns) return meet_runs(b, a);
   const bool is_made_alike = x.kind == y.kind && x.values == y.values && x.base && y.base;

@@ -192,10 +192,20 @@ void bound_dropout(ErrorBounds& bounds, const BoundedCall& call) {
   bounds.follow({*find_op(named::kDropoutBackward), args, output});
 }
 
+// The same numbers about a mean that may be another one. What they are without rounding is not
+// known: it is no longer apart from the mean.
+void bound_drawn_about_mean(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor& result = only_result(call);
+  set_rounded(bounds, result, bounds.find_or_zero(tensor_at(call, 0)));
+  bounds.ideals().set_unknown(result);
+}
+
 // What is drawn is the same in both graphs, which draw in the same order, where all that is read
 // is. What is written over is not read.
 void bound_draw(ErrorBounds& bounds, const BoundedCall& call) {
   if (call.op.target == named::kDropout) return bound_dropout(bounds, call);
+  if (call.op.target == "aten.normal.Tensor_float" && bounds.is_off(call.args[0]))
+    return bound_drawn_about_mean(bounds, call);
   if (call.op.reads_types_only) return;
   for (std::size_t i = 0; i < call.args.size(); ++i)
     if (call.args[i].is_tensor() && !call.op.params[i].is_written)
@@ -520,6 +530,7 @@ constexpr RuleRow kRules[] = {
     {"aten.cumprod.default", bound_product_of_row},
     {named::kEqNumber, bound_comparison},
     {named::kEq, bound_comparison},
+    {"aten.elu.default", bound_elu},
     {"aten.erf.default", bound_nearly_flat},
     {named::kExp, bound_exp},
     {"aten.exp2.default", bound_exp2},
@@ -538,6 +549,7 @@ constexpr RuleRow kRules[] = {
     {"aten.isinf.default", bound_is_finite},
     {named::kIsnan, bound_is_finite},
     {"aten.le.Scalar", bound_comparison},
+    {"aten.leaky_relu.default", bound_leaky_relu},
     {named::kLe, bound_comparison},
     {"aten.lerp.Scalar", bound_lerp},
     {"aten.linalg_vector_norm.default", bound_vector_norm},
@@ -546,6 +558,7 @@ constexpr RuleRow kRules[] = {
     {"aten.log2.default", bound_log2},
     {named::kLtNumber, bound_comparison},
     {"aten.lt.Tensor", bound_comparison},
+    {"aten.logcumsumexp.default", bound_logcumsumexp},
     {"aten.logsumexp.default", bound_logsumexp},
     {"aten.masked_fill.Scalar", bound_masked_fill},
     {"aten.masked_fill.Tensor", bound_masked_fill},
@@ -580,6 +593,7 @@ constexpr RuleRow kRules[] = {
     {"aten.silu.default", bound_nearly_flat},
     {"aten.sinh.default", bound_hyperbolic},
     {named::kSin, bound_flat},
+    {"aten.softplus.default", bound_softplus},
     {named::kSqrt, bound_sqrt},
     {"aten.square.default", bound_square},
     {"aten.std.correction", bound_deviation},

@@ -1,5 +1,6 @@
 // Bounds of elementary functions. x is what an operand is without rounding, X what was computed, B
 // its bound: |X - x| <= B.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -136,6 +137,31 @@ void bound_nearly_flat(ErrorBounds& bounds, const BoundedCall& call) {
   set_computed(bounds, call, bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), kSteepest));
 }
 
+// scale x above 0, below it scale alpha (exp(input_scale x) - 1), which is steepest at 0.
+void bound_elu(ErrorBounds& bounds, const BoundedCall& call) {
+  const double input_scale = number_at(call, 3), below = factor_at(call, 1) * input_scale;
+  if (input_scale < 0) throw NoBound();
+  const double steepest = factor_at(call, 2) * std::max(1.0, below);
+  set_computed(bounds, call, bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), steepest));
+}
+
+void bound_leaky_relu(ErrorBounds& bounds, const BoundedCall& call) {
+  const double steepest = std::max(1.0, factor_at(call, 1));
+  set_computed(bounds, call, bounds.scale(bounds.find_or_zero(tensor_at(call, 0)), steepest));
+}
+
+// log(1 + exp(beta x)) / beta, nowhere steeper than 1. Where beta x passes the threshold it steps
+// down to x.
+void bound_softplus(ErrorBounds& bounds, const BoundedCall& call) {
+  const double beta = number_at(call, 1);
+  if (beta <= 0) throw NoBound();
+  const Tensor bound = bounds.find_or_zero(tensor_at(call, 0));
+  const double step = std::log1p(std::exp(-number_at(call, 2))) / beta;
+  const Tensor moved = bounds.apply(named::kAdd, {bound, step * (1 + kBoundSlack)});
+  const Tensor is_exact = bounds.apply(named::kEqNumber, {bound, 0.0});
+  set_computed(bounds, call, bounds.apply(named::kWhere, {is_exact, bound, moved}));
+}
+
 // No steeper than 1.13, at the root of 2. x and what it is multiplied by are rounded apart: for x
 // below 0 that may be all of the result.
 void bound_gelu(ErrorBounds& bounds, const BoundedCall& call) {
@@ -194,6 +220,19 @@ void bound_logsumexp(ErrorBounds& bounds, const BoundedCall& call) {
   const Tensor most = largest(bounds.add(weights.most, bounds.zeros(x.sizes)));
   set_rounded(bounds, result,
               bound_logarithm_of_sum(bounds, weights, most, largest(bounds.narrow(x)), result));
+}
+
+// Element i moves no further than the element up to it that moves most. Each step of the kernel,
+// in float64, rounds the larger of two logarithms and less than 1 that is added to it.
+void bound_logcumsumexp(ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor &x = tensor_at(call, 0), &result = real_result(call);
+  const Value& dim = call.args[1];
+  const Tensor steps = bounds.apply(named::kAdd, {finite_magnitude(bounds, result), 1.0});
+  const Tensor computed =
+      bounds.scale(bounds.apply(named::kCumsum, {steps, dim}), 2 * sum_error(8, DType::kFloat64));
+  const Tensor bound = bounds.find_or_zero(x);
+  const Tensor most = bounds.ops().run(*find_op(named::kCummax), {bound, dim}).items().at(0).tensor();
+  set_rounded_of(bounds, call, bounds.add(most, computed));
 }
 
 void bound_exp(ErrorBounds& bounds, const BoundedCall& call) {

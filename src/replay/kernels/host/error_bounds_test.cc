@@ -307,6 +307,46 @@ TEST_CASE("an exponential and a logarithm are bounded where rounding hides how s
         static_cast<double>(std::abs(exact - static_cast<long double>(computed))));
 }
 
+TEST_CASE("activations with numbers and sums of exponentials move no further than their bound") {
+  const std::vector<float> at = {-3, -0.25F, 0.125F, 19.75F, 0.5F, 40}, off = {0.5F, 0.5F, 0.25F, 0.5F, 0, 0};
+  const auto check = [&](std::string_view target, const std::vector<Value>& numbers, float most) {
+    CAPTURE(target);
+    Calls calls;
+    const auto made = [&](float factor) {
+      std::vector<float> moved = at;
+      for (std::size_t i = 0; i < at.size(); ++i) moved[i] += factor * off[i];
+      std::vector<Value> args = {calls.tensor(moved)};
+      args.insert(args.end(), numbers.begin(), numbers.end());
+      const Tensor result = calls.bounds().apply(target, args);
+      return std::vector<float>(result.data<float>(), result.data<float>() + result.numel());
+    };
+    std::vector<Value> args = {calls.with_bound(at, off)};
+    args.insert(args.end(), numbers.begin(), numbers.end());
+    const std::vector<float> bound = calls.bound_of_call(target, args), here = made(0);
+    for (const float factor : {-1.0F, -0.5F, 0.5F, 1.0F}) {
+      const std::vector<float> there = made(factor);
+      for (std::size_t i = 0; i < at.size(); ++i) {
+        CAPTURE(i, factor);
+        CHECK(std::abs(there[i] - here[i]) <= bound[i]);
+        CHECK(bound[i] <= most * 0.5F + 1e-4F);
+      }
+    }
+    CHECK(calls.bounds().without_bound().empty());
+  };
+  check("aten.softplus.default", {1.0, 20.0}, 1);
+  check("aten.softplus.default", {2.0, 3.0}, 1.05F);  // a step of log(1 + exp(-3)) / 2
+  check("aten.elu.default", {1.0, 1.0, 1.0}, 1);
+  check("aten.elu.default", {1.5, -2.0, 0.5}, 2);
+  check("aten.elu.default", {3.0, 1.0, 2.0}, 6);
+  check("aten.leaky_relu.default", {0.125}, 1);
+  check("aten.leaky_relu.default", {-3.0}, 3);
+  check("aten.logcumsumexp.default", {std::int64_t{0}}, 1);
+  Calls calls;
+  const std::vector<float> unknown(1, std::numeric_limits<float>::infinity());
+  CHECK(calls.bound_of_call("aten.softplus.default", {calls.with_bound({1}, {0.5F}), -1.0, 20.0}) == unknown);
+  CHECK(calls.bound_of_call("aten.elu.default", {calls.with_bound({1}, {0.5F}), 1.0, 1.0, -1.0}) == unknown);
+}
+
 // Which rows it takes is not known, of integers and of numbers without an error of their own, too.
 TEST_CASE("an index that may be another one leaves no bound") {
   constexpr float kUnknown = std::numeric_limits<float>::infinity();
@@ -1082,8 +1122,13 @@ TEST_CASE("what is drawn is exact, and what is kept of a value has its bound") {
     CHECK(bound_of(calls, follow(calls, target, args)) == exact);
     CHECK(calls.bounds().without_bound().empty());
   }
-  // What a chance decides may be another one.
+  // What a chance decides may be another one. About a mean the same numbers lie.
   Calls calls;
+  const std::vector<float> about =
+      bound_of(calls, follow(calls, "aten.normal.Tensor_float", {calls.with_bound(numbers, allowed), 2.0}));
+  for (const float bound : about) CHECK(bound == Approx(0.25).margin(1e-5));
+  CHECK(bound_of(calls, follow(calls, "aten.normal.Tensor_float", {calls.with_bound(numbers, exact), 2.0})) ==
+        exact);
   CHECK(bound_of(calls, follow(calls, "aten.bernoulli.default", {calls.with_bound(numbers, allowed)})) ==
         unknown);
   CHECK(bound_of(calls, follow(calls, "aten.bernoulli.default", {calls.with_bound(numbers, exact)})) ==
