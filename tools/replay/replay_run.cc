@@ -481,13 +481,14 @@ int replay_run(const RunCommandOptions& given, Console& console) {
                            .ranks = is_process ? 1 : world.size,
                            .processes = is_process ? place.local_ranks : 1,
                            .has_own_device = is_process};
-  const Fitting fitting = fit(command, console);
-  if (fitting.is_done) return kFine;
-  take_deadline(fitting, options.replay);
   const InputSource source(options.replay);
   source.files.require_all_used({{graph, world.size}});
   replay::InputData data = source.data;
   data.path = display_name(options.input);
+  replay::require_inputs(graph, world, data);
+  const Fitting fitting = fit(command, console);
+  if (fitting.is_done) return kFine;
+  take_deadline(fitting, options.replay);
   if (is_process) data.only = place.rank;
   std::vector<replay::RankInputs> inputs;
   const auto make = [&] { inputs = replay::make_inputs(graph, world, kernels, data); };
