@@ -272,12 +272,14 @@ int replay_check(const CheckCommandOptions& given, Console& console) {
   if (reference) require_kernels(*reference, options.reference, nullptr, kernels);
   const InputSource source(options.replay);
   source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
-  require_inputs_of(a, options.a, options.replay, source);
-  require_inputs_of(b, options.b, options.replay, source);
-  if (reference) require_inputs_of(*reference, options.reference, options.replay, source);
-  const Fitting fitting = fit(
-      find_need(options, graphs, {devices, is_process ? 1 : world.size, is_process ? place.local_ranks : 1}),
-      console);
+  FitCommand command =
+      find_need(options, graphs, {devices, is_process ? 1 : world.size, is_process ? place.local_ranks : 1});
+  command.require_inputs = [&] {
+    require_inputs_of(a, options.a, options.replay, source);
+    require_inputs_of(b, options.b, options.replay, source);
+    if (reference) require_inputs_of(*reference, options.reference, options.replay, source);
+  };
+  const Fitting fitting = fit(command, console);
   if (fitting.is_done) return kFine;
   take_deadline(fitting, options.replay);
   ReplayProgress progress(console, 3 + (reference ? 1 : 0));  // A, B, and A again, at least

@@ -297,6 +297,7 @@ OpenedDevice open_for(const ReplayOptions& options,
 Fitting fit(const FitCommand& command, Console& console) {
   const Fit found(command);
   found.require();
+  if (command.require_inputs) command.require_inputs();
   if (command.options.dry_run)
     console.print(console.json() ? report_text(found.json()) : found.text());
   else

@@ -1,7 +1,7 @@
 // The model of a warp (tasks/fused_attention_task.h): all 32 lanes, with the registers of each.
 // What a lane holds of a matrix is what PTX says ("Matrix Fragments for mma.m16n8k16 with floating
-// point type", "ldmatrix"), so that an index that is off shows in the results. Products are exact in
-// float32. A GPU adds up the 16 of a step in an order and precision of its own; here one by one.
+// point type", "ldmatrix"), so that an index that is off shows in the results. Products are exact
+// in float32. A GPU adds up the 16 of a step in an order and precision of its own; here one by one.
 #pragma once
 
 #include <array>
