@@ -438,6 +438,7 @@ has_cublaslt() {
   [ "$cublaslt" = there ]
 }
 part_native() {
+  attempt "attention on tensor cores beside that of portable math" tests replay_kernels_device_test '*fused*'
   if ! has_cublaslt; then
     leave_out "native: cuBLASLt is not installed"
     return

@@ -49,6 +49,17 @@ LIMITS |= {(tile, COVERED + dtype): LIMITS[tile, dtype] + (0 if tile == 128 else
            for tile in TILES.values() for dtype in COVERED_DTYPES}
 # What attention does with scores, beside its products: blocks of threads.
 ROWS = ("WeighTask", "WeighBackwardTask", "DeltaTask")
+# Attention on tensor cores: what a kernel makes, and of which rows and columns it holds a tile.
+FUSED = {"outputs": (64, 64), "gradients of queries": (64, 32), "gradients of keys": (64, 32)}
+FUSED_THREADS = 128
+
+
+def fused_tile(what, depth):
+    return (64, 16) if what == "gradients of keys" and depth > 128 else FUSED[what]
+
+
+FUSED_KINDS = [(dtype, *widths) for dtype, widths in (("bfloat16", (64, 64)), ("bfloat16", (128, 128)), ("bfloat16", (192, 128)),
+                                                      ("float16", (192, 128)))]
 # Kernels that address or index what they hold, which is on the stack then: no registers are spilled
 # (ptxas would say so, and the build would end: --warn-on-spills).
 WITH_STACK = {"MapTask<1>": "MapTaskILi1E", "CoordinatesTask": "CoordinatesTask", "PackProgramTask": "PackProgramTask",
@@ -138,11 +149,38 @@ def read_products(resources, kernels):
     return rows
 
 
+def read_fused(resources, kernels):
+    """{(what, dtype, depth, value depth): (registers, shared, blocks, products of tensor cores in the code)}"""
+    rows = {}
+    for name, code in kernels.items():
+        match = re.search(r"Fused(Forward|Gradient)TaskI\w*?StoredE(\d+)ELi(\d+)ELi(\d+)E(?:\w*?GradientsOfE(\d))?", name)
+        if not match:
+            continue
+        dtype, depth, value_depth = map(int, match.groups()[1:4])
+        what = list(FUSED)[0 if match[1] == "Forward" else 1 + int(match[5])]
+        first, second = fused_tile(what, depth)
+        # Given at the launch, beside 128 floats at most: rows of a tile and of its columns, each of
+        # them 16 bytes more than it is wide.
+        shared = 2 * ((first + second) * (depth + 8) + (second if what == "outputs" else first + second) * (value_depth + 8))
+        registers = resources[name][0]
+        rows[what, DTYPES[dtype], depth, value_depth] = (registers, shared, count_blocks(registers, shared, FUSED_THREADS),
+                                                         sum("HMMA" in text for _, text in code))
+    return rows
+
+
+def count_fused_products(what, depth, value_depth):
+    """Of 16 x 8 x 16, as the loops are unrolled: two steps of the products of rows with rows, all of those of weights."""
+    _, columns = fused_tile(what, depth)
+    if what == "outputs":
+        return 2 * columns // 8 + columns // 16 * value_depth // 8
+    return 4 * columns // 8 + columns // 16 * (depth + (value_depth if what == "gradients of keys" else 0)) // 8
+
+
 def version_line(nvcc):
     return f"By nvcc {nvcc} for sm_90:"
 
 
-def write_table(rows, resources, nvcc):
+def write_table(rows, of_attention, resources, nvcc):
     lines = [version_line(nvcc), "",
              "| tile | dtype | layout | registers | shared memory, KiB | threads on a multiprocessor | instructions for 1,024 multiply-adds |",
              "|---|---|---|---|---|---|---|"]
@@ -156,6 +194,13 @@ def write_table(rows, resources, nvcc):
         registers, _, shared = next(found for name, found in resources.items() if re.search(rf"\d{task}(?:If)?E", name))
         of_rows.append(f"`{task}` {registers} ({count_blocks(registers, shared, THREADS) * THREADS})")
     lines += ["", "Registers, and threads on a multiprocessor, of what attention does with rows of scores: " + ", ".join(of_rows) + "."]
+    lines += ["", "Attention on tensor cores (native math), by blocks of 128 threads:", "",
+              "| makes | dtype | widths | registers | shared memory, KiB | threads on a multiprocessor |", "|---|---|---|---|---|---|"]
+    for what in FUSED:
+        for dtype, depth, value_depth in FUSED_KINDS:
+            registers, shared, blocks, _ = of_attention[what, dtype, depth, value_depth]
+            lines.append(f"| {what} | {dtype} | {depth}, {value_depth} | {registers} | {shared / 1024:.1f} | "
+                         f"{blocks * FUSED_THREADS} of 2048 |")
     most = max(registers for registers, _, _ in resources.values())
     lines += ["", f"{len(resources)} kernels in all: at most {most} registers, none spilled. A stack, for what they address, have "
               f"{', '.join(f'`{name}`' for name in sorted(WITH_STACK))}."]
@@ -170,6 +215,22 @@ def find_narrow(kernels):
         if "VectorMapTask" in name and vectors != {"LDG", "STG"}:
             narrow.append(f"{name}: no vectors of 8 or 16 bytes by {' and '.join(sorted({'LDG', 'STG'} - vectors))}")
     return narrow
+
+
+def find_fused_problems(fused):
+    problems = []
+    for what in FUSED:
+        for kind in FUSED_KINDS:
+            if (what, *kind) not in fused:
+                problems.append(f"no attention on tensor cores, {what}, of {kind}")
+                continue
+            _, _, blocks, products = fused[(what, *kind)]
+            expected = count_fused_products(what, *kind[1:])
+            if blocks < 2:
+                problems.append(f"attention, {what}, of {kind}: {blocks} blocks on a multiprocessor, 2 are needed")
+            if products < expected:
+                problems.append(f"attention, {what}, of {kind}: {products} products of tensor cores, {expected} are in its loops")
+    return problems
 
 
 def find_problems(rows, resources):
@@ -210,10 +271,10 @@ def main():
     if not resources or resources.keys() != kernels.keys():
         print(f"device_code.py: {args.library}: {len(resources)} kernels with resources, {len(kernels)} with code", file=sys.stderr)
         return 2
-    rows = read_products(resources, kernels)
-    problems = find_problems(rows, resources) + find_narrow(kernels)
+    rows, fused = read_products(resources, kernels), read_fused(resources, kernels)
+    problems = find_problems(rows, resources) + find_fused_problems(fused) + find_narrow(kernels)
     if not problems:
-        table = write_table(rows, resources, args.nvcc)
+        table = write_table(rows, fused, resources, args.nvcc)
         document = DOCUMENT.read_text() if args.check else ""
         if not args.check:
             print(table, end="")

@@ -137,11 +137,11 @@ def cases(scale):
                2 * rows * wide * width, True)
     yield Case(f"attention bf16, {heads} heads, {tokens} tokens, depth 128", "aten._scaled_dot_product_efficient_attention.default",
                [bf16(1, heads, tokens, 128), bf16(1, heads, tokens, 128), bf16(1, heads, tokens, 128), None, True, 0.0, True],
-               [bf16(1, heads, tokens, 128), f32(1, heads, tokens), Tensor("i64"), Tensor("i64")], 2 * heads * tokens * tokens * 128)
+               [bf16(1, heads, tokens, 128), f32(1, heads, tokens), Tensor("i64"), Tensor("i64")], 2 * heads * tokens * tokens * 128, True)
     of_heads = [bf16(1, heads, tokens, 128) for _ in range(5)]  # gradient, query, key, value, result
     yield Case(f"attention backward bf16, {heads} heads, {tokens} tokens, depth 128",
                "aten._scaled_dot_product_flash_attention_for_cpu_backward.default",  # no state of a generator among its arguments
-               [*of_heads, f32(1, heads, tokens), 0.0, True], of_heads[1:4], 5 * heads * tokens * tokens * 128)
+               [*of_heads, f32(1, heads, tokens), 0.0, True], of_heads[1:4], 5 * heads * tokens * tokens * 128, True)
     experts_f64 = [Tensor("f64", experts, rows // experts, wide), Tensor("f64", experts, wide, width)]
     yield Case(f"grouped mm f64 {experts} x {rows // experts} x {wide} x {width}", "aten.bmm.default", experts_f64,
                [Tensor("f64", experts, rows // experts, width)], 2 * rows * wide * width, True)

@@ -89,11 +89,12 @@ def check_all(place):
     code, summary, logs = gpu_test(bundle(place / "all"), "--bare")
     expect(code == 0 and "FAILED" not in summary, f"all: exit {code}: {summary}{logs}")
     lines = re.sub(r", \d+ s: .*", "", summary).splitlines()
-    expect(lines[-1].startswith("passed on the GPU: 16 steps"), summary)
+    expect(lines[-1].startswith("passed on the GPU: 17 steps"), summary)
     for line in (
         "kernels, bits of the CPU: passed",
         "small, hashes of the CPU: passed",
         "small, ep-overlap: passed",
+        "attention on tensor cores beside that of portable math: passed",
         "small twice in native math: passed",
         "small, ep-overlap, native, pinned rows: passed",
         "small with CUDA graphs: passed",
@@ -123,8 +124,8 @@ def check_part_and_libraries(place):
     code, summary, _ = gpu_test(
         bundle(place / "part"), "--bare", "--only", "native", "--only", "nccl", EPWEAVE_CUBLASLT="/none.so", EPWEAVE_NCCL="/none.so"
     )
-    expect(code == 0 and "passed on the GPU: 0 steps" in summary, f"parts: exit {code}: {summary}")
-    for line in ("not run: native: cuBLASLt is not installed", "not run: nccl: NCCL is not installed", "not run: steps (not asked for)"):
+    expect(code == 0 and "passed on the GPU: 1 steps" in summary, f"parts: exit {code}: {summary}")
+    for line in ("attention on tensor cores beside that of portable math: passed", "not run: native: cuBLASLt is not installed", "not run: nccl: NCCL is not installed", "not run: steps (not asked for)"):
         expect(line in summary, f"no '{line}' in:\n{summary}")
 
 

@@ -181,9 +181,8 @@ graph
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("%y = aten.zeros.default: a tensor of -4 elements along dimension 0", result.stderr)
 
-    def test_native_math_is_of_products_alone(self):
-        """Attention is computed by the kernels of portable math."""
-        for module, faster in (("layers.5.attention.inner_attention", False), ("lm_head", True)):
+    def test_native_math_is_of_products_and_attention(self):
+        for module, faster in (("layers.5.attention.inner_attention", True), ("lm_head", True), ("norm", False)):
             with self.subTest(module=module):
                 part = self.extract("dsv3_debug_ep2.1b_remat", module)
                 portable, native = (self.report("run", part, "--dry-run", "--device", "cuda:99", "--math", math)["graphs"][0]["seconds"]

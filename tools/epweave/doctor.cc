@@ -562,7 +562,7 @@ Finding check_inputs(const Graph& graph) {
   for (const replay::UnmadeInput& input : unmade)
     add_case(finding, shown++,
              fmt::format("%{} ({}): {}", graph.text(graph.step().nodes[input.input].name), input.name,
-                         input.problem));
+                         input.problem.what));
   for (const replay::RecipeAdvice& row : advice)
     add_case(finding, shown++,
              fmt::format("%{}: {}", graph.text(graph.step().nodes[row.input].name), row.problem));
@@ -571,9 +571,11 @@ Finding check_inputs(const Graph& graph) {
                               unmade.empty() ? " by itself" : "");
   finding.costs = unmade.empty() ? "epweave-replay refuses the graph without a recipe"
                                  : "epweave-replay refuses the graph; passes and proofs do not need it";
-  if (!unmade.empty())
-    finding.add.push_back(
-        "another trace, for the replay alone, on a number of ranks that divides these dimensions");
+  for (const replay::UnmadeInput& input : unmade) {
+    const std::string& remedy = input.problem.remedy;
+    if (!remedy.empty() && std::ranges::find(finding.add, remedy) == finding.add.end())
+      finding.add.push_back(remedy);
+  }
   if (!advice.empty())
     finding.add.push_back(fmt::format("a file for --recipe: {}", replay::recipe_of(advice)));
   if (const std::string guesses = replay::name_guesses(graph, advice); !guesses.empty())

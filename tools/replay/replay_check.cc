@@ -244,6 +244,13 @@ FitCommand find_need(const CheckCommandOptions& options, const CheckedGraphs& gr
   return command;
 }
 
+void require_inputs_of(const Graph& graph, const InputOptions& input, const ReplayOptions& options,
+                       const InputSource& source) {
+  replay::InputData data = source.data;
+  data.path = display_name(input);
+  replay::require_inputs(graph, replay::derive_world(graph, options.ranks), data);
+}
+
 }  // namespace
 
 int replay_check(const CheckCommandOptions& given, Console& console) {
@@ -263,13 +270,18 @@ int replay_check(const CheckCommandOptions& given, Console& console) {
   require_kernels(a, options.a, devices.a, kernels);
   require_kernels(b, options.b, devices.b, kernels);
   if (reference) require_kernels(*reference, options.reference, nullptr, kernels);
-  const Fitting fitting = fit(
-      find_need(options, graphs, {devices, is_process ? 1 : world.size, is_process ? place.local_ranks : 1}),
-      console);
-  if (fitting.is_done) return kFine;
-  take_deadline(fitting, options.replay);
   const InputSource source(options.replay);
   source.files.require_all_used({{a, world.size}, {b, replay::derive_world(b, options.replay.ranks).size}});
+  FitCommand command =
+      find_need(options, graphs, {devices, is_process ? 1 : world.size, is_process ? place.local_ranks : 1});
+  command.require_inputs = [&] {
+    require_inputs_of(a, options.a, options.replay, source);
+    require_inputs_of(b, options.b, options.replay, source);
+    if (reference) require_inputs_of(*reference, options.reference, options.replay, source);
+  };
+  const Fitting fitting = fit(command, console);
+  if (fitting.is_done) return kFine;
+  take_deadline(fitting, options.replay);
   ReplayProgress progress(console, 3 + (reference ? 1 : 0));  // A, B, and A again, at least
   replay::CheckSetup setup{
       kernels,  options.replay.ranks, source.data, make_options(options.replay), graphs.reference, devices.a,

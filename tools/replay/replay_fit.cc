@@ -31,7 +31,8 @@ constexpr double kKept =
     4.0 * (1 << 30);  // CheckSetup::kept_bytes in host memory, and where nothing else is known
 constexpr double kLeastKept = 1.0 * (1 << 30);  // of a device, however little is left
 
-// Of a GPU: what an H200 did (docs/gpu.md), in round numbers; the network's is assumed.
+// Of a GPU: what an H200 did (docs/gpu.md), in round numbers; those of the network, and of
+// attention on tensor cores, are assumed.
 replay::Rates rates_of(const FitPlace& place, const FitCommand& command) {
   const double cores = std::max(1U, std::thread::hardware_concurrency());
   if (place.is_cpu()) return {100e9 * cores, 100e9 * cores, 100e9 * cores, 5e9 * cores, 5e9 * cores, 5e-6};
@@ -39,7 +40,8 @@ replay::Rates rates_of(const FitPlace& place, const FitCommand& command) {
   const double collectives = command.has_own_device ? 50e9 : 1e12;  // virtual ranks copy
   constexpr double kOwnKernels = 35e12;
   replay::Rates rates{kOwnKernels, kOwnKernels, kOwnKernels, 1.5e12, collectives, 5e-6};
-  if (command.options.math == "native") rates.products = 400e12, rates.wide_products = 50e12;
+  if (command.options.math == "native")
+    rates.products = 400e12, rates.wide_products = 50e12, rates.attention = 100e12;
   return rates;
 }
 
@@ -295,6 +297,7 @@ OpenedDevice open_for(const ReplayOptions& options,
 Fitting fit(const FitCommand& command, Console& console) {
   const Fit found(command);
   found.require();
+  if (command.require_inputs) command.require_inputs();
   if (command.options.dry_run)
     console.print(console.json() ? report_text(found.json()) : found.text());
   else

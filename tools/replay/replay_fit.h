@@ -52,6 +52,8 @@ struct FitCommand {
   std::uint32_t processes = 1;  // of this command on this host
   bool has_own_device = false;  // ranks are processes
   bool compares = false;        // check: A, B and a reference, if any
+  // Throws where inputs of a graph that fits cannot be made.
+  std::function<void()> require_inputs = {};
 };
 
 // With --dry-run says what the command would take, and it is done. Throws PassError (replay.memory)

@@ -473,21 +473,22 @@ int replay_run(const RunCommandOptions& given, Console& console) {
   });
   replay::Device* device = opened.get();
   require_kernels(graph, options.input, device, kernels);
-  const FitCommand command{.graphs = {{graph,
-                                       options.input,
-                                       {device, opened.is_absent},
-                                       options.measure.warm_up + options.measure.repeat}},
-                           .options = options.replay,
-                           .ranks = is_process ? 1 : world.size,
-                           .processes = is_process ? place.local_ranks : 1,
-                           .has_own_device = is_process};
-  const Fitting fitting = fit(command, console);
-  if (fitting.is_done) return kFine;
-  take_deadline(fitting, options.replay);
+  FitCommand command{.graphs = {{graph,
+                                 options.input,
+                                 {device, opened.is_absent},
+                                 options.measure.warm_up + options.measure.repeat}},
+                     .options = options.replay,
+                     .ranks = is_process ? 1 : world.size,
+                     .processes = is_process ? place.local_ranks : 1,
+                     .has_own_device = is_process};
   const InputSource source(options.replay);
   source.files.require_all_used({{graph, world.size}});
   replay::InputData data = source.data;
   data.path = display_name(options.input);
+  command.require_inputs = [&] { replay::require_inputs(graph, world, data); };
+  const Fitting fitting = fit(command, console);
+  if (fitting.is_done) return kFine;
+  take_deadline(fitting, options.replay);
   if (is_process) data.only = place.rank;
   std::vector<replay::RankInputs> inputs;
   const auto make = [&] { inputs = replay::make_inputs(graph, world, kernels, data); };

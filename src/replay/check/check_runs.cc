@@ -55,7 +55,10 @@ CheckRun CheckRuns::run(const Graph& graph, const World& world, RunOptions optio
                                                         : "reference",
                                  number == 1 ? "" : fmt::format(", run {}", number));
   InputData data = setup_.data;
-  if (&graph != &graphs_.a) data.original = &graphs_.a;
+  if (&graph != &graphs_.a) {
+    data.original = &graphs_.a;
+    data.original_path = setup_.path_a;
+  }
   data.path = &graph == &graphs_.a   ? setup_.path_a
               : &graph == &graphs_.b ? setup_.path_b
                                      : setup_.path_reference;

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "device_build.h"
+#include "replay/cuda/fused_attention.cuh"
 #include "replay/cuda/pinned_copies.cuh"
 #include "replay/cuda/products.cuh"
 #include "replay/cuda/rows.cuh"
@@ -191,6 +192,7 @@ class CudaDevice : public DeviceApi {
       default:
         if (is_row_kind(kind)) return text_of(launch_row_task(cuda(stream), kind, task, count));
         if (count > 0x7fffffff) return "too many blocks of threads";
+        if (is_warp_kind(kind)) return text_of(launch_warp_task(cuda(stream), kind, task, count));
         return text_of(launch_product(cuda(stream), kind, task, count));
     }
   }

@@ -13,9 +13,11 @@
 namespace epweave::replay {
 namespace {
 
-constexpr const char* kNoNumbers =
-    "its extents have no numbers: give their symbols a `hint`, or make them numbers "
-    "(epweave rewrite G -p concretize)";
+InputProblem no_numbers() {
+  return {"its extents have no numbers",
+          "give their symbols a `hint`, or make them numbers (epweave rewrite G -p concretize)"};
+}
+constexpr const char* kExportAgain = "export it again (epweave.export), which records types as they are";
 
 }  // namespace
 
@@ -86,34 +88,40 @@ void InputFacts::refuse(std::size_t i, std::string_view why) const {
                                why));
 }
 
-std::string InputFacts::type_problem(std::size_t i) const {
+void InputFacts::refuse(std::size_t i, const InputProblem& problem) const {
+  refuse(i, problem.what + (problem.remedy.empty() ? "" : "; ") + problem.remedy);
+}
+
+InputProblem InputFacts::type_problem(std::size_t i) const {
   const TypeId id = node_of(i).type;
-  if (!id) return "no type is recorded";
+  if (!id) return {"no type is recorded", kExportAgain};
   const Type& type = context_.types[id];
   if (type.kind == TypeKind::kValue) return {};
   if (type.kind == TypeKind::kScalar)
     return type.expr && symbols_.evaluate(type.expr)
-               ? std::string()
-               : "the size was computed from data before the graph begins, and none is recorded";
+               ? InputProblem()
+               : InputProblem{"the size was computed from data before the graph begins, and none is recorded",
+                              "give its symbol a `hint`"};
   const TensorType* tensor = tensor_of(context_, id);
-  if (tensor == nullptr) return "it is a tuple";
+  if (tensor == nullptr) return {"it is a tuple", "make its elements inputs of their own"};
   const auto evaluated = evaluate(symbols_, *tensor);
-  if (!evaluated) return kNoNumbers;
+  if (!evaluated) return no_numbers();
   const bool has_negative = std::ranges::any_of(evaluated->sizes, [](std::int64_t e) { return e < 0; });
-  return has_negative ? fmt::format("it has the extents [{}]", fmt::join(evaluated->sizes, ", "))
-                      : std::string();
+  if (!has_negative) return {};
+  return {fmt::format("it has the extents [{}]", fmt::join(evaluated->sizes, ", ")), kExportAgain};
 }
 
-std::string InputFacts::problem(std::size_t i) const {
-  std::string found = type_problem(i);
+InputProblem InputFacts::problem(std::size_t i) const {
+  InputProblem found = type_problem(i);
   if (!found.empty() || !is_global(i) || tensor_of(context_, node_of(i).type) == nullptr) return found;
-  return find_shard(i, type_of(i).sizes).problem;
+  Shard shard = find_shard(i, type_of(i).sizes);
+  return {std::move(shard.problem), std::move(shard.remedy)};
 }
 
 ResultType InputFacts::type_of(std::size_t i) const {
   const TensorType* type = tensor_of(context_, node_of(i).type);
   const auto evaluated = type == nullptr ? std::nullopt : evaluate(symbols_, *type);
-  if (!evaluated) refuse(i, kNoNumbers);
+  if (!evaluated) refuse(i, no_numbers());
   return *evaluated;
 }
 
@@ -156,7 +164,7 @@ Shard InputFacts::find_shard(std::size_t i, const Extents& local) const {
 
 Shard InputFacts::shard_of(std::size_t i, const Extents& local) const {
   Shard shard = find_shard(i, local);
-  if (!shard.problem.empty()) refuse(i, shard.problem);
+  if (!shard.problem.empty()) refuse(i, InputProblem{shard.problem, shard.remedy});
   return shard;
 }
 

@@ -13,6 +13,13 @@
 
 namespace epweave::replay {
 
+// Why an input cannot be made, and what to do, where that is known.
+struct InputProblem {
+  std::string what, remedy;
+
+  bool empty() const { return what.empty(); }
+};
+
 class InputFacts {
  public:
   // Errors name the graph's file where its `path` is given.
@@ -31,10 +38,10 @@ class InputFacts {
   ResultType type_of(std::size_t i) const;  // of a tensor, with numbers for symbols
   bool has_global_shape(std::size_t i) const { return find_more(i, "global_shape") != nullptr; }
   Shard shard_of(std::size_t i, const Extents& local) const;
-  // Why no number can be made for an input, by its recorded type; empty: there is no reason.
-  std::string type_problem(std::size_t i) const;
+  // Why no number can be made for an input, by its recorded type; nothing: there is no reason.
+  InputProblem type_problem(std::size_t i) const;
   // The same, also by how a parameter or buffer is cut.
-  std::string problem(std::size_t i) const;
+  InputProblem problem(std::size_t i) const;
 
   // Names a user input's stream of random numbers on a rank: the same for ranks that hold the same,
   // by its placements, else by the batch coordinate.
@@ -50,6 +57,7 @@ class InputFacts {
 
   // Throws InputError naming the input.
   [[noreturn]] void refuse(std::size_t i, std::string_view why) const;
+  [[noreturn]] void refuse(std::size_t i, const InputProblem& problem) const;
 
  private:
   void bind_hints();  // the symbols of the inputs' extents get the numbers they had when the graph was traced

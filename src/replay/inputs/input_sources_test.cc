@@ -367,6 +367,8 @@ TEST_CASE("placements that say nothing, or something else than the type, are ref
        "its shard order leaves out axis 0"},
       {R"(placements=[["Shard", 0], ["Shard", 0]], shard_order=[[0, [1, 2]]])",
        "its shard order names axis 2 of a mesh of 2"},
+      {R"(placements=[["Shard", 0], ["Shard", 0]], shard_order=[[0, [-1]]])",
+       "its shard order names axis -1 of a mesh of 2"},
       {R"(placements=[3, ["Shard", 0]])", "its placement `` along axis 0"},
       {R"(placements=0)", "its recorded placements are no list"},
   };

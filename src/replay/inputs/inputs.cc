@@ -59,7 +59,16 @@ class InputMaker {
     if (recipe_.document) document_ = *recipe_.document;
   }
 
+  // Refuses what no recipe makes.
+  void require() const {
+    for (std::size_t i = 0; i < facts_.size(); ++i) {
+      const InputProblem problem = is_in_files(i) ? facts_.type_problem(i) : facts_.problem(i);
+      if (!problem.empty()) facts_.refuse(i, problem);
+    }
+  }
+
   std::vector<RankInputs> make() {
+    require();
     std::vector<RankInputs> inputs(world_.size);
     for (std::size_t i = 0; i < facts_.placeholders().size(); ++i) {
       std::vector<Value> values = make_input(i);
@@ -76,7 +85,7 @@ class InputMaker {
   }
 
   std::vector<Value> make_input(std::size_t i) {
-    if (const std::string problem = facts_.type_problem(i); !problem.empty()) facts_.refuse(i, problem);
+    if (const InputProblem problem = facts_.type_problem(i); !problem.empty()) facts_.refuse(i, problem);
     const Type& type = context_.types[facts_.node_of(i).type];
     if (type.kind == TypeKind::kValue) return same(Text{type.value.kind(), "known when traced"});
     if (type.kind == TypeKind::kScalar) return same(*facts_.symbols().evaluate(type.expr));
@@ -348,7 +357,7 @@ class InputMaker {
     if (!original_) {
       InputData data = data_;
       data.original = nullptr;
-      data.path.clear();
+      data.path = data.original_path;
       original_ = std::make_unique<InputMaker>(*data_.original, world_, kernels_, data);
     }
     const std::string_view name = graph_.text(facts_.node_of(i).name);
@@ -453,6 +462,11 @@ class InputMaker {
 };
 
 }  // namespace
+
+void require_inputs(const Graph& graph, const World& world, const InputData& data) {
+  const KernelTable no_kernels;
+  InputMaker(graph, world, no_kernels, data).require();
+}
 
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
                                     InputData data) {

@@ -36,13 +36,17 @@ struct InputData {
   // block tables of a mask of which each attention call has a part of its own, is made as the input
   // of that name there. Null: none.
   const Graph* original = nullptr;
-  std::string path = {};  // of the graph's file, which errors name; empty: none
+  std::string path = {}, original_path = {};  // of the graphs' files, which errors name; empty: none
 };
 
 // Inputs of all ranks; with `only`, what other ranks take is left out. Throws InputError naming the
 // input that cannot be made.
 std::vector<RankInputs> make_inputs(const Graph& graph, const World& world, const KernelTable& kernels,
                                     InputData data);
+
+// Throws the InputError of the first input that make_inputs() refuses by what the graph records of
+// it, whatever a recipe says: its type, and how ranks share it. Makes nothing.
+void require_inputs(const Graph& graph, const World& world, const InputData& data);
 
 // One rank's loss where every token is as likely as any other, about what a model gives before
 // training: ln(vocabulary) / batch coordinates, since a rank sums its own tokens' losses and

@@ -69,7 +69,7 @@ std::vector<UnmadeInput> list_unmade(const Graph& graph) {
   const InputFacts facts(graph, world);
   std::vector<UnmadeInput> list;
   for (std::size_t i = 0; i < facts.size(); ++i)
-    if (std::string problem = facts.problem(i); !problem.empty())
+    if (InputProblem problem = facts.problem(i); !problem.empty())
       list.push_back({facts.placeholders()[i], std::string(facts.recipe_name(i)), std::move(problem)});
   return list;
 }

@@ -33,7 +33,7 @@ std::vector<RecipeAdvice> advise_rows(const Graph& graph);  // of the recipe tha
 struct UnmadeInput {
   NodeId input;
   std::string name;  // that recipes go by
-  std::string problem;
+  InputProblem problem;
 };
 std::vector<UnmadeInput> list_unmade(const Graph& graph);
 

@@ -11,18 +11,20 @@ namespace epweave::replay {
 namespace {
 
 constexpr const char* kUneven =
-    "it is cut unevenly: ranks hold different amounts of it, and replay runs one program on all ranks; "
-    "epweave specialize G --all -o DIR writes each rank's own";
+    "it is cut unevenly: ranks hold different amounts of it, and replay runs one program on all ranks";
+constexpr const char* kEvenRanks =
+    "trace it, for the replay alone, on a number of ranks that divides its extents";
 
 std::optional<std::int64_t> integer_field(std::span<const Arg> fields, std::size_t i) {
   return i < fields.size() && fields[i].is_int() ? std::optional(fields[i].as_int()) : std::nullopt;
 }
 
 // The axes in the order in which they cut.
-std::vector<std::size_t> list_axes(const Context& context, const RecordedPlacements& recorded) {
-  std::vector<std::size_t> axes;
+std::vector<std::int64_t> list_axes(const Context& context, const RecordedPlacements& recorded) {
+  std::vector<std::int64_t> axes;
   if (recorded.order == nullptr) {
-    for (std::size_t a = 0; a < context.args.children(recorded.placements).size(); ++a) axes.push_back(a);
+    for (std::size_t a = 0; a < context.args.children(recorded.placements).size(); ++a)
+      axes.push_back(static_cast<std::int64_t>(a));
     return axes;
   }
   if (!recorded.order->is_list()) return axes;
@@ -31,7 +33,7 @@ std::vector<std::size_t> list_axes(const Context& context, const RecordedPlaceme
     const auto pair = context.args.children(of_dim);
     if (pair.size() != 2 || !pair[1].is_list()) continue;
     for (Arg axis : context.args.children(pair[1]))
-      if (axis.is_int()) axes.push_back(static_cast<std::size_t>(axis.as_int()));
+      if (axis.is_int()) axes.push_back(axis.as_int());
   }
   return axes;
 }
@@ -65,7 +67,7 @@ std::vector<IndexRun> take_share(const std::vector<IndexRun>& runs, std::int64_t
 }  // namespace
 
 Cuts read_cuts(const Context& context, const RecordedPlacements& recorded, std::size_t rank) {
-  const auto give_up = [](std::string why) { return Cuts{{}, std::move(why)}; };
+  const auto give_up = [](std::string why) { return Cuts{{}, std::move(why), {}}; };
   if (!recorded.placements.is_list()) return give_up("its recorded placements are no list");
   const auto placements = context.args.children(recorded.placements);
   std::vector<std::optional<Cut>> of_axis(placements.size());  // none: every rank along it has the same
@@ -76,10 +78,9 @@ Cuts read_cuts(const Context& context, const RecordedPlacements& recorded, std::
                                                                            : "");
     if (kind == "Replicate") continue;
     if (kind == "Partial")
-      return give_up(
-          fmt::format("along axis {} of its mesh ranks hold summands of it: give each rank's own with "
-                      "--inputs",
-                      a));
+      return {{},
+              fmt::format("along axis {} of its mesh ranks hold summands of it", a),
+              "give each rank's own with --inputs"};
     if (kind != "Shard" && kind != "_StridedShard")
       return give_up(fmt::format("its placement `{}` along axis {} of its mesh is not known", kind, a));
     const auto dim = integer_field(fields, 1), pieces = kind == "Shard" ? 1 : integer_field(fields, 2);
@@ -91,11 +92,12 @@ Cuts read_cuts(const Context& context, const RecordedPlacements& recorded, std::
     of_axis[a] = {static_cast<std::size_t>(*dim), recorded.axes[a], *pieces};
   }
   Cuts cuts;
-  for (const std::size_t a : list_axes(context, recorded)) {
-    if (a >= of_axis.size())
-      return give_up(fmt::format("its shard order names axis {} of a mesh of {}", a, of_axis.size()));
-    if (of_axis[a]) cuts.list.push_back(*of_axis[a]);
-    of_axis[a].reset();
+  for (const std::int64_t axis : list_axes(context, recorded)) {
+    if (axis < 0 || axis >= static_cast<std::int64_t>(of_axis.size()))
+      return give_up(fmt::format("its shard order names axis {} of a mesh of {}", axis, of_axis.size()));
+    std::optional<Cut>& cut = of_axis[static_cast<std::size_t>(axis)];
+    if (cut) cuts.list.push_back(*cut);
+    cut.reset();
   }
   for (std::size_t a = 0; a < of_axis.size(); ++a)
     if (of_axis[a]) return give_up(fmt::format("its shard order leaves out axis {} of its mesh", a));
@@ -107,19 +109,22 @@ Cuts find_cuts(const Extents& global, const Extents& local, const std::vector<Me
   std::size_t next = 0;
   for (std::size_t d = 0; d < std::min(global.size(), local.size()); ++d) {
     if (global[d] == local[d]) continue;
-    if (local[d] == 0 || global[d] % local[d] != 0) return {{}, kUneven};
+    if (local[d] == 0 || global[d] % local[d] != 0) return {{}, kUneven, kEvenRanks};
     const std::int64_t pieces = global[d] / local[d];
     const std::size_t begin = next;
     std::int64_t found = 1;
     while (found < pieces && next < axes.size()) found *= axes[next++].extent;
-    if (found != pieces) return {{}, "no axes of its mesh explain how it is cut"};
+    if (found != pieces)
+      return {{},
+              "no axes of its mesh explain how it is cut",
+              "export it again (epweave.export), which records its placements"};
     for (std::size_t a = next; a-- > begin;) cuts.list.push_back({d, axes[a], 1});
   }
   return cuts;
 }
 
 Shard cut_shard(const Extents& global, const Extents& local, Cuts cuts) {
-  Shard shard{global, std::move(cuts.list), std::move(cuts.problem)};
+  Shard shard{global, std::move(cuts.list), std::move(cuts.problem), std::move(cuts.remedy)};
   if (global.size() != local.size()) shard.problem = "its global shape has another number of dimensions";
   if (!shard.problem.empty()) return shard;
   Extents extents = global;
@@ -128,6 +133,7 @@ Shard cut_shard(const Extents& global, const Extents& local, Cuts cuts) {
     const bool is_even = extent % cut.axis.extent == 0 && extent / cut.axis.extent % cut.pieces == 0;
     if (!is_even) {
       shard.problem = kUneven;
+      shard.remedy = kEvenRanks;
       return shard;
     }
     extent /= cut.axis.extent;

@@ -32,6 +32,7 @@ struct Cut {
 struct Cuts {
   std::vector<Cut> list;  // of one dimension: in the order in which they are made
   std::string problem;    // why the tensor cannot be cut
+  std::string remedy;     // of the problem, where one is known
 };
 
 // What a file records of a tensor's placement (python/epweave/roles.py).
@@ -56,6 +57,7 @@ struct Shard {
   Extents global;
   std::vector<Cut> cuts;
   std::string problem;  // why there is none
+  std::string remedy;   // as of Cuts
 
   // Of a shard without a problem.
   ShardRuns runs_of(Rank rank) const;

@@ -48,6 +48,9 @@ double rate_of(const Graph& graph, const Node& node, const Rates& rates) {
   for_each_input(*graph.context, node, [&](NodeId input) {
     if (operand == nullptr) operand = tensor_of(*graph.context, graph.step().nodes[input].type);
   });
+  if (operand != nullptr && node.op->cost == CostClass::kAttention && rates.attention > 0 &&
+      info(operand->dtype).bytes == 2)
+    return rates.attention;
   if (!is_product || operand == nullptr || !cublas::has_products(operand->dtype)) return rates.flops;
   return info(operand->dtype).bytes == 2 ? rates.products : rates.wide_products;
 }

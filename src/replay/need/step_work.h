@@ -13,10 +13,11 @@ namespace epweave::replay {
 struct Rates {
   double products = 0;       // flops of products of 16-bit floats that the library has in native math
   double wide_products = 0;  // of float32 and float64
-  double flops = 0;          // of all else, attention too
+  double flops = 0;          // of all else, attention of other floats too
   double bytes = 0;
-  double network = 0;  // bytes of a collective
-  double launch = 0;   // seconds of each kernel
+  double network = 0;    // bytes of a collective
+  double launch = 0;     // seconds of each kernel
+  double attention = 0;  // flops of attention of 16-bit floats on tensor cores; 0: there are none
 };
 
 struct StepWork {

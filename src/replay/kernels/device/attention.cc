@@ -26,12 +26,10 @@ std::size_t count_matrices(const AttentionKind& kind, Pass pass) {
   return kind.modifies_gradient() ? kMostMatrices : 2;
 }
 
-// The problem in slabs, in the order of the chains.
-std::vector<Slab> find_slabs(const AttentionProblem& p, const AttentionKind& kind, Pass pass) {
-  const auto floats =
-      static_cast<std::int64_t>(score_bytes() / count_matrices(kind, pass) / info(p.computed).bytes);
+// The problem in slabs, in the order of the chains, for so many pairs at a time.
+std::vector<Slab> find_slabs(const AttentionProblem& p, const AttentionKind& kind, std::int64_t pairs) {
   const std::int64_t width = std::max({p.keys, p.depth, p.value_depth, kLeastWidth});
-  const std::int64_t most_rows = std::max<std::int64_t>(floats / width, 1);
+  const std::int64_t most_rows = std::max<std::int64_t>(pairs / width, 1);
   const std::int64_t most_heads = std::max<std::int64_t>(most_rows / std::max<std::int64_t>(p.queries, 1), 1);
   std::vector<Slab> slabs;
   const auto add_queries = [&](Slab slab) {
@@ -112,26 +110,16 @@ void require_saved(const AttentionProblem& p, const Attention::Saved& saved) {
 
 }  // namespace
 
-AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale,
-                              Pass pass) {
+AttentionProblem read_problem(const std::array<const Tensor*, 3>& in, double scale, Pass pass) {
   const bool is_double = pass == Pass::kBackward && compute_of(in[0]->dtype) == math::Compute::kDouble;
   AttentionProblem p{cpu::read_attention_shape(*in[0], *in[1], *in[2],
                                                is_double ? math::Compute::kDouble : math::Compute::kFloat),
                      is_double ? DType::kFloat64 : DType::kFloat32,
                      is_double ? scale : static_cast<double>(static_cast<float>(scale)),
-                     {},
-                     {},
-                     {}};
+                     *in[0],
+                     *in[1],
+                     *in[2]};
   if (p.keys > std::int64_t{1} << 30) throw KernelError("attention: on a device with at most 2^30 keys");
-  const bool is_bfloat16 = std::all_of(
-      in.begin(), in.end(), [](const Tensor* tensor) { return has_rows(*tensor, DType::kBfloat16); });
-  const auto read = [&](const Tensor& tensor) {
-    if (is_bfloat16 || has_rows(tensor, p.computed)) return tensor;
-    return scratch.dense(tensor, p.computed);
-  };
-  p.query = read(*in[0]);
-  p.key = read(*in[1]);
-  p.value = read(*in[2]);
   return p;
 }
 
@@ -163,8 +151,22 @@ std::size_t most_scratch_bytes(const cpu::AttentionShape& shape, Pass pass) {
   return bytes + bytes / 8 + kSmallTensors;  // the pool rounds up by an eighth at most
 }
 
-void Attention::cut_into_slabs(Pass pass) {
-  slabs_ = find_slabs(p_, kind_, pass);
+std::vector<Slab> find_fused_slabs(const AttentionProblem& p, const AttentionKind& kind) {
+  return find_slabs(p, kind, static_cast<std::int64_t>(score_bytes()) * 8);
+}
+
+void Attention::prepare(Pass pass) {
+  slabs_ = find_slabs(
+      p_, kind_,
+      static_cast<std::int64_t>(score_bytes() / count_matrices(kind_, pass) / info(p_.computed).bytes));
+  const bool is_bfloat16 = has_rows(p_.query, DType::kBfloat16) && has_rows(p_.key, DType::kBfloat16) &&
+                           has_rows(p_.value, DType::kBfloat16);
+  const auto read = [&](const Tensor& tensor) {
+    return is_bfloat16 || has_rows(tensor, p_.computed) ? tensor : scratch_.dense(tensor, p_.computed);
+  };
+  query_ = read(p_.query);
+  key_ = read(p_.key);
+  value_ = read(p_.value);
 }
 
 Tensor Attention::make_matrix() {
@@ -174,7 +176,8 @@ Tensor Attention::make_matrix() {
 }
 
 void Attention::forward(const Forward& result) {
-  cut_into_slabs(Pass::kForward);
+  if (is_fused(Pass::kForward)) return forward_fused(result);
+  prepare(Pass::kForward);
   scores_ = make_matrix();
   for (const Slab& slab : slabs_) forward_slab(slab, result);
   scores_ = {};
@@ -199,7 +202,7 @@ void Attention::forward_slab(const Slab& slab, const Forward& result) {
       {&scores, &divisors, &result.lse, &cover_, result.maximum ? &*result.maximum : nullptr,
        bits.bits ? &*bits.bits : nullptr});
   multiply({heads_of(scores),
-            keys_of(slab, p_.value),
+            keys_of(slab, value_),
             queries_of(slab, result.out),
             slab.share,
             Into::kNew,
@@ -216,7 +219,8 @@ bool Attention::has_whole_slabs() const {
 
 void Attention::backward(const Saved& saved, const Gradients& grads) {
   require_saved(p_, saved);
-  cut_into_slabs(Pass::kBackward);
+  if (is_fused(Pass::kBackward, &saved.grad_out)) return backward_fused(saved, grads);
+  prepare(Pass::kBackward);
   const bool is_double = p_.computed == DType::kFloat64;
   delta_ = is_double ? find_delta<double>(saved) : find_delta<float>(saved);
   scores_ = make_matrix();
@@ -244,7 +248,7 @@ void Attention::backward_slab(const Slab& slab, const Saved& saved, const Gradie
   const Tensor grad_out = queries_of(slab, saved.grad_out);
   const Tensor grad = heads_of(scores_of(slab, grad_));
   const Cover cover = cover_rows(slab, Side::kQueries);
-  multiply({grad_out, transposed(keys_of(slab, p_.value)), grad, slab.share, Into::kScores, cover}, {});
+  multiply({grad_out, transposed(keys_of(slab, value_)), grad, slab.share, Into::kScores, cover}, {});
   if (kind_.modifies_gradient())
     weigh_modified_backward(slab, saved);
   else if (p_.computed == DType::kFloat64)
@@ -253,8 +257,8 @@ void Attention::backward_slab(const Slab& slab, const Saved& saved, const Gradie
     weigh_backward<float>(slab, saved);
   const Tensor weights = heads_of(scores_of(slab, kind_.modifies_gradient() ? weights_ : scores_));
   accumulate(slab, {transposed(weights), grad_out, keys_of(slab, grads.value)}, into);
-  multiply({grad, keys_of(slab, p_.key), queries_of(slab, grads.query), slab.share}, cover);
-  accumulate(slab, {transposed(grad), queries_of(slab, p_.query), keys_of(slab, grads.key)}, into);
+  multiply({grad, keys_of(slab, key_), queries_of(slab, grads.query), slab.share}, cover);
+  accumulate(slab, {transposed(grad), queries_of(slab, query_), keys_of(slab, grads.key)}, into);
 }
 
 template <class C>
@@ -356,7 +360,7 @@ PairRules Attention::rules_of(const Slab& slab, const PairBits& bits) const {
 }
 
 double Attention::find_scores(const Slab& slab, const Tensor& scores) {
-  multiply({queries_of(slab, p_.query), transposed(keys_of(slab, p_.key)), heads_of(scores), slab.share,
+  multiply({queries_of(slab, query_), transposed(keys_of(slab, key_)), heads_of(scores), slab.share,
             Into::kScores, cover_rows(slab, Side::kQueries)},
            {});
   if (!kind_.modifies_scores()) return p_.scale;
@@ -385,6 +389,8 @@ Tensor Attention::find_delta(const Saved& saved) {
       {&saved.out, &saved.grad_out, &delta, saved.grad_lse ? &*saved.grad_lse : nullptr});
   return delta;
 }
+
+template Tensor Attention::find_delta<float>(const Saved& saved);
 
 Cover Attention::cover_rows(const Slab& slab, Side side) const {
   const std::int64_t of_head = p_.q_blocks() * p_.k_blocks();

@@ -12,6 +12,11 @@
 // computed, read or written: the products leave their blocks out of the chains (matmul_task.h,
 // Cover), as the CPU never visits them. Keys behind the last block that a causal slab looks at have
 // no scores at all.
+//
+// In native math the same of 16-bit floats is fused (fused_attention.cc): slabs are of rows whose
+// mask has a bit for each pair, and no score goes through memory. Where scores or their gradients
+// are changed by a bias or a function of the graph, and of heads that are too wide, the kernels of
+// portable math do it.
 #pragma once
 
 #include <array>
@@ -27,16 +32,14 @@ namespace epweave::replay::device {
 
 enum class Pass : std::uint8_t { kForward, kBackward };
 
-// [batch, head, row, depth], the elements of a row side by side; all of one dtype: float32,
-// bfloat16, or, backward, float64.
+// Operands [batch, head, row, depth], as they are given.
 struct AttentionProblem : cpu::AttentionShape {
   DType computed = DType::kFloat32;  // of scores and sums: float64 of float64 operands
   double scale = 1;
   Tensor query, key, value;
 };
 
-AttentionProblem read_problem(Scratch& scratch, const std::array<const Tensor*, 3>& in, double scale,
-                              Pass pass);
+AttentionProblem read_problem(const std::array<const Tensor*, 3>& in, double scale, Pass pass);
 
 // Bytes of all matrices of scores, weights and their gradients that a call holds at a time. A slab
 // has at least one query, so that 33,554,432 keys are the most that they are enough for; what a
@@ -99,6 +102,9 @@ class AttentionKind {
   virtual void modify_backward(const Slab& slab, const Tensor& before, const Tensor& grad) = 0;
 };
 
+// The problem in slabs whose masks have a bit for each pair: as many rows as kScoreBytes hold.
+std::vector<Slab> find_fused_slabs(const AttentionProblem& p, const AttentionKind& kind);
+
 // Forward and backward of one problem.
 class Attention {
  public:
@@ -137,7 +143,9 @@ class Attention {
   void weigh_backward(const Slab& slab, const Saved& saved);
   void weigh_modified_backward(const Slab& slab, const Saved& saved);
 
-  void cut_into_slabs(Pass pass);
+  // Slabs, and operands as products take them: the elements of a row side by side, all of one
+  // dtype: float32, bfloat16, or, backward, float64.
+  void prepare(Pass pass);
   // Whether one product makes the gradient of a head's keys.
   bool has_whole_slabs() const;
 
@@ -183,10 +191,21 @@ class Attention {
   };
   void accumulate(const Slab& slab, const Accumulated& product, Into into);
 
+  // Whether one kernel does it without scores in memory; and that (fused_attention.cc).
+  bool is_fused(Pass pass, const Tensor* grad_out = nullptr) const;
+  struct FusedOperands {
+    Tensor query, key, value;  // the elements of a row side by side
+  };
+  FusedOperands fused_operands() const;
+  FusedAttention fused_problem(const Slab& slab, const FusedOperands& in, const PairBits& bits) const;
+  void forward_fused(const Forward& result);
+  void backward_fused(const Saved& saved, const Gradients& grads);
+
   Scratch& scratch_;
   const AttentionProblem& p_;
   AttentionKind& kind_;
   Tensor cover_;
+  Tensor query_, key_, value_;
   std::vector<Slab> slabs_;
   // Of all slabs; the last two only where the kind modifies gradients.
   Tensor scores_, grad_, weights_, before_;

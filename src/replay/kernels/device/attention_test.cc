@@ -1,5 +1,7 @@
 // Attention on the device against the CPU's, in one slab and in many.
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "replay/kernels/device/attention.h"
 #include "replay/kernels/device/both_devices.h"
@@ -416,6 +418,180 @@ TEST_CASE("attention holds no more device memory than it says") {
                    &peak) == "");
     CHECK(peak < most(device::Pass::kBackward));
   }
+}
+
+// ---- fused, as native math does it --------------------------------------------------------------
+
+namespace {
+
+Value run_fused(const char* target, const std::vector<Value>& args) {
+  OnDevice on_device;
+  dynamic_cast<device::Launcher&>(on_device.rank().memory()).use_tensor_cores();
+  const Value placed = on_device.place(Value::list(args));
+  KernelCall call(*find_op(target), placed.items(), ~0u, on_device.rank().memory());
+  const Value result = tested_device().kernels().find(*find_op(target))(call);
+  REQUIRE(on_device.fault() == "");
+  return on_device.download(result);
+}
+
+Buffer<float> floats_of(const Tensor& tensor) {
+  return cpu::dense<float>(tensor);
+}
+// How far elements are apart at most, beside the largest one; 1 where one is finite and the other
+// is another number.
+float distance(const Tensor& portable, const Tensor& fused) {
+  REQUIRE(portable.dtype == fused.dtype);
+  REQUIRE(portable.sizes == fused.sizes);
+  REQUIRE(portable.strides == fused.strides);
+  const Buffer<float> x = floats_of(portable), y = floats_of(fused);
+  float largest = 0, apart = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(x[i]) || !std::isfinite(y[i])) {
+      if (x[i] != y[i] && !(std::isnan(x[i]) && std::isnan(y[i]))) return 1;
+      continue;
+    }
+    largest = std::max(largest, std::abs(x[i]));
+    apart = std::max(apart, std::abs(x[i] - y[i]));
+  }
+  return largest == 0 ? apart : apart / largest;
+}
+// Weights and gradients of scores are rounded to the operands' type, here to 8 bits at least,
+// before they are multiplied; all else is float32.
+constexpr float kNear = 0x1p-6f;
+
+// What the portable kernel gives.
+Value check_fused(const char* target, const std::vector<Value>& args, std::size_t results) {
+  static const KernelTable cpu = make_cpu_kernels();
+  static HostMemory memory(HostMemory::Fill::kPoison);
+  KernelCall call(*find_op(target), args, ~0u, memory);
+  Value portable = cpu.find(*find_op(target))(call);
+  const Value fused = run_fused(target, args);
+  for (std::size_t i = 0; i < results; ++i) {
+    INFO(target << ", result " << i);
+    CHECK(distance(portable.items()[i].tensor(), fused.items()[i].tensor()) < kNear);
+  }
+  return portable;
+}
+
+constexpr const char *kForwardFlash = "aten._scaled_dot_product_flash_attention.default",
+                     *kBackwardFlash = "aten._scaled_dot_product_flash_attention_backward.default";
+
+// Scores that single out few keys for each query: another key in its place is another result.
+constexpr double kSharp = 1.5;
+
+}  // namespace
+
+TEST_CASE("fused attention is near the portable one: widths, dtypes, groups of heads") {
+  struct Case {
+    std::int64_t heads, kv_heads, queries, keys, depth, value_depth;
+    DType dtype;
+  };
+  const Value none;
+  for (const Case& c :
+       {Case{4, 2, 150, 150, 24, 16, DType::kBfloat16}, Case{2, 2, 70, 150, 64, 64, DType::kBfloat16},
+        Case{3, 1, 65, 64, 13, 7, DType::kBfloat16}, Case{2, 1, 97, 131, 128, 96, DType::kBfloat16},
+        Case{2, 2, 129, 129, 192, 128, DType::kBfloat16}, Case{2, 2, 64, 33, 192, 128, DType::kFloat16},
+        Case{2, 1, 1, 1, 8, 8, DType::kFloat16}})
+    for (const bool causal : {false, true}) {
+      INFO("heads: " << c.heads << ", queries: " << c.queries << ", keys: " << c.keys
+                     << ", depth: " << c.depth << ", causal: " << causal);
+      Random random;
+      const auto rows = [&](std::int64_t heads, std::int64_t count, std::int64_t depth) {
+        return random.tensor({2, heads, count, depth}, c.dtype);
+      };
+      const Tensor q = rows(c.heads, c.queries, c.depth), k = rows(c.kv_heads, c.keys, c.depth),
+                   v = rows(c.kv_heads, c.keys, c.value_depth);
+      const Value kept = check_fused(kForwardFlash, {q, k, v, 0.0, causal, false, kSharp}, 2);
+      const Tensor grad = rows(c.heads, c.queries, c.value_depth);
+      check_fused(kBackwardFlash,
+                  {grad, q, k, v, kept.items()[0], kept.items()[1], none, none, c.queries, c.keys, 0.0,
+                   causal, none, none, kSharp},
+                  3);
+    }
+}
+
+TEST_CASE("fused attention reads operands as they lie, and writes results as they are recorded") {
+  Random random;
+  const Value none;
+  const auto rows = [&](std::int64_t depth) {
+    const Tensor tensor = random.tensor({2, 90, 4, depth}, DType::kBfloat16);
+    return tensor.view({2, 4, 90, depth}, {90 * 4 * depth, depth, 4 * depth, 1}, 0);
+  };
+  for (const std::int64_t depth : {20, 24}) {
+    const Tensor q = rows(depth), k = rows(depth), v = rows(16), out = rows(16), grad = rows(16);
+    const Tensor columns = k.view(k.sizes, {90 * 4 * depth, 90 * depth, 1, 90}, 0);
+    check_fused(kForwardFlash, {q, columns, v, 0.0, true, false, kSharp}, 2);
+    check_fused(kBackwardFlash,
+                {grad, q, columns, v, out, random.tensor({2, 4, 90}), none, none, std::int64_t{90},
+                 std::int64_t{90}, 0.0, true, none, none, kSharp},
+                3);
+  }
+}
+
+TEST_CASE("fused FlexAttention is near the portable one, in slabs of any size") {
+  for (const std::size_t budget : {std::size_t{1} << 30, 160 * kOfRow / 8, 80 * kOfRow / 32})
+    for (const auto tables : {Flex::Tables::kCausal, Flex::Tables::kOneBlock, Flex::Tables::kTiles})
+      for (const auto masks : {Flex::Masks::kOfHeads, Flex::Masks::kOfAll, Flex::Masks::kDocuments}) {
+        const ScoreBytesForTest bytes(budget);
+        INFO("bytes of masks: " << budget << ", tables: " << static_cast<int>(tables)
+                                << ", mask: " << static_cast<int>(masks));
+        Flex flex(Flex::Scores::kSame, tables, masks);
+        check_fused("higher_order.flex_attention", flex.forward_args(), 3);
+        check_fused("higher_order.flex_attention_backward",
+                    flex.backward_args(flex.random.tensor({2, 4, 150})), 3);
+      }
+}
+
+TEST_CASE("what fused attention launches, and where it does not") {
+  using device::TaskKind;
+  using Kinds = std::vector<TaskKind>;
+  Random random;
+  const Value none;
+  const auto rows = [&](std::int64_t depth) { return bf16(random, {1, 2, 300, depth}); };
+  const auto launched = [&](const char* target, const std::vector<Value>& args) {
+    return launched_by(target, args, Math::kNative);
+  };
+  const auto forward = [&](const Tensor& q, const Tensor& v) {
+    Kinds kinds = launched(kForwardFlash, {q, q, v, 0.0, true, false, 0.2});
+    kinds.resize(2);
+    return kinds;
+  };
+  const auto backward = [&](const Tensor& q, const Tensor& v, const Tensor& grad) {
+    return launched(kBackwardFlash, {grad, q, q, v, v, random.tensor({1, 2, 300}), none, none,
+                                     std::int64_t{300}, std::int64_t{300}, 0.0, true, none, none, 0.2});
+  };
+  CHECK(forward(rows(24), rows(16)) == Kinds{TaskKind::kCausalCover, TaskKind::kFusedForwardBfloat16By64});
+  CHECK(forward(rows(128), rows(64)) == Kinds{TaskKind::kCausalCover, TaskKind::kFusedForwardBfloat16By128});
+  CHECK(backward(rows(192), rows(128), rows(128)) == Kinds{TaskKind::kCausalCover, TaskKind::kDelta,
+                                                           TaskKind::kFusedQueriesBfloat16By192,
+                                                           TaskKind::kFusedKeysBfloat16By192});
+  // Too wide; the gradient of another dtype.
+  CHECK(forward(rows(200), rows(128))[1] == TaskKind::kMatmulBfloat16NT4);
+  CHECK(forward(rows(128), rows(136))[1] == TaskKind::kMatmulBfloat16NT4);
+  CHECK(backward(rows(24), rows(16), random.tensor({1, 2, 300, 16})).size() == 8);
+  const Flex biased(Flex::Scores::kBiased, Flex::Tables::kOneBlock);
+  const Kinds kinds = launched("higher_order.flex_attention", biased.forward_args());
+  CHECK(std::find(kinds.begin(), kinds.end(), TaskKind::kFusedForwardBfloat16By64) == kinds.end());
+}
+
+// So `check` finds whole and divided batches, and queries, the same.
+TEST_CASE("a row of fused attention has the same bits whatever other rows there are") {
+  Random random;
+  const Tensor q = bf16(random, {2, 2, 150, 24}), k = bf16(random, {2, 2, 150, 24}),
+               v = bf16(random, {2, 2, 150, 16});
+  const auto outputs = [&](const Tensor& query, const Tensor& key, const Tensor& value) {
+    return run_fused(kForwardFlash, {query, key, value, 0.0, false, false, kSharp}).items()[0].tensor();
+  };
+  const auto part = [](const Tensor& tensor, std::int64_t batch, std::int64_t row) {
+    Extents sizes = tensor.sizes;
+    sizes[0] -= batch;
+    sizes[2] -= row;
+    return tensor.view(sizes, tensor.strides,
+                       tensor.offset + batch * tensor.strides[0] + row * tensor.strides[2]);
+  };
+  const Tensor whole = outputs(q, k, v);
+  CHECK(floats_of(outputs(part(q, 1, 0), part(k, 1, 0), part(v, 1, 0))) == floats_of(part(whole, 1, 0)));
+  CHECK(floats_of(outputs(part(q, 0, 37), k, v)) == floats_of(part(whole, 0, 37)));
 }
 
 }  // namespace epweave::replay

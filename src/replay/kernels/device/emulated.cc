@@ -26,6 +26,7 @@ void run_kind(TaskKind kind, const void* task, std::int64_t count) {
     EPWEAVE_DEVICE_TASKS(EPWEAVE_RUN)
 #undef EPWEAVE_RUN
     default:
+      if (is_warp_kind(kind)) return run_emulated_warps(kind, task, count);
       return is_row_kind(kind) ? run_emulated_rows(kind, task, count)
                                : run_emulated_product(kind, task, count);
   }

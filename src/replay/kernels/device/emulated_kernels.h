@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "replay/kernels/device/emulated_warp.h"
 #include "replay/kernels/host/levels.h"
 #include "replay/kernels/tasks/task_list.h"
 
@@ -87,12 +88,45 @@ template <class Task>
   }
 }
 
+// The same of warps: what a warp computes is done in one go, up or down by turns.
+template <class Task>
+[[gnu::always_inline]] inline void run_warps(const Task& task, std::int64_t blocks) {
+  using Lanes = EmulatedWarp<typename Task::Registers>;
+  typename Task::Shared shared;
+  std::vector<typename Task::Registers> registers(Task::kThreads);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    leave_unwritten(&shared, 1);
+    leave_unwritten(registers.data(), registers.size());
+    const typename Task::Part part = task.part_of(static_cast<std::uint32_t>(block));
+    std::int64_t number = block;
+    const auto each_warp = [&](auto what) {
+      for (int i = 0; i < Task::kWarps; ++i) {
+        const int w = number % 2 != 0 ? Task::kWarps - 1 - i : i;
+        Lanes warp(registers.data() + w * Lanes::kLanes, w);
+        what(warp);
+      }
+    };
+    for (int i = 0; i < Task::kThreads; ++i) task.start(part, thread_at<Task>(number, i), shared);
+    each_warp([&](Lanes& warp) { task.begin(part, warp); });
+    for (int chunk = 0; chunk < task.chunks(part); ++chunk) {
+      const TilePairs pairs = task.pairs(part, chunk);
+      if (pairs.kind == TilePairs::Kind::kNone) continue;
+      ++number;
+      for (int i = 0; i < Task::kThreads; ++i) task.load(part, chunk, thread_at<Task>(number, i), shared);
+      each_warp([&](Lanes& warp) { task.compute(part, chunk, pairs, warp, shared); });
+    }
+    each_warp([&](Lanes& warp) { task.finish(part, warp, shared); });
+  }
+}
+
 template <class Task>
 [[gnu::always_inline]] inline void run_body(const Task& task, std::int64_t count) {
   if constexpr (is_block_task<Task>)
     run_blocks(task, count);
   else if constexpr (is_row_task<Task>)
     run_rows(task, count);
+  else if constexpr (is_warp_task<Task>)
+    run_warps(task, count);
   else
     run_threads(task, count);
 }
@@ -123,8 +157,10 @@ void run_emulated(const void* bytes, std::int64_t count) {
   }
 }
 
-// The kernels of EPWEAVE_DEVICE_BLOCK_TASKS and EPWEAVE_DEVICE_ROW_TASKS, compiled apart.
+// The kernels of EPWEAVE_DEVICE_BLOCK_TASKS, EPWEAVE_DEVICE_ROW_TASKS and
+// EPWEAVE_DEVICE_WARP_TASKS, compiled apart.
 void run_emulated_product(TaskKind kind, const void* task, std::int64_t blocks);
 void run_emulated_rows(TaskKind kind, const void* task, std::int64_t blocks);
+void run_emulated_warps(TaskKind kind, const void* task, std::int64_t blocks);
 
 }  // namespace epweave::replay::device

@@ -66,7 +66,7 @@ class DotProduct : public AttentionKind {
 DotProductResult dot_product(KernelCall& call, const DotProductParams& at) {
   const DotProductCall c = cpu::read_dot_product(call, at);
   Scratch scratch(call);
-  const AttentionProblem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale, Pass::kForward);
+  const AttentionProblem p = read_problem({&c.query, &c.key, &c.value}, c.scale, Pass::kForward);
   DotProduct kind(scratch, p, c.is_causal, c.bias);
   const Extents lse_sizes = cpu::logsumexp_sizes(call, p);
   const Tensor out = call.make_result(0, c.query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
@@ -84,7 +84,7 @@ DotProductResult dot_product(KernelCall& call, const DotProductParams& at) {
 std::vector<Value> dot_product_backward(KernelCall& call, const DotProductParams& at) {
   const DotProductCall c = cpu::read_dot_product(call, at);
   Scratch scratch(call);
-  const AttentionProblem p = read_problem(scratch, {&c.query, &c.key, &c.value}, c.scale, Pass::kBackward);
+  const AttentionProblem p = read_problem({&c.query, &c.key, &c.value}, c.scale, Pass::kBackward);
   const Tensor lse = cpu::require_logsumexp(call.tensor(at.lse), p);
   DotProduct kind(scratch, p, c.is_causal, c.bias);
   const Attention::Gradients grads{call.make_result(0, c.query.dtype, c.query.sizes),

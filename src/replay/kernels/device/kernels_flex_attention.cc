@@ -298,8 +298,7 @@ class Flex : public AttentionKind {
 Value flex_attention(KernelCall& call) {
   const Tensor& query = call.tensor(0);
   Scratch scratch(call);
-  AttentionProblem p =
-      read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)}, call.real(5), Pass::kForward);
+  AttentionProblem p = read_problem({&query, &call.tensor(1), &call.tensor(2)}, call.real(5), Pass::kForward);
   Flex kind(scratch, p, call[4].items(), {&call[3], nullptr, &call[7], &call[8]});
   const Extents sizes{p.batches, p.heads, p.queries};
   const Tensor out = call.make_result(0, query.dtype, {p.batches, p.heads, p.queries, p.value_depth});
@@ -319,7 +318,7 @@ Value flex_attention_backward(KernelCall& call) {
   const Tensor& query = call.tensor(0);
   Scratch scratch(call);
   AttentionProblem p =
-      read_problem(scratch, {&query, &call.tensor(1), &call.tensor(2)}, call.real(10), Pass::kBackward);
+      read_problem({&query, &call.tensor(1), &call.tensor(2)}, call.real(10), Pass::kBackward);
   Flex kind(scratch, p, call[9].items(), {&call[7], &call[8], &call[12], &call[13]});
   Attention::Saved saved;
   saved.out = call.tensor(3);

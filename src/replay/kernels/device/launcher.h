@@ -72,8 +72,14 @@ class Launcher : public Queue, public Memory {
   void use_lasting(LastingMemory& lasting) { lasting_ = &lasting; }
 
   // In native math, who computes products; else null.
-  void use_library(cublas::Products* products) { products_ = products; }
+  void use_library(cublas::Products* products) {
+    products_ = products;
+    has_tensor_cores_ = products != nullptr;
+  }
   bool has_library() const { return products_ != nullptr; }
+  // Attention is native math's, without a library.
+  void use_tensor_cores() { has_tensor_cores_ = true; }
+  bool has_tensor_cores() const { return has_tensor_cores_; }
   // `tensors`: all that it reads and writes. Of a product that is to be made by our own kernel
   // nothing is queued.
   cublas::Kernel multiply_by_library(const cublas::Product& product,
@@ -140,6 +146,7 @@ class Launcher : public Queue, public Memory {
   Fault* fault_;
   std::uint32_t site_ = 0;
   cublas::Products* products_ = nullptr;
+  bool has_tensor_cores_ = false;
   LastingMemory* lasting_ = nullptr;
   std::vector<Read> reads_;             // the last ones
   std::shared_ptr<Storage> workspace_;  // of the library, from its first product on

@@ -4,6 +4,7 @@
 #include "replay/kernels/tasks/attention_tasks.h"
 #include "replay/kernels/tasks/covered_matmul_task.h"
 #include "replay/kernels/tasks/draw_task.h"
+#include "replay/kernels/tasks/fused_attention_task.h"
 #include "replay/kernels/tasks/hash_task.h"
 #include "replay/kernels/tasks/index_tasks.h"
 #include "replay/kernels/tasks/rearrange_tasks.h"
@@ -151,12 +152,23 @@ namespace epweave::replay::tasks {
   X(RmsNormBackward, WholeRowTask<RmsNormBackwardRow>) \
   X(RowSum, WholeRowTask<RowSum>) \
   X(Hash, HashTask)
+// X(name, type); a block of warps per index. Of each dtype by the widths of a head, of queries and
+// keys and of values, that rows in shared memory have at most.
+#define EPWEAVE_FUSED_ATTENTION(X, Name, ...) \
+  X(FusedForward##Name, FusedForwardTask<__VA_ARGS__>) \
+  X(FusedQueries##Name, FusedGradientTask<__VA_ARGS__, GradientsOf::kQueries>) \
+  X(FusedKeys##Name, FusedGradientTask<__VA_ARGS__, GradientsOf::kKeys>)
+#define EPWEAVE_DEVICE_WARP_TASKS(X) \
+  EPWEAVE_FUSED_ATTENTION(X, Bfloat16By64, Stored::kBfloat16, 64, 64) \
+  EPWEAVE_FUSED_ATTENTION(X, Bfloat16By128, Stored::kBfloat16, 128, 128) \
+  EPWEAVE_FUSED_ATTENTION(X, Bfloat16By192, Stored::kBfloat16, 192, 128) \
+  EPWEAVE_FUSED_ATTENTION(X, Float16By192, Stored::kFloat16, 192, 128)
 // clang-format on
 
 enum class TaskKind : std::uint16_t {
 #define EPWEAVE_NAME(Name, ...) k##Name,
   EPWEAVE_DEVICE_TASKS(EPWEAVE_NAME) EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_NAME)
-      EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_NAME)
+      EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_NAME) EPWEAVE_DEVICE_WARP_TASKS(EPWEAVE_NAME)
 #undef EPWEAVE_NAME
 };
 
@@ -172,17 +184,23 @@ inline constexpr TaskKind kind_of = KindOf<Task>::value;
 EPWEAVE_DEVICE_TASKS(EPWEAVE_KIND)
 EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_KIND)
 EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_KIND)
+EPWEAVE_DEVICE_WARP_TASKS(EPWEAVE_KIND)
 #undef EPWEAVE_KIND
 
 // Whether an index is a block of threads, not a thread: of EPWEAVE_DEVICE_BLOCK_TASKS, of
-// EPWEAVE_DEVICE_ROW_TASKS.
-inline constexpr bool is_row_kind(TaskKind kind) {
-  return kind >= TaskKind::kSoftmax;
+// EPWEAVE_DEVICE_ROW_TASKS, of EPWEAVE_DEVICE_WARP_TASKS.
+inline constexpr bool is_warp_kind(TaskKind kind) {
+  return kind >= TaskKind::kFusedForwardBfloat16By64;
 }
+inline constexpr bool is_row_kind(TaskKind kind) {
+  return kind >= TaskKind::kSoftmax && !is_warp_kind(kind);
+}
+template <class Task>
+inline constexpr bool is_warp_task = is_warp_kind(kind_of<Task>);
 template <class Task>
 inline constexpr bool is_row_task = is_row_kind(kind_of<Task>);
 template <class Task>
-inline constexpr bool is_block_task = kind_of<Task> >= TaskKind::kMatmul && !is_row_task<Task>;
+inline constexpr bool is_block_task = kind_of<Task> >= TaskKind::kMatmul&& kind_of<Task> < TaskKind::kSoftmax;
 
 inline constexpr std::size_t bytes_of_task(TaskKind kind) {
   switch (kind) {
@@ -192,6 +210,7 @@ inline constexpr std::size_t bytes_of_task(TaskKind kind) {
     EPWEAVE_DEVICE_TASKS(EPWEAVE_SIZE)
     EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_SIZE)
     EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_SIZE)
+    EPWEAVE_DEVICE_WARP_TASKS(EPWEAVE_SIZE)
 #undef EPWEAVE_SIZE
   }
   return 0;  // no kind has any other number
@@ -203,6 +222,7 @@ inline constexpr std::size_t bytes_of_task(TaskKind kind) {
 EPWEAVE_DEVICE_TASKS(EPWEAVE_FITS)
 EPWEAVE_DEVICE_BLOCK_TASKS(EPWEAVE_FITS)
 EPWEAVE_DEVICE_ROW_TASKS(EPWEAVE_FITS)
+EPWEAVE_DEVICE_WARP_TASKS(EPWEAVE_FITS)
 #undef EPWEAVE_FITS
 
 }  // namespace epweave::replay::tasks

@@ -15,9 +15,11 @@
 // Arrays of a GPU's thread stay in registers only if the loops over them are unrolled.
 #if defined(__CUDA_ARCH__)
 #define EPWEAVE_UNROLL _Pragma("unroll")
+#define EPWEAVE_UNROLL_BY_2 _Pragma("unroll 2")
 #define EPWEAVE_NO_UNROLL _Pragma("unroll 1")
 #else
 #define EPWEAVE_UNROLL
+#define EPWEAVE_UNROLL_BY_2
 #define EPWEAVE_NO_UNROLL
 #endif
 

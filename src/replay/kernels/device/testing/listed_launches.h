@@ -29,8 +29,9 @@ inline Value place(Memory& memory, const Value& value) {
   for (Value& item : list.items) item = place(memory, item);
   return list;
 }
-// The kernels of an op on the emulated device, in order.
-inline std::vector<device::TaskKind> launched_by(const char* target, const std::vector<Value>& args) {
+// The kernels of an op on the emulated device, in order; in native math without a library.
+inline std::vector<device::TaskKind> launched_by(const char* target, const std::vector<Value>& args,
+                                                 Math math = Math::kPortable) {
   const auto emulated = device::make_emulated_device();
   ListingApi api(*emulated);
   const auto pool = std::make_shared<device::Pool>(api, HostMemory::Fill::kPoison);
@@ -38,6 +39,7 @@ inline std::vector<device::TaskKind> launched_by(const char* target, const std::
   device::check(api.make_stream(device::Priority::kNormal, &stream), "make a stream");
   device::Fault fault{};
   device::Launcher launcher(api, pool, stream, &fault);
+  if (math == Math::kNative) launcher.use_tensor_cores();
   {
     const Value placed = place(launcher, Value::list(args));
     KernelCall kernel(*find_op(target), placed.items(), ~0u, launcher);
