@@ -469,25 +469,54 @@ void bound_convolution_backward(ErrorBounds& bounds, const BoundedCall& call) {
       set_rounded(bounds, result.tensor(), bound.items().at(i).tensor());
 }
 
-// Terms of exact operands, added up or averaged. Of a row's class also the weights of all rows.
+// How far off each term of a loss is whose operands are.
+using TermBound = Tensor (*)(const ErrorBounds&, const BoundedCall&);
+
+Tensor find_bound_of_operands(const ErrorBounds& bounds, const BoundedCall& call) {
+  return bounds.add(bounds.find_or_zero(tensor_at(call, 0)), bounds.find_or_zero(tensor_at(call, 1)));
+}
+Tensor bound_squares(const ErrorBounds& bounds, const BoundedCall& call) {
+  const Tensor x = bounds.narrow(tensor_at(call, 0)), t = bounds.narrow(tensor_at(call, 1));
+  const Tensor twice =
+      bounds.scale(bounds.magnitude(bounds.apply(named::kSub, {x, t})), 2 * (1 + kBoundSlack));
+  const Tensor off = find_bound_of_operands(bounds, call);
+  return bounds.multiply(off, bounds.add(twice, off));
+}
+// Nowhere steeper than delta.
+Tensor bound_huber_terms(const ErrorBounds& bounds, const BoundedCall& call) {
+  return bounds.scale(find_bound_of_operands(bounds, call), factor_at(call, 3));
+}
+Tensor bound_no_terms(const ErrorBounds&, const BoundedCall&) {
+  throw NoBound();
+}
+
+// Terms, added up or averaged. Of a row's class also the weights of all rows, of exact operands.
+template <TermBound bound_terms>
 void bound_loss(ErrorBounds& bounds, const BoundedCall& call) {
-  for (const Value& arg : call.args)
-    if (arg.is_tensor()) require_exact(bounds, arg.tensor());
+  const bool is_class = call.op.family == OpFamily::kClassLoss;
   const std::size_t reduction = *call.op.find_param("reduction");
   const std::int64_t kind = call.args[reduction].integer();
-  if (kind == kNoReduction) throw NoBound();  // exact: who asks has another reason to
+  const bool is_exact = std::ranges::none_of(
+      call.args, [&](const Value& arg) { return arg.is_tensor() && bounds.is_off(arg.tensor()); });
+  if (is_exact && kind == kNoReduction) throw NoBound();  // exact: who asks has another reason to
+  if (is_class && (!is_exact || kind != kTotal || !call.args[2].is_none())) throw NoBound();
   std::vector<Value> args(call.args.begin(), call.args.end());
   args[reduction] = kNoReduction;
   const Value made = run_op(bounds, call.op, std::move(args));
-  const bool is_class = call.op.family == OpFamily::kClassLoss;
-  if (is_class && (kind != kTotal || !call.args[2].is_none())) throw NoBound();
   const Tensor terms = bounds.magnitude((is_class ? made.items().at(0) : made).tensor());
-  const double scale =
-      kind == kTotal ? 1.0 : 1.0 / static_cast<double>(std::max<std::int64_t>(terms.numel(), 1));
-  const Tensor total = bounds.scale(bounds.apply(named::kSumOfAll, {terms}), scale);
   const Tensor& result = (is_class ? call.result.items().at(0) : call.result).tensor();
-  const double g = sum_error(terms.numel(), result.dtype);
-  set_rounded(bounds, result, bounds.scale(total, g));
+  // Of exact operands each term is the same in both graphs; of others it is rounded, too.
+  constexpr std::int64_t kRoundingsOfTerm = 8;
+  const double g =
+      sum_error((kind == kNoReduction ? 1 : terms.numel()) + (is_exact ? 0 : kRoundingsOfTerm), result.dtype);
+  Tensor bound = bounds.scale(terms, g);
+  if (!is_exact) bound = bounds.add(bound, bound_terms(bounds, call));
+  if (kind != kNoReduction) {
+    const double scale =
+        kind == kTotal ? 1.0 : 1.0 / static_cast<double>(std::max<std::int64_t>(terms.numel(), 1));
+    bound = bounds.scale(bounds.apply(named::kSumOfAll, {bound}), scale);
+  }
+  set_rounded(bounds, result, bound);
   if (!is_class) return;
   const Tensor& weights = call.result.items().at(1).tensor();
   set_rounded(bounds, weights, bounds.scale(bounds.magnitude(weights), g));
@@ -517,6 +546,7 @@ constexpr RuleRow kRules[] = {
     {named::kArgmax, bound_choice},
     {"aten.argmin.default", bound_least_choice},
     {"aten.atan.default", bound_flat},
+    {"aten.binary_cross_entropy.default", bound_loss<bound_cross_entropy_terms>},
     {"aten.clamp.Tensor", bound_clamp},
     {"aten.clamp.default", bound_clamp},
     {"aten.clamp_max.default", bound_clamp},
@@ -546,6 +576,7 @@ constexpr RuleRow kRules[] = {
     {named::kGt, bound_comparison},
     {"aten.hardtanh.default", bound_clamp},
     {"aten.histc.default", bound_histogram},
+    {"aten.huber_loss.default", bound_loss<bound_huber_terms>},
     {"aten.isinf.default", bound_is_finite},
     {named::kIsnan, bound_is_finite},
     {"aten.le.Scalar", bound_comparison},
@@ -572,6 +603,7 @@ constexpr RuleRow kRules[] = {
     {"aten.min.dim", bound_least_choice},
     {named::kMinimum, bound_clamp},
     {"aten.mish.default", bound_nearly_flat},
+    {"aten.mse_loss.default", bound_loss<bound_squares>},
     {named::kMulNumber, bound_mul},
     {named::kMul, bound_mul},
     {"aten.nansum.default", bound_nansum},
@@ -593,6 +625,7 @@ constexpr RuleRow kRules[] = {
     {"aten.silu.default", bound_nearly_flat},
     {"aten.sinh.default", bound_hyperbolic},
     {named::kSin, bound_flat},
+    {"aten.smooth_l1_loss.default", bound_loss<find_bound_of_operands>},
     {"aten.softplus.default", bound_softplus},
     {named::kSqrt, bound_sqrt},
     {"aten.square.default", bound_square},
@@ -644,8 +677,8 @@ constexpr FamilyRow kFamilyRules[] = {
     {OpFamily::kAddMatmul, bound_added_product},
     {OpFamily::kConvolutionBackward, bound_convolution_backward},
     {OpFamily::kHalveBackward, bound_activation_backward},
-    {OpFamily::kLoss, bound_loss},
-    {OpFamily::kClassLoss, bound_loss},
+    {OpFamily::kLoss, bound_loss<bound_no_terms>},
+    {OpFamily::kClassLoss, bound_loss<bound_no_terms>},
     {OpFamily::kLossBackward, bound_activation_backward},
 };
 

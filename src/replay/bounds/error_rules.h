@@ -92,6 +92,8 @@ void bound_softplus(ErrorBounds& bounds, const BoundedCall& call);
 void bound_hyperbolic(ErrorBounds& bounds, const BoundedCall& call);
 void bound_softmax(ErrorBounds& bounds, const BoundedCall& call);
 void bound_safe_softmax(ErrorBounds& bounds, const BoundedCall& call);
+// How far off each term of a binary cross entropy is. Throws NoBound where the terms are weighted.
+Tensor bound_cross_entropy_terms(const ErrorBounds& bounds, const BoundedCall& call);
 void bound_logsumexp(ErrorBounds& bounds, const BoundedCall& call);
 void bound_logcumsumexp(ErrorBounds& bounds, const BoundedCall& call);
 void bound_log_softmax(ErrorBounds& bounds, const BoundedCall& call);

@@ -31,21 +31,28 @@ Tensor expm1(const ErrorBounds& bounds, const Tensor& x) {
   return bounds.apply(named::kExpm1, {x});
 }
 
-// |log(a + X) - log(a + x)| is at most B / (a + X - B), where that is above 0; times `factor` of
-// another base. a is `added`, first and in X's type where that is wider: near -a the sum is exact.
+// |log(X) - log(x)| is at most B / (X - B), where X - B is above 0; 0 where B is.
+Tensor move_logarithm(const ErrorBounds& bounds, const Tensor& x, const Tensor& bound) {
+  const Tensor least = bounds.apply(named::kSub, {x, bound});
+  const Tensor moved =
+      bounds.apply(named::kWhere, {bounds.apply(named::kGtNumber, {least, 0.0}),
+                                   bounds.apply(named::kDiv, {bound, least}), bounds.unbounded(x.sizes)});
+  return bounds.apply(named::kWhere, {bounds.apply(named::kEqNumber, {bound, 0.0}), bound, moved});
+}
+
+// x + a in x's type where that is wider: near -a the sum is exact.
+Tensor add_to_operand(const ErrorBounds& bounds, const Tensor& x, double added) {
+  const Tensor wide = x.dtype == DType::kFloat64 ? x : bounds.narrow(x);
+  return bounds.narrow(bounds.apply(named::kAdd, {wide, added}));
+}
+
+// log(a + x); times `factor` of another base. a is `added`.
 void bound_logarithm(ErrorBounds& bounds, const BoundedCall& call, double added, double factor) {
   if (call.op.writes) throw NoBound();
   const Tensor& x = tensor_at(call, 0);
   real_result(call);
-  const Tensor bound = bounds.find_or_zero(x), wide = x.dtype == DType::kFloat64 ? x : bounds.narrow(x);
-  const Tensor sum = bounds.narrow(bounds.apply(named::kAdd, {wide, added}));
-  const Tensor least = bounds.apply(named::kSub, {sum, bound});
-  const Tensor moved =
-      bounds.apply(named::kWhere, {bounds.apply(named::kGtNumber, {least, 0.0}),
-                                   bounds.scale(bounds.apply(named::kDiv, {bound, least}), factor),
-                                   bounds.unbounded(x.sizes)});
-  const Tensor is_exact = bounds.apply(named::kEqNumber, {bound, 0.0});
-  set_computed(bounds, call, bounds.apply(named::kWhere, {is_exact, bound, moved}));
+  const Tensor moved = move_logarithm(bounds, add_to_operand(bounds, x, added), bounds.find_or_zero(x));
+  set_computed(bounds, call, bounds.scale(moved, factor));
 }
 
 // What a result is at most before it was rounded.
@@ -209,6 +216,21 @@ void bound_log_softmax(ErrorBounds& bounds, const BoundedCall& call) {
   const Weights weights = find_weights(bounds, x, Value::list({call.args[1]}), result.dtype);
   const Tensor off = bound_logarithm_of_sum(bounds, weights, weights.most, weights.distance, result);
   set_rounded_of(bounds, call, bounds.add(weights.moved, off));
+}
+
+// -(t log(x) + (1 - t) log(1 - x)), in float64, where neither logarithm is below -100.
+Tensor bound_cross_entropy_terms(const ErrorBounds& bounds, const BoundedCall& call) {
+  constexpr double kLargestLogarithm = 100;
+  if (!call.args[2].is_none()) throw NoBound();
+  const Tensor &x = tensor_at(call, 0), &t = tensor_at(call, 1), bound = bounds.find_or_zero(x);
+  const Tensor no = bounds.magnitude(bounds.apply(named::kSub, {add_to_operand(bounds, x, 0), 1.0}));
+  const Tensor target = bounds.add(bounds.magnitude(t), bounds.find_or_zero(t));
+  const Tensor other = bounds.apply(named::kAdd, {target, 1.0});
+  const Tensor moved =
+      bounds.add(bounds.multiply(target, move_logarithm(bounds, add_to_operand(bounds, x, 0), bound)),
+                 bounds.multiply(other, move_logarithm(bounds, no, bound)));
+  const Tensor computed = bounds.scale(other, 2 * kLargestLogarithm * sum_error(8, DType::kFloat64));
+  return bounds.add(bounds.add(moved, computed), bounds.scale(bounds.find_or_zero(t), 2 * kLargestLogarithm));
 }
 
 void bound_logsumexp(ErrorBounds& bounds, const BoundedCall& call) {

@@ -347,6 +347,56 @@ TEST_CASE("activations with numbers and sums of exponentials move no further tha
   CHECK(calls.bound_of_call("aten.elu.default", {calls.with_bound({1}, {0.5F}), 1.0, 1.0, -1.0}) == unknown);
 }
 
+TEST_CASE("a loss of operands that are off moves no further than its bound") {
+  const std::vector<float> x = {0.25F, 0.5F, 0.75F, 0.125F}, off_x = {0.125F, 0, 0.0625F, 0.03125F};
+  const std::vector<float> t = {1, 0, 0.5F, 0.25F}, off_t = {0, 0.125F, 0, 0.0625F};
+  const auto moved = [](std::vector<float> at, const std::vector<float>& off, float factor) {
+    for (std::size_t i = 0; i < at.size(); ++i) at[i] += factor * off[i];
+    return at;
+  };
+  const auto check = [&](std::string_view target, const std::vector<Value>& more, float most) {
+    CAPTURE(target);
+    Calls calls;
+    const auto made = [&](float of_x, float of_t) {
+      std::vector<Value> args = {calls.tensor(moved(x, off_x, of_x)), calls.tensor(moved(t, off_t, of_t))};
+      args.insert(args.end(), more.begin(), more.end());
+      const Tensor result = calls.bounds().apply(target, args);
+      return std::vector<float>(result.data<float>(), result.data<float>() + result.numel());
+    };
+    std::vector<Value> args = {calls.with_bound(x, off_x), calls.with_bound(t, off_t)};
+    args.insert(args.end(), more.begin(), more.end());
+    const std::vector<float> bound = calls.bound_of_call(target, args), here = made(0, 0);
+    for (const float of_x : {-1.0F, 0.5F, 1.0F})
+      for (const float of_t : {-1.0F, 0.0F, 1.0F}) {
+        const std::vector<float> there = made(of_x, of_t);
+        REQUIRE(there.size() == bound.size());
+        for (std::size_t i = 0; i < there.size(); ++i) {
+          CAPTURE(i, of_x, of_t);
+          CHECK(std::abs(there[i] - here[i]) <= bound[i]);
+          CHECK(bound[i] <= most);
+        }
+      }
+    CHECK(calls.bounds().without_bound().empty());
+  };
+  constexpr std::int64_t kTerms = 0, kMean = 1, kSum = 2;
+  for (const std::int64_t reduction : {kTerms, kMean, kSum}) {
+    check("aten.mse_loss.default", {reduction}, 0.5F);
+    check("aten.smooth_l1_loss.default", {reduction, 0.25}, 0.5F);
+    check("aten.huber_loss.default", {reduction, 0.25}, 0.125F);
+    check("aten.binary_cross_entropy.default", {Value(), reduction}, 24);
+  }
+  Calls calls;
+  const std::vector<float> unknown(1, std::numeric_limits<float>::infinity());
+  const auto loss = [&](const Value& of, const Value& weight) {
+    return calls.bound_of_call("aten.binary_cross_entropy.default", {of, calls.tensor({1}), weight, kTerms});
+  };
+  // A logarithm of what may be below 0.
+  CHECK(loss(calls.with_bound({0.25F}, {0.5F}), Value()) == unknown);
+  CHECK(calls.bounds().without_bound().empty());
+  CHECK(loss(calls.with_bound({0.25F}, {0.125F}), calls.tensor({2})) == unknown);
+  CHECK(calls.bounds().without_bound() == std::set<std::string>{"aten.binary_cross_entropy.default"});
+}
+
 // Which rows it takes is not known, of integers and of numbers without an error of their own, too.
 TEST_CASE("an index that may be another one leaves no bound") {
   constexpr float kUnknown = std::numeric_limits<float>::infinity();
