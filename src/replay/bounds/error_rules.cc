@@ -547,6 +547,7 @@ constexpr RuleRow kRules[] = {
     {"aten.argmin.default", bound_least_choice},
     {"aten.atan.default", bound_flat},
     {"aten.binary_cross_entropy.default", bound_loss<bound_cross_entropy_terms>},
+    {"aten.binary_cross_entropy_with_logits.default", bound_loss<bound_no_terms>},
     {"aten.clamp.Tensor", bound_clamp},
     {"aten.clamp.default", bound_clamp},
     {"aten.clamp_max.default", bound_clamp},
@@ -677,7 +678,6 @@ constexpr FamilyRow kFamilyRules[] = {
     {OpFamily::kAddMatmul, bound_added_product},
     {OpFamily::kConvolutionBackward, bound_convolution_backward},
     {OpFamily::kHalveBackward, bound_activation_backward},
-    {OpFamily::kLoss, bound_loss<bound_no_terms>},
     {OpFamily::kClassLoss, bound_loss<bound_no_terms>},
     {OpFamily::kLossBackward, bound_activation_backward},
 };
