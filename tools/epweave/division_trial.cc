@@ -17,10 +17,13 @@ struct ChunkAttempt {
   std::optional<PassError> refusal = {};
 };
 
-ChunkAttempt attempt_chunk(const Graph& graph, const DivisionQuestion& question,
-                           const std::vector<std::string>& roots) {
+ChunkOptions options_for(const DivisionQuestion& question, const std::vector<std::string>& roots) {
   ChunkOptions options{.roots = {}, .dim = question.dim, .dense = question.dense};
   for (const std::string& root : roots) options.roots.push_back({root});
+  return options;
+}
+
+ChunkAttempt attempt_chunk(const Graph& graph, const ChunkOptions& options) {
   try {
     const Graph divided = chunk(graph, options).graph;
     IdSet<StringId> regions;
@@ -35,22 +38,22 @@ ChunkAttempt attempt_chunk(const Graph& graph, const DivisionQuestion& question,
   }
 }
 
+// All patterns at once; where that is declined, each is tried alone, and what is around it.
 DivisionTrial try_patterns(const Graph& graph, const DivisionQuestion& question) {
+  if (const ChunkAttempt all = attempt_chunk(graph, options_for(question, question.patterns)); !all.refusal)
+    return {question.patterns, all.modules, {}};
   std::set<std::string> roots;
   DivisionTrial trial;
   for (const std::string& pattern : question.patterns) {
-    const ChunkAttempt attempt = attempt_chunk(graph, question, {pattern});
-    const std::vector<std::string> around =
-        attempt.refusal ? list_enclosing_roots(pattern) : std::vector<std::string>();
-    const auto wider = std::ranges::find_if(around, [&](const std::string& candidate) {
-      return !attempt_chunk(graph, question, {candidate}).refusal;
-    });
-    roots.insert(wider == around.end() ? pattern : *wider);
-    if (wider == around.end() && !trial.refusal) trial.refusal = attempt.refusal;
+    const ChunkOptions options = options_for(question, {pattern});
+    const ChunkAttempt attempt = attempt_chunk(graph, options);
+    const auto wider = attempt.refusal ? find_enclosing_root(graph, options, 0) : std::nullopt;
+    roots.insert(wider.value_or(pattern));
+    if (!wider && !trial.refusal) trial.refusal = attempt.refusal;
   }
   trial.roots.assign(roots.begin(), roots.end());
   if (trial.refusal) return trial;
-  const ChunkAttempt all = attempt_chunk(graph, question, trial.roots);
+  const ChunkAttempt all = attempt_chunk(graph, options_for(question, trial.roots));
   trial.modules = all.modules;
   trial.refusal = all.refusal;
   return trial;

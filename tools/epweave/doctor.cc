@@ -145,9 +145,12 @@ std::vector<std::string> find_exchanging_modules(const Graph& graph, const Surve
 
 // --------------------------------------------------------------------------- findings
 
-std::string describe_node(const Graph& graph, const Node& node) {
-  const Site site = site_of(graph, node);
+std::string describe_site(const Site& site) {
   return fmt::format("%{} ({}){}", site.node, site.op, site.source.empty() ? "" : " at " + site.source);
+}
+
+std::string describe_node(const Graph& graph, const Node& node) {
+  return describe_site(site_of(graph, node));
 }
 
 Finding check_modules(const Survey& seen, const std::vector<std::string>& exchanging) {
@@ -425,8 +428,7 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
   finding.health = Health::kLacks;
   finding.costs =
       "chunk declines modules that move rows by them, isolate-ep-pg leaves them on their group, and "
-      "overlap-ep "
-      "does not schedule around them";
+      "overlap-ep does not schedule around them";
   finding.add = {
       std::string(kAnnotate) + "; pairs dispatch and combine by their split sizes",
       R"(with torch.fx.traceback.annotate({"EP_token_exchange": "dispatch"}):  # or "combine", in the model)"};
@@ -455,10 +457,7 @@ Finding check_division(const Survey& seen, const DivisionQuestion& question, con
       fmt::format("; {}{} is declined: {} [{}]", question.symbols ? "even with a token symbol, " : "", call,
                   refusal.problem(), refusal.id());
   finding.costs = "no token exchange gets compute of another part to run under it";
-  const Site& site = refusal.site();
-  if (!site.node.empty())
-    finding.cases = {
-        fmt::format("%{} ({}){}", site.node, site.op, site.source.empty() ? "" : " at " + site.source)};
+  if (!refusal.site().node.empty()) finding.cases = {describe_site(refusal.site())};
   finding.add = {refusal.remedy()};
   return finding;
 }

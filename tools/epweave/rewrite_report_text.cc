@@ -50,10 +50,13 @@ std::string text_of(const Json& value) {
   return value.is_string() ? escape(value.get<std::string>()) : std::string();
 }
 
-// Of page["a"] or page["b"].
-std::string name_of_side(const Json& side) {
+// Of page["a"] or page["b"]; the second for Markdown.
+std::string file_of_side(const Json& side) {
   const auto file = side["file"].get<std::string>();
-  return file == "-" ? "standard input" : escape(file);
+  return file == "-" ? "standard input" : file;
+}
+std::string name_of_side(const Json& side) {
+  return escape(file_of_side(side));
 }
 
 double number(const Json& value) {
@@ -269,11 +272,7 @@ void add_difference(const Json& page, std::string& text) {
 
 std::string verdict_text(const Json& page) {
   const Json& verdict = page["verdict"];
-  const auto name_of = [&](const char* side) {
-    const auto file = page[side]["file"].get<std::string>();
-    return file == "-" ? "standard input" : file;
-  };
-  const std::string a = name_of("a"), b = name_of("b");
+  const std::string a = file_of_side(page["a"]), b = file_of_side(page["b"]);
   if (!verdict["proved"].get<bool>())
     return fmt::format("{}: {}; it is not shown to compute what {} computes", b,
                        counted(verdict["violation_count"].get<std::size_t>(), "violation"), a);

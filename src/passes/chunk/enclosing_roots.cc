@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
 #include "analysis/module_path.h"
 
@@ -23,8 +25,8 @@ bool is_divided_by_chunk(const Graph& graph, const ChunkOptions& options) {
   }
 }
 
-}  // namespace
-
+// The patterns around one, the smallest first, up to that of a block: "layers.*.moe", "layers.*" of
+// layers.*.moe.experts.
 std::vector<std::string> list_enclosing_roots(std::string_view pattern) {
   std::vector<std::string> found;
   for (std::size_t dot = pattern.rfind('.'); dot != pattern.npos; dot = pattern.rfind('.')) {
@@ -35,21 +37,29 @@ std::vector<std::string> list_enclosing_roots(std::string_view pattern) {
   return found;
 }
 
+}  // namespace
+
+std::optional<std::string> find_enclosing_root(const Graph& graph, const ChunkOptions& options,
+                                               std::size_t root) {
+  ChunkOptions wider = options;
+  for (const std::string& pattern : list_enclosing_roots(options.roots[root].pattern)) {
+    wider.roots[root].pattern = pattern;
+    if (is_divided_by_chunk(graph, wider)) return pattern;
+  }
+  return std::nullopt;
+}
+
 PassError name_enclosing_root(const Graph& graph, const ChunkOptions& options, const PassError& error) {
   const auto declined = std::ranges::find_if(options.roots, [&](const ChunkRoot& root) {
     return !match_module(root.pattern, error.site().module).empty();
   });
   if (declined == options.roots.end()) return error;
-  ChunkOptions wider = options;
-  ChunkRoot& root = wider.roots[static_cast<std::size_t>(declined - options.roots.begin())];
-  for (const std::string& pattern : list_enclosing_roots(declined->pattern)) {
-    root.pattern = pattern;
-    if (is_divided_by_chunk(graph, wider))
-      return PassError(
-          error.id(), error.problem(), error.site(),
-          fmt::format("{}; {}, around it, can be divided: roots={}", error.remedy(), pattern, pattern));
-  }
-  return error;
+  const auto pattern =
+      find_enclosing_root(graph, options, static_cast<std::size_t>(declined - options.roots.begin()));
+  if (!pattern) return error;
+  return PassError(
+      error.id(), error.problem(), error.site(),
+      fmt::format("{}; {}, around it, can be divided: roots={}", error.remedy(), *pattern, *pattern));
 }
 
 }  // namespace epweave

@@ -4,19 +4,19 @@
 //   layers.*.moe             divided
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/error.h"
 #include "passes/chunk/chunk.h"
 
 namespace epweave {
 
-// The patterns around one, the smallest first, up to that of a block: "layers.*.moe", "layers.*" of
-// layers.*.moe.experts.
-std::vector<std::string> list_enclosing_roots(std::string_view pattern);
+// The pattern of the smallest module around `options.roots[root]` that chunk divides in its place;
+// none: it divides none, up to a block.
+std::optional<std::string> find_enclosing_root(const Graph& graph, const ChunkOptions& options,
+                                               std::size_t root);
 
 // The error, whose remedy names the smallest module around the declined one that chunk divides, if
 // there is one.
