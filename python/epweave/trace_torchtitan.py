@@ -30,6 +30,7 @@ from .errors import GraphFileError
 from .exporter import export
 from .files import check_output
 from .layers import resize_layers
+from .parallel_model import build_loss, parallelize
 from .roles import describe_process_groups, describe_roles
 
 DEFAULT_CONFIGS = {
@@ -184,28 +185,14 @@ def use_plain_loss(config):
 # --------------------------------------------------------------------------------- tracing
 def build_model(config, dims):
     """The parallelised model with fake parameters, and its loss function."""
-    import torch
     from torch._subclasses import FakeTensorMode
-    from torchtitan.components.loss import ChunkedLossWrapper
-    from torchtitan.config import TORCH_DTYPE_MAP
-    from torchtitan.tools import utils
 
-    spec = config.model_spec
-    spec.model.update_from_config(config=config)
-    with torch.device("meta"), utils.set_default_dtype(TORCH_DTYPE_MAP[config.training.dtype]):
-        model = spec.model.build()
-    model = spec.parallelize_fn(
-        model, parallel_dims=dims, training=config.training, parallelism=config.parallelism,
-        compile_config=config.compile, ac_config=config.activation_checkpoint, dump_folder=".")
+    model = parallelize(config, dims)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     with fake:
         model.to_empty(device="cuda")
     model.train()
-    loss = config.loss.build(compile_config=config.compile)
-    if isinstance(loss, ChunkedLossWrapper):
-        loss.set_lm_head(model.lm_head)
-        model._skip_lm_head = True
-    return model, loss, fake
+    return model, build_loss(config, model), fake
 
 
 def uses_dot_product_attention(model) -> bool:

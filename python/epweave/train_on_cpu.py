@@ -39,6 +39,7 @@ from .errors import EpweaveError, UsageError, full_text
 from .files import check_place, write_bytes
 from .halves import check_policy
 from .layers import resize_layers
+from .parallel_model import build_loss, parallelize
 from .settings import check_environment
 
 TRACER = "torchtitan.experiments.graph_trainer"
@@ -88,16 +89,8 @@ def make_config(options):
 def build_model(config, dims, options):
     """The parallelised model on the CPU and its loss, as torchtitan's trainer builds them."""
     import torch
-    from torchtitan.components.loss import ChunkedLossWrapper
-    from torchtitan.config import TORCH_DTYPE_MAP
-    from torchtitan.tools import utils
-    spec = config.model_spec
-    spec.model.update_from_config(config=config)
-    with torch.device("meta"), utils.set_default_dtype(TORCH_DTYPE_MAP[config.training.dtype]):
-        model = spec.model.build()
-    model = spec.parallelize_fn(
-        model, parallel_dims=dims, training=config.training, parallelism=config.parallelism,
-        compile_config=config.compile, ac_config=config.activation_checkpoint, dump_folder=".")
+
+    model = parallelize(config, dims)
     device = own_device(options)
     model.to_empty(device=device)
     if not options.precompile:  # else nothing reads the values
@@ -105,11 +98,7 @@ def build_model(config, dims, options):
         with torch.no_grad():
             model.init_states(buffer_device=device)
     model.train()
-    loss = config.loss.build(compile_config=config.compile)
-    if isinstance(loss, ChunkedLossWrapper):
-        loss.set_lm_head(model.lm_head)
-        model._skip_lm_head = True
-    return model, loss
+    return model, build_loss(config, model)
 
 
 def build_trainer(config, dims, model, loss, device):
