@@ -1,16 +1,18 @@
 #!/bin/sh
-# Wrong rewrites by the hundred thousand, with one verifier: long_wrong_rewrites.sh FOLDER [SHARE]
+# Wrong rewrites by the hundred thousand, with one verifier: long_wrong_rewrites.sh FOLDER [SHARE [RUNS]]
 #
 # 10^5 of random steps (chunked, scheduled, bucketed), 10^5 small programs on rows, 10^4 of real
 # graphs, DeepSeek-V3 as torchtitan traces it among them, with few tokens and layers
-# (docs/wrong_rewrites.md). SHARE: that part of each count, such as 0.1. What each run printed is in
-# FOLDER, with pairs that are accepted and wrong, made small; at the end a row for each run is
-# printed for the page's table. Two runs go side by side. Needs a release build; about an hour on
-# two idle cores. Exits non-zero if a wrong rewrite is accepted.
+# (docs/wrong_rewrites.md). SHARE: that part of each count, such as 0.1. RUNS: an extended regular
+# expression of the names of runs to make, such as 'dsv3|halves'. What each run printed is in FOLDER,
+# with pairs that are accepted and wrong, made small; at the end a row for each run is printed for
+# the page's table. Two runs go side by side. Needs a release build; about an hour on two idle
+# cores. Exits non-zero if a wrong rewrite is accepted.
 set -eu
 case ${1:--h} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 folder=$1
 share=${2:-1}
+runs=${3:-.}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 rm -f "$folder/failed"
@@ -49,7 +51,7 @@ grid='ep-overlap{roots=blocks.*.moe,parts=2,symbolize=yes}'
   echo "wrong_rewrites own_preset --graph $own --pipeline $grid --mutants $(count 3000)"
   echo "wrong_rewrites own_bucket --graph $own --pipeline bucket{plan=overlap} --mutants $(count 2000)"
   echo "wrong_rewrites own_memory --graph $own --pipeline $memory --mutants $(count 2000)"
-} | xargs -P 2 -L 1 sh -c 'folder=$1 program=check_$2 name=$3; shift 3
+} | awk -v runs="$runs" '$2 ~ runs' | xargs -P 2 -L 1 sh -c 'folder=$1 program=check_$2 name=$3; shift 3
   nice -n 19 "$folder/$program" "$@" --save "$folder/$name" >"$folder/$name.log" 2>&1 ||
     echo "$name: exit code $?" >>"$folder/failed"' run "$folder"
 
