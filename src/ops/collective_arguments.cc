@@ -32,6 +32,7 @@ class ArgumentCheck {
       if (name == "reduce_op") check_reduction(*arg);
       if (name == "src") check_source(*arg);
       if (name == "group_size") check_group_size(*arg);
+      if (name == "output_split_sizes" || name == "input_split_sizes") check_entries(*arg, name);
     }
     return std::move(problems_);
   }
@@ -81,18 +82,21 @@ class ArgumentCheck {
     if (entries != count_members())
       problems_.push_back(fmt::format("{} has {} entries for the {} members of {}", name, entries,
                                       count_members(), describe_group()));
-    else if (check_entries(arg, name) && name == "input_split_sizes")
+    else if (!find_negative(arg) && name == "input_split_sizes")
       check_total(arg);
   }
 
-  bool check_entries(Arg list, std::string_view name) {
-    for (Arg entry : context_.args.children(list)) {
+  void check_entries(Arg arg, std::string_view name) {
+    const auto rows = find_negative(arg);
+    if (rows) problems_.push_back(fmt::format("{} has {} rows, which is less than none", name, *rows));
+  }
+  std::optional<std::int64_t> find_negative(Arg arg) const {
+    if (!arg.is_list()) return std::nullopt;
+    for (Arg entry : context_.args.children(arg)) {
       const auto rows = number_of(entry);
-      if (!rows || *rows >= 0) continue;
-      problems_.push_back(fmt::format("{} has {} rows, which is less than none", name, *rows));
-      return false;
+      if (rows && *rows < 0) return rows;
     }
-    return true;
+    return std::nullopt;
   }
 
   // Rows of the operand, where they are a number.
