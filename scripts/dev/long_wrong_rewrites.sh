@@ -1,13 +1,13 @@
 #!/bin/sh
-# Wrong rewrites by the hundred thousand, with one verifier: long_wrong_rewrites.sh FOLDER [SHARE [RUNS]]
+# Wrong rewrites by the hundred thousand: long_wrong_rewrites.sh FOLDER [SHARE [RUNS]]
 #
 # 10^5 of random steps (chunked, scheduled, bucketed), 10^5 small programs on rows, 10^4 of real
 # graphs, DeepSeek-V3 as torchtitan traces it among them, with few tokens and layers
 # (docs/wrong_rewrites.md). SHARE: that part of each count, such as 0.1. RUNS: an extended regular
-# expression of the names of runs to make, such as 'dsv3|halves'. What each run printed is in FOLDER,
-# with pairs that are accepted and wrong, made small; at the end a row for each run is printed for
-# the page's table. Two runs go side by side. Needs a release build; about an hour on two idle
-# cores. Exits non-zero if a wrong rewrite is accepted.
+# expression of the names of runs to make, such as 'dsv3|halves'. What each run printed is in
+# FOLDER, with pairs that are accepted and wrong, made small; at the end a row for each run is
+# printed for the page's table. Two runs go side by side. Needs a release build; about an hour on
+# two idle cores. Exits non-zero if a wrong rewrite is accepted.
 set -eu
 case ${1:--h} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 folder=$1

@@ -1,19 +1,27 @@
 // Random programs of four ranks, most of them with a change on one rank, against what happens when
-// they are run: a thread for each rank, messages between them, waits that block. Whatever `verify
+// they are run: a thread for each rank, sockets between them, waits that block. Whatever `verify
 // --ranks` accepts runs to its end, and moves what every rank expects; whatever it refuses is
 // stuck, or some rank gets what it did not expect. EPWEAVE_RANK_PROGRAMS=N begins at the seed N.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
-#include <condition_variable>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <system_error>
 #include <thread>
+#include <tuple>
 
 #include "compare/ranks/verify_ranks.h"
 #include "ir/text/text.h"
@@ -159,12 +167,75 @@ std::string print_program(const RandomProgram& program, int rank) {
 
 enum class Launching { kGoesOn, kBlocks };
 
-struct Message {
-  Call call;
-  std::map<int, std::vector<float>> rows;  // to each member
+// What a rank sends to a member: what it launched, and its rows, of which only the bytes count.
+struct Header {
+  Kind kind = Kind::kReduce;
+  std::array<char, 8> dtype = {}, reduction = {};
+  int source = 0, rows = 0, columns = 0;
+  bool is_coalesced = false;
+};
+std::array<char, 8> letters(const std::string& text) {
+  std::array<char, 8> result = {};
+  std::ranges::copy(text.substr(0, result.size()), result.begin());
+  return result;
+}
+Header header_of(const Call& call) {
+  return {call.kind, letters(call.dtype), letters(call.reduction), call.source,
+          call.rows, call.columns,        call.is_coalesced()};
+}
+using Packet = std::vector<char>;
+using Packets = std::map<int, Packet>;  // to each member
+
+// A socket from each rank to each member of each of its groups, itself too: packets come whole, in
+// the order in which they were sent. Whoever sends goes on.
+class Wires {
+ public:
+  Wires() {
+    for (const char group : {'w', 'e', 'f'})
+      for (int from = 0; from < kRanks; ++from)
+        for (const int to : members_of(group, from)) {
+          std::array<int, 2> ends = {};
+          if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+            throw std::system_error(errno, std::generic_category(), "socketpair");
+          ends_[{group, from, to}] = ends;
+        }
+  }
+  Wires(const Wires&) = delete;
+  Wires& operator=(const Wires&) = delete;
+  ~Wires() {
+    for (const auto& [key, ends] : ends_)
+      for (const int end : ends) ::close(end);
+  }
+
+  void send(char group, int from, int to, const Packet& packet) const {
+    if (::send(ends_.at({group, from, to})[0], packet.data(), packet.size(), MSG_NOSIGNAL) < 0 &&
+        errno != EPIPE)
+      throw std::system_error(errno, std::generic_category(), "send");
+  }
+  // Where `to` finds what `from` sends.
+  int end_of(char group, int from, int to) const { return ends_.at({group, from, to})[1]; }
+  void cut() const {
+    for (const auto& [key, ends] : ends_) ::shutdown(ends[1], SHUT_RDWR);
+  }
+
+  static bool has_packet(int end, int timeout_ms) {
+    pollfd asked = {end, POLLIN, 0};
+    return ::poll(&asked, 1, timeout_ms) > 0;
+  }
+  // None where the socket was cut.
+  static std::optional<Packet> take(int end) {
+    Packet packet(4096);
+    const ssize_t size = ::recv(end, packet.data(), packet.size(), 0);
+    if (size <= 0) return std::nullopt;
+    packet.resize(static_cast<std::size_t>(size));
+    return packet;
+  }
+
+ private:
+  std::map<std::tuple<char, int, int>, std::array<int, 2>> ends_;
 };
 
-// The ranks' threads, and what they hand to each other.
+// The ranks' threads. A rank reads what was sent to it when it waits, and at its end.
 class RandomJob {
  public:
   RandomJob(const Programs& programs, Launching launching) : programs_(programs), launching_(launching) {}
@@ -173,103 +244,109 @@ class RandomJob {
   bool run() {
     std::vector<std::thread> threads;
     running_ = kRanks;
-    for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back([this, rank] { run_rank(rank); });
+    for (int rank = 0; rank < kRanks; ++rank)
+      threads.emplace_back([this, rank] {
+        if (!run_rank(rank)) fail();
+        const std::lock_guard lock(mutex_);
+        --running_;
+        fail_if_stuck();
+      });
     for (std::thread& thread : threads) thread.join();
-    for (const auto& [key, meeting] : meetings_)
-      if (meeting.size() != key.first.second.size()) is_wrong_ = true;  // somebody never came
     return !is_wrong_;
   }
 
  private:
-  using GroupKey = std::pair<char, Members>;
-  using Meeting = std::map<int, Message>;  // by rank
-  struct Posted {
-    GroupKey group;
-    int number = 0;
+  // A rank's launches on a group, of which it has read what the members sent to some.
+  struct Launches {
+    std::vector<const Call*> calls;
+    std::size_t read = 0;
   };
 
-  void run_rank(int rank) {
-    const RandomProgram& program = programs_[static_cast<std::size_t>(rank)];
-    std::map<GroupKey, int> launched;
-    std::map<int, Posted> posted;
-    std::unique_lock lock(mutex_);
+  bool run_rank(int rank) {
+    const RandomProgram& program = programs_[at(rank)];
+    std::map<char, Launches> groups;
+    std::map<int, std::size_t> places;  // of a call among its group's launches
     for (const Event& event : program.events) {
-      const Call& call = program.calls[static_cast<std::size_t>(event.call)];
+      const Call& call = program.calls[at(event.call)];
+      Launches& launches = groups[call.group];
       if (!event.is_wait) {
-        const GroupKey group{call.group, members_of(call.group, rank)};
-        posted[event.call] = {group, launched[group]++};
-        post(rank, call, posted[event.call]);
+        places[event.call] = launches.calls.size();
+        launches.calls.push_back(&call);
+        const auto packets = write(rank, call, members_of(call.group, rank));
+        if (!packets) return false;
+        for (const auto& [member, packet] : *packets) wires_.send(call.group, rank, member, packet);
       }
-      if (is_wrong_) break;
-      if ((event.is_wait || launching_ == Launching::kBlocks) && !wait(lock, posted.at(event.call))) break;
+      if ((event.is_wait || launching_ == Launching::kBlocks) &&
+          !read(rank, call.group, launches, places.at(event.call) + 1))
+        return false;
     }
-    --running_;
-    give_up_if_stuck();
+    return std::ranges::all_of(groups, [&](auto& group) {
+      return read(rank, group.first, group.second, group.second.calls.size());
+    });
   }
 
-  void post(int rank, const Call& call, const Posted& at) {
-    Meeting& meeting = meetings_[{at.group, at.number}];
-    auto message = write(rank, call, at.group.second);
-    if (!message) return fail();
-    meeting[rank] = std::move(*message);
-    if (meeting.size() == at.group.second.size()) {
-      for (int receiver : at.group.second)
-        for (int sender : at.group.second)
-          if (!is_expected(meeting.at(receiver).call, receiver, meeting.at(sender), sender)) return fail();
-      ++version_;
-      changed_.notify_all();
+  // What all members sent to the first `count` launches.
+  bool read(int rank, char group, Launches& launches, std::size_t count) {
+    for (; launches.read < count; ++launches.read)
+      for (const int member : members_of(group, rank)) {
+        const auto packet = receive(rank, wires_.end_of(group, member, rank));
+        if (!packet || !is_expected(*launches.calls[launches.read], rank, *packet, member)) return false;
+      }
+    return true;
+  }
+
+  // A packet stays in its socket until its reader no longer counts as blocked.
+  std::optional<Packet> receive(int rank, int end) {
+    if (!Wires::has_packet(end, 0)) {
+      {
+        const std::lock_guard lock(mutex_);
+        blocked_[rank] = end;
+        fail_if_stuck();
+      }
+      Wires::has_packet(end, -1);
+      const std::lock_guard lock(mutex_);
+      blocked_.erase(rank);
     }
+    return Wires::take(end);
   }
 
   void fail() {
     is_wrong_ = true;
-    changed_.notify_all();
+    wires_.cut();
   }
-  void give_up_if_stuck() {
-    if (running_ > 0 && blocked_ == running_ && !any_over()) fail();
-  }
-
-  bool wait(std::unique_lock<std::mutex>& lock, const Posted& at) {
-    const auto is_over = [&] { return meetings_[{at.group, at.number}].size() == at.group.second.size(); };
-    while (!is_over() && !is_wrong_) {
-      const int seen = version_;
-      ++blocked_;
-      // Whoever was woken for another meeting counts as blocked until it looks.
-      if (blocked_ == running_ && !any_over()) fail();
-      waiting_.push_back(&at);
-      changed_.wait(lock, [&] { return is_wrong_ || version_ != seen; });
-      std::erase(waiting_, &at);
-      --blocked_;
-    }
-    return !is_wrong_;
-  }
-  bool any_over() {
-    return std::ranges::any_of(waiting_, [&](const Posted* at) {
-      return meetings_[{at->group, at->number}].size() == at->group.second.size();
-    });
+  // With the lock held. Whoever is not blocked may send.
+  void fail_if_stuck() {
+    if (running_ > 0 && blocked_.size() == at(running_) &&
+        std::ranges::none_of(blocked_, [](const auto& rank) { return Wires::has_packet(rank.second, 0); }))
+      fail();
   }
 
   // What the rank sends to each member; none if it cannot.
-  static std::optional<Message> write(int rank, const Call& call, const Members& members) {
+  static std::optional<Packets> write(int rank, const Call& call, const Members& members) {
     const auto size = static_cast<int>(members.size());
-    Message message{call, {}};
+    Packets packets;
     const bool reduces = call.kind == Kind::kReduce || call.kind == Kind::kScatter;
     if (reduces && call.reduction != "sum" && call.reduction != "avg" && call.reduction != "max") return {};
     if (call.kind == Kind::kBroadcast && std::ranges::find(members, call.source) == members.end()) return {};
     const bool has_size = call.kind == Kind::kGather || call.kind == Kind::kScatter;
     if (has_size && call.group_size != size) return {};
-    const auto rows = [&](int n) { return std::vector<float>(static_cast<std::size_t>(n * call.columns)); };
+    const Header header = header_of(call);
+    const auto pack = [&](int rows) {
+      Packet packet(sizeof header + sizeof(float) * at(rows * call.columns));
+      std::memcpy(packet.data(), &header, sizeof header);
+      return packet;
+    };
     if (call.kind == Kind::kExchange) {
       const std::optional<std::vector<int>> sends = table(call.sends, call.rows, size);
       if (!sends || !table(call.receives, call.rows, size) ||
           std::accumulate(sends->begin(), sends->end(), 0) != call.rows)
         return {};
-      for (int i = 0; i < size; ++i) message.rows[members[at(i)]] = rows((*sends)[at(i)]);
-      return message;
+      for (int i = 0; i < size; ++i) packets[members[at(i)]] = pack((*sends)[at(i)]);
+      return packets;
     }
     const bool sends = call.kind != Kind::kBroadcast || rank == call.source;
-    for (int member : members) message.rows[member] = rows(sends ? call.rows : 0);
-    return message;
+    for (int member : members) packets[member] = pack(sends ? call.rows : 0);
+    return packets;
   }
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   static std::optional<std::vector<int>> table(const std::vector<int>& given, int rows, int size) {
@@ -278,12 +355,14 @@ class RandomJob {
     return given;
   }
 
-  static bool is_expected(const Call& own, int receiver, const Message& message, int sender) {
-    const Call& theirs = message.call;
-    if (theirs.is_coalesced() != own.is_coalesced()) return false;
-    if (theirs.kind != own.kind || theirs.dtype != own.dtype || theirs.columns != own.columns) return false;
+  static bool is_expected(const Call& own, int receiver, const Packet& packet, int sender) {
+    Header theirs;
+    std::memcpy(&theirs, packet.data(), sizeof theirs);
+    if (theirs.is_coalesced != own.is_coalesced()) return false;
+    if (theirs.kind != own.kind || theirs.dtype != letters(own.dtype) || theirs.columns != own.columns)
+      return false;
     const bool reduces = own.kind == Kind::kReduce || own.kind == Kind::kScatter;
-    if (reduces && theirs.reduction != own.reduction) return false;
+    if (reduces && theirs.reduction != letters(own.reduction)) return false;
     if (own.kind == Kind::kBroadcast && theirs.source != own.source) return false;
     const Members members = members_of(own.group, receiver);
     const auto place = std::ranges::find(members, sender) - members.begin();
@@ -295,17 +374,16 @@ class RandomJob {
                 : 0;
     // Who sends nothing states its size all the same.
     if (own.kind == Kind::kBroadcast && theirs.rows != own.rows) return false;
-    return message.rows.at(receiver).size() == at(expected * own.columns);
+    return packet.size() == sizeof theirs + sizeof(float) * at(expected * own.columns);
   }
 
   const Programs& programs_;
   const Launching launching_;
+  const Wires wires_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::pair<GroupKey, int>, Meeting> meetings_;
-  std::vector<const Posted*> waiting_;
-  int running_ = 0, blocked_ = 0, version_ = 0;
-  bool is_wrong_ = false;
+  std::map<int, int> blocked_;  // rank, and the socket that it looks at
+  int running_ = 0;
+  std::atomic<bool> is_wrong_ = false;
 };
 
 // ----------------------------------------------------------------------------------------------
