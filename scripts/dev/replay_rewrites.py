@@ -63,12 +63,16 @@ def roots_of_reference(name):
     return "layers.*" if "_block" in name else "layers.*.moe"
 
 
-def list_rewrites(name):
+def token_count(args):
+    return next((int(text.split("=")[1]) for text in args.set if text.startswith("tokens=")), 1024)
+
+
+def list_rewrites(name, tokens):
     """Pipelines; `ep-overlap` is the preset."""
     for parts in (2, 3, 4):
         for roots in ("layers.*.moe", "layers.*"):
             yield f"ep-overlap{{roots={roots},parts={parts}{chunk_dim(name)}}}"
-    if "_block" in name:
+    if "_block" in name and tokens >= 2 * BLOCK:  # a block table says which tokens attend to one another
         yield f"ep-overlap{{roots=layers.*,parts=2{chunk_dim(name)},attention=independent}}"
     yield from OTHER_REWRITES
 
@@ -113,8 +117,14 @@ def make_smaller(args, graph, sizes, out):
     if not sizes:
         return graph, None
     words = [word for text in sizes for word in ("--set", text)]
-    code, report = run_json([args.epweave, "resize", graph, *words, "-o", out, "--json"])
+    command = [args.epweave, "resize", graph, *words, "-o", out, "--json"]
+    code, report = run_json(command)
     match = read_code(report)
+    if match and match.group(1) == "resize.conflict":  # its remedy
+        numbers = out.with_suffix(".numbers.epw")
+        run_json([args.epweave, "rewrite", graph, "-p", "concretize", "-o", numbers, "--json"])
+        code, report = run_json([*command[:2], numbers, *command[3:]])
+        match = read_code(report)
     return (out, None) if code == 0 else (None, match.group(1) if match else json.dumps(report)[:200])
 
 
@@ -128,7 +138,7 @@ def block_sizes(tokens):
 
 def rewrite_graph(args, graph, rewrite, out):
     """The pipeline that worked, or none and the code of what declined it."""
-    tokens = next((int(text.split("=")[1]) for text in args.set if text.startswith("tokens=")), 1024)
+    tokens = token_count(args)
     tried = [rewrite]
     while True:
         pipeline = tried[-1]
@@ -233,7 +243,7 @@ def make_table(results):
 def run_rows(args, results):
     for name, graph in list_graphs(args.folder, args.graph).items():
         sizes = list_sizes(args, graph)
-        for rewrite in list_rewrites(name):
+        for rewrite in list_rewrites(name, token_count(args)):
             key = name, ",".join(sizes), rewrite
             if key in results or not fnmatch.fnmatch(rewrite, args.rewrite):
                 continue
