@@ -7,12 +7,12 @@
 
 #include "base/counted.h"
 #include "base/memory_text.h"
+#include "base/parallel.h"
 #include "common/graphs.h"
 #include "io/file.h"
 #include "replay/check/output_check.h"
 #include "replay/inputs/inputs.h"
 #include "replay/kernels/host/kernels.h"
-#include "replay/run/parallel.h"
 #include "replay/run/written_inputs.h"
 #include "replay/values/hash.h"
 #include "replay_commands.h"
@@ -387,7 +387,7 @@ int run_here(const RunCommandOptions& options, const Prepared& prepared, replay:
   std::vector<std::vector<NamedTensor>> of_ranks(prepared.world.size);
   std::vector<Json> reports(prepared.world.size);
   const Json environment = describe_environment(device, "local");
-  replay::for_each_in_parallel(prepared.world.size, [&](std::size_t rank) {
+  for_each_in_parallel(prepared.world.size, [&](std::size_t rank) {
     of_ranks[rank] =
         replay::list_results(prepared.graph, {run.ranks[rank].outputs, prepared.inputs[rank]}, written);
     reports[rank] = report_of_rank(prepared, run, static_cast<Rank>(rank), of_ranks[rank]);

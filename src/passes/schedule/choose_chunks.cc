@@ -33,18 +33,18 @@ UniformSearch search_uniform(ChunkTrials& trials, const ChunkChoice& whole) {
   double least = found.whole.predicted.seconds;  // of what does not fit
   found.seconds.emplace_back(whole, least);
   const auto best = [&]() -> const ChunkTrial& { return found.best ? *found.best : found.whole; };
-  for (const ChunkChoice& choice : list_uniform_choices(trials)) {
-    std::optional<ChunkTrial> trial = trials.make(choice);
-    if (!trial) continue;
-    const double seconds =
-        trial->predicted.fits ? trial->predicted.seconds : trials.find_seconds_with_room(*trial);
-    found.seconds.emplace_back(choice, seconds);
-    if (!trial->predicted.fits && seconds < least) {
-      least = seconds;
-      found.too_large = choice;
-    }
-    if (trial->is_better_than(best())) found.best = std::move(trial);
-  }
+  trials.make_each(
+      list_uniform_choices(trials), [&](const ChunkChoice& choice, std::optional<ChunkTrial> trial) {
+        if (!trial) return;
+        const double seconds =
+            trial->predicted.fits ? trial->predicted.seconds : trials.find_seconds_with_room(*trial);
+        found.seconds.emplace_back(choice, seconds);
+        if (!trial->predicted.fits && seconds < least) {
+          least = seconds;
+          found.too_large = choice;
+        }
+        if (trial->is_better_than(best())) found.best = std::move(trial);
+      });
   if (!best().predicted.fits || best().predicted.seconds <= least) found.too_large.reset();
   return found;
 }

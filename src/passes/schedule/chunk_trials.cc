@@ -38,22 +38,51 @@ std::string describe(const std::string& name, const Prediction& p) {
                      memory_text(p.peak), p.given_seconds * 1e3, p.fits ? "" : ", above the budget");
 }
 
-std::optional<ChunkTrial> ChunkTrials::make(const ChunkChoice& choice) {
+ChunkTrials::BegunTrial ChunkTrials::begin(const ChunkChoice& choice) const {
+  BegunTrial begun{.choice = choice};
   try {
-    ChunkTrial trial;
-    trial.choice = choice;
-    trial.result = divide(graph_, choice, options_.chunk);
-    trial.predicted = predict_schedule(trial.result.graph, schedule_, Look::kQuick, &trial.times);
-    if (!schedule_.memory.bytes)
-      schedule_.memory = {.bytes = schedule_.memory.above(trial.predicted.given_peak), .growth = 0};
-    notes_.push_back(describe(choice.name, trial.predicted));
-    return trial;
+    begun.result = divide(graph_, choice, options_.chunk);
+    begun.looked = std::async([look = QuickLook(begun.result.graph, schedule_)] {
+      Looked looked;
+      looked.predicted = look.run(&looked.times);
+      return looked;
+    });
   } catch (const PassError& error) {
     // The whole is no choice that could be left out, and roots that name no module are a mistake.
     if (choice.roots.empty() || (!options_.roots.empty() && error.id() == "chunk.no-region")) throw;
-    notes_.push_back(decline(choice, error));
+    begun.declined = error;
+  }
+  return begun;
+}
+
+std::optional<ChunkTrial> ChunkTrials::finish(BegunTrial begun) {
+  if (begun.declined) {
+    notes_.push_back(decline(begun.choice, *begun.declined));
     return {};
   }
+  ChunkTrial trial;
+  trial.choice = std::move(begun.choice);
+  trial.result = std::move(begun.result);
+  Looked looked = begun.looked.get();
+  trial.predicted = looked.predicted;
+  trial.times = std::move(looked.times);
+  if (!schedule_.memory.bytes)
+    schedule_.memory = {.bytes = schedule_.memory.above(trial.predicted.given_peak), .growth = 0};
+  notes_.push_back(describe(trial.choice.name, trial.predicted));
+  return trial;
+}
+
+void ChunkTrials::make_each(std::span<const ChunkChoice> choices, const Visit& visit) {
+  std::optional<BegunTrial> before;
+  const auto visit_before = [&](std::size_t end) {
+    if (before) visit(choices[end - 1], finish(std::move(*before)));
+  };
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    BegunTrial begun = begin(choices[i]);
+    visit_before(i);
+    before = std::move(begun);
+  }
+  visit_before(choices.size());
 }
 
 double ChunkTrials::find_seconds_with_room(const ChunkTrial& trial) {

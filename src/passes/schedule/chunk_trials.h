@@ -1,13 +1,16 @@
 // Divisions of a step, each made for real, scheduled quickly and priced: what choose-chunks
 // compares.
 //
-//   trial "layers.*.moe in 2 parts"   chunk, isolate-ep-pg{counts=own}, dce, predict_schedule
+//   trial "layers.*.moe in 2 parts"   chunk, isolate-ep-pg{counts=own}, dce, QuickLook
 //                                     976.90 ms at 47.53 GiB, within the budget
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,14 +41,17 @@ struct ChunkTrial {
   }
 };
 
-// Keeps the notes: what is predicted of each choice, and why one is declined.
+// Keeps the notes, in the order of the choices: what is predicted of each, and why one is declined.
 class ChunkTrials {
  public:
   ChunkTrials(const Graph& graph, const ChooseChunksOptions& options)
       : graph_(graph), options_(options), blocks_(find_block_names(graph)), schedule_(options.schedule) {}
 
   // None: chunk declines it.
-  std::optional<ChunkTrial> make(const ChunkChoice& choice);
+  std::optional<ChunkTrial> make(const ChunkChoice& choice) { return finish(begin(choice)); }
+  // Each in turn, given to `visit`. While another thread looks at one, the next is divided.
+  using Visit = std::function<void(const ChunkChoice&, std::optional<ChunkTrial>)>;
+  void make_each(std::span<const ChunkChoice> choices, const Visit& visit);
   // What one that does not fit would take, had it the memory that it needs.
   double find_seconds_with_room(const ChunkTrial& trial);
 
@@ -59,6 +65,19 @@ class ChunkTrials {
   std::vector<std::string>& notes() { return notes_; }
 
  private:
+  struct Looked {
+    Prediction predicted;
+    NodeTimes times;
+  };
+  // A choice that was divided, or declined.
+  struct BegunTrial {
+    ChunkChoice choice;
+    PassResult result;
+    std::future<Looked> looked;
+    std::optional<PassError> declined;
+  };
+  BegunTrial begin(const ChunkChoice& choice) const;
+  std::optional<ChunkTrial> finish(BegunTrial begun);
   std::string decline(const ChunkChoice& choice, const PassError& error);
 
   const Graph& graph_;

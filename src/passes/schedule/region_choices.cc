@@ -127,22 +127,22 @@ class RegionSearch {
     return fmt::format("{}", fmt::join(parts, "; "));
   }
 
-  // Makes it, and keeps what is better than all before it. None: as the whole is, or declined.
-  std::optional<Prediction> make(const Kinds& kinds) {
+  // None: as the whole is.
+  std::optional<ChunkChoice> choice_of(const Kinds& kinds) const {
     ChunkChoice choice{.dense = true, .name = name_of(kinds)};
     for (const ModuleClass& same : classes_)
       for (const std::string& module : same.modules)
         if (const RegionKind& kind = kinds.at(module); kind.parts > 1)
           choice.roots.push_back({module + std::string(kind.below), kind.parts});
     if (choice.roots.empty()) return {};
-    std::optional<ChunkTrial> trial = trials_.make(choice);
-    if (!trial) return {};
-    const Prediction predicted = trial->predicted;
-    if (trial->is_better_than(best_ ? *best_ : uniform_.best)) {
-      best_ = std::move(*trial);
-      kinds_ = kinds;
-    }
-    return predicted;
+    return choice;
+  }
+
+  // Keeps what is better than all before it.
+  void keep_better(const Kinds& kinds, ChunkTrial trial) {
+    if (!trial.is_better_than(best_ ? *best_ : uniform_.best)) return;
+    best_ = std::move(trial);
+    kinds_ = kinds;
   }
 
   // As many of the last modules as fit get what would take less if it fitted.
@@ -158,8 +158,10 @@ class RegionSearch {
       const std::size_t half = std::midpoint(fit, too_many);
       Kinds kinds = small;
       for (std::size_t i = 0; i < half; ++i) kinds[changed[i]] = large.at(changed[i]);
-      const std::optional<Prediction> predicted = make(kinds);
-      (predicted && predicted->fits ? fit : too_many) = half;
+      const std::optional<ChunkChoice> choice = choice_of(kinds);
+      std::optional<ChunkTrial> trial = choice ? trials_.make(*choice) : std::nullopt;
+      (trial && trial->predicted.fits ? fit : too_many) = half;
+      if (trial) keep_better(kinds, std::move(*trial));
     }
   }
 
@@ -221,6 +223,8 @@ class RegionSearch {
 
   void try_otherwise(const ModuleClass& same, double others) {
     const Kinds before = kinds_;
+    std::vector<Kinds> tried;
+    std::vector<ChunkChoice> choices;
     std::size_t longer = 0;
     for (const RegionKind& kind : list_kinds(same)) {
       Kinds kinds = before;
@@ -228,10 +232,16 @@ class RegionSearch {
       if (kinds == before) continue;
       if (is_known_longer(same, kind, others)) {
         ++longer;
-      } else {
-        make(kinds);
+      } else if (std::optional<ChunkChoice> choice = choice_of(kinds)) {
+        tried.push_back(std::move(kinds));
+        choices.push_back(std::move(*choice));
       }
     }
+    std::size_t next = 0;
+    trials_.make_each(choices, [&](const ChunkChoice&, std::optional<ChunkTrial> trial) {
+      const Kinds& kinds = tried[next++];
+      if (trial) keep_better(kinds, std::move(*trial));
+    });
     if (longer > 0)
       trials_.notes().push_back(fmt::format(
           "choice: {}: longer for all modules, and not tried for these alone: {} of the other divisions",

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory_text.h"
+#include "base/parallel.h"
 #include "cost/live_bytes.h"
 #include "cost/simulate.h"
 #include "passes/coordinates.h"
@@ -71,10 +72,13 @@ FoundOrder search_and_fill(const Search& search, Effort effort) {
 
 // More effort never gives a longer order: it is spent on the search that did best with less.
 FoundOrder find_best(std::span<const Search> searches, Effort effort) {
-  FoundOrder best = search_and_fill(searches[0], Effort::kFast);
+  std::vector<FoundOrder> found(searches.size());
+  for_each_in_parallel(searches.size(),
+                       [&](std::size_t i) { found[i] = search_and_fill(searches[i], Effort::kFast); });
+  FoundOrder best = std::move(found[0]);
   std::size_t chosen = 0;
   for (std::size_t i = 1; i < searches.size(); ++i)
-    if (keep_better(best, search_and_fill(searches[i], Effort::kFast))) chosen = i;
+    if (keep_better(best, std::move(found[i]))) chosen = i;
   if (effort != Effort::kFast) keep_better(best, search_and_fill(searches[chosen], effort));
   return best;
 }
@@ -192,26 +196,38 @@ NodeTimes time_nodes(const StepModel& model, std::span<const Place> order) {
 
 }  // namespace
 
-Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& options, Look look,
-                            NodeTimes* times) {
+QuickLook::QuickLook(const Graph& given_graph, const ScheduleOptions& options) : memory_(options.memory) {
   Graph graph = given_graph;
   hoist_rank_nodes(graph);
+  decision_ = model_decision(graph, options.prices());
+  problem_ = make_schedule_problem(graph, decision_, rules_of(decision_, options));
+}
+
+Prediction QuickLook::run(NodeTimes* times) const {
   constexpr std::size_t kQuick = 4;
+  const StepModel& model = decision_.step;
+  const Predicted given = predict(model, given_order(model));
+  const std::int64_t budget = memory_.above(given.peak);
+  const FoundOrder found = search_order(problem_, {.budget = budget, .settings = kQuick, .steps = 0});
+  const Predicted result = predict(model, found.order);
+  if (times != nullptr) *times = time_nodes(model, found.order);
+  return {given.seconds, result.seconds, given.peak, result.peak, found.fits && result.peak <= budget};
+}
+
+Prediction predict_schedule(const Graph& given_graph, const ScheduleOptions& options, Look look) {
+  if (look == Look::kQuick) return QuickLook(given_graph, options).run();
+  Graph graph = given_graph;
+  hoist_rank_nodes(graph);
   const DecisionModel decision = model_decision(graph, options.prices());
   const StepModel& model = decision.step;
   const ScheduleRules rules = rules_of(decision, options);
   const Predicted given = predict(model, given_order(model));
   const std::int64_t budget = options.memory.above(given.peak);
-  const FoundOrder found = look == Look::kWhole
-                               ? find_order({graph, decision, rules, options.effort, budget}, given.peak)
-                               : search_order(make_schedule_problem(graph, decision, rules),
-                                              {.budget = budget, .settings = kQuick, .steps = 0});
+  const FoundOrder found = find_order({graph, decision, rules, options.effort, budget}, given.peak);
   const Predicted result = predict(model, found.order);
   const bool fits = found.fits && result.peak <= budget;
-  const bool stays =
-      look == Look::kWhole && given.peak <= budget && (!fits || given.seconds <= result.seconds);
+  const bool stays = given.peak <= budget && (!fits || given.seconds <= result.seconds);
   const Predicted& taken = stays ? given : result;
-  if (times != nullptr) *times = time_nodes(model, stays ? given_order(model) : found.order);
   return {given.seconds, taken.seconds, given.peak, taken.peak, stays || fits};
 }
 

@@ -78,8 +78,19 @@ struct Prediction {
 struct NodeTimes {
   SideTable<NodeId, double> kernel, collective, exposed;
 };
-Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options, Look look = Look::kQuick,
-                            NodeTimes* times = nullptr);
+Prediction predict_schedule(const Graph& graph, const ScheduleOptions& options, Look look = Look::kQuick);
+
+// A quick look in two steps, of which the second asks no context: any thread may take it.
+class QuickLook {
+ public:
+  QuickLook(const Graph& graph, const ScheduleOptions& options);
+  Prediction run(NodeTimes* times = nullptr) const;
+
+ private:
+  DecisionModel decision_;
+  ScheduleProblem problem_;
+  MemoryBudget memory_;
+};
 
 // Whether a rewrite of a graph is predicted to take less than the graph itself once both are
 // scheduled: at a quick look, and then by the whole schedules.

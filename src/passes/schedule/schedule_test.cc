@@ -597,7 +597,7 @@ graph
   output([%n])
 )");
   NodeTimes times;
-  predict_schedule(graph, {.cluster = Cluster{}, .memory = {}, .rules = {}}, Look::kQuick, &times);
+  QuickLook(graph, {.cluster = Cluster{}, .memory = {}, .rules = {}}).run(&times);
   std::vector<std::string> classes;
   for (const ModuleClass& same : list_module_classes(graph, {"layers.*"}, times))
     classes.push_back(print_modules(same.modules) + (same.exchanges ? " exchanges" : ""));

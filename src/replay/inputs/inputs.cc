@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/parallel.h"
 #include "ops/op.h"
 #include "replay/inputs/block_mask.h"
 #include "replay/inputs/indexed_extents.h"
@@ -14,7 +15,6 @@
 #include "replay/inputs/recipe_advice.h"
 #include "replay/kernels/kernel.h"
 #include "replay/kernels/math/portable_math.h"
-#include "replay/run/parallel.h"
 #include "replay/values/compare.h"
 #include "replay/values/evaluate.h"
 #include "replay/values/random_numbers.h"

@@ -1,4 +1,4 @@
-// The same work for every rank, on the machine's cores.
+// The same work many times, on the machine's cores.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace epweave::replay {
+namespace epweave {
 
 // Calls visit(i) for each i < count, on as many threads as the machine has cores. Throws what the
 // smallest i threw.
@@ -39,4 +39,4 @@ void for_each_in_parallel(std::size_t count, const Visit& visit) {
     if (error != nullptr) std::rethrow_exception(error);
 }
 
-}  // namespace epweave::replay
+}  // namespace epweave
