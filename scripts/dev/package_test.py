@@ -122,7 +122,16 @@ class Package(unittest.TestCase):
             rows = json.loads(report.read_text())
         self.assertEqual(code, 1)
         self.assertIn("reference and none: all parameters bitwise equal", out.getvalue())
-        self.assertIn("epweave-1: failed: rank 0 failed (exit code 1):\nthe reason", errors.getvalue())
+        self.assertEqual(errors.getvalue(), """\
+epweave-1 (chunk): 3 steps on 2 ranks ...
+epweave-1 (chunk): failed
+none: 3 steps on 2 ranks ...
+none: done in 0 s
+reference: 3 steps on 2 ranks ...
+reference: done in 0 s
+epweave-1: failed: rank 0 failed (exit code 1):
+the reason
+""")
         self.assertEqual(list(rows), ["none", "reference", "epweave-1"])
         self.assertIn("the reason", rows["epweave-1"]["error"])
 
@@ -311,6 +320,16 @@ class Package(unittest.TestCase):
             self.assertLess(time.monotonic() - began, 60)
             with self.assertRaises(ProcessLookupError):
                 os.kill(int((pathlib.Path(folder) / "pid").read_text()), 0)
+
+    def test_options_beside_a_pipeline_are_shown_within_it(self):
+        for pipeline, options, said, remedy in (
+                ("chunk", {"roots": ["a", "b"], "parts": 4}, "roots, parts", "'chunk{roots=[a,b],parts=4}'"),
+                ("dce,chunk", {"parts": 4}, "parts", "'PASS{parts=4}'")):
+            with self.assertRaises(errors.UsageError) as caught:
+                epweave.rewrite(GRAPH, pipeline, **options)
+            self.assertEqual((str(caught.exception), caught.exception.remedy),
+                             (f"{said}: options are keywords of a preset, and a pipeline was given",
+                              f"write them into the pipeline: {remedy}"))
 
     def test_a_program_without_a_time_of_its_own_ends_at_the_limit_around_it(self):
         with tempfile.TemporaryDirectory() as folder:
