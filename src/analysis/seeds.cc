@@ -67,10 +67,10 @@ void mark_tangents(Graph& graph, std::span<const std::string> names) {
       throw UsageError(fmt::format("--tangents: '{}' is given twice\n  expected each input once", *name));
     const auto at = find_input(graph, known, *name);
     if (!at && std::ranges::find(calls, *name) != calls.end())
-      throw UsageError(
-          fmt::format("--tangents: '{}' is a call, and a tangent is an input of the graph\n  expected names of "
-                      "inputs; make what the call computes an input of the step, and trace again",
-                      *name));
+      throw UsageError(fmt::format(
+          "--tangents: '{}' is a call, and a tangent is an input of the graph\n  expected names of "
+          "inputs; make what the call computes an input of the step, and trace again",
+          *name));
     if (!at) {
       for (const InputRole& input : graph.inputs)
         for (StringId other : {input.which, input.fqn})
