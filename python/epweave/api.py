@@ -116,8 +116,10 @@ def rewrite(graph: Graph, pipeline: str | None = None, output: Path | None = Non
     if (pipeline is None) == (preset is None):
         raise UsageError("rewrite takes either a pipeline or a preset", remedy="give one of the two")
     if options and preset is None:
-        raise UsageError(f"the options {', '.join(options)} belong to a preset, and a pipeline was given",
-                         remedy="write them into the pipeline: chunk{parts=4}")
+        one = require_text("a pipeline", pipeline, _PASSES)
+        given = pipeline_text(one if re.fullmatch(r"[a-z-]+", one) else "PASS", options)
+        raise UsageError(f"{', '.join(options)}: options are keywords of a preset, and a pipeline was given",
+                         remedy=f"write them into the pipeline: {given!r}")
     require_text("a pipeline" if preset is None else "the name of a preset", pipeline if preset is None else preset, _PASSES)
     if pipeline is not None and not pipeline.strip():
         raise UsageError("the pipeline is empty", remedy=_PASSES)

@@ -92,6 +92,7 @@ def _error_of_signal(program: str, number: int, said: str) -> EpweaveError:
 
 
 _looks: list[Callable[[], None]] = []  # called now and then while a program runs
+_limits: list[tuple[float, str]] = []  # seconds, and the remedy; the last counts
 
 
 @contextlib.contextmanager
@@ -102,6 +103,16 @@ def looking(look: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _looks.remove(look)
+
+
+@contextlib.contextmanager
+def limiting(seconds: float, remedy: str) -> Iterator[None]:
+    """A program that runs within and is given no `timeout` of its own is ended after `seconds`."""
+    _limits.append((seconds, remedy))
+    try:
+        yield
+    finally:
+        _limits.pop()
 
 
 def _run_watched(command: list[str], timeout: float | None) -> subprocess.CompletedProcess:
@@ -133,12 +144,12 @@ def run(name: str, *words: str, timeout: float | None = None, accept: tuple[int,
         require_text(f"what `{name} {words[0]}` is told", word, "give a text, a number or a path")
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise UsageError(f"timeout is a number of seconds, and {timeout!r} was given", remedy="give one above 0, or None")
+    limit = (timeout, "give more time, or a smaller graph") if timeout or not _limits else _limits[-1]
     command = [find_program(name), *words, "--json"]
     try:
-        done = _run_watched(command, timeout)
+        done = _run_watched(command, limit[0])
     except subprocess.TimeoutExpired:
-        raise RunError(f"{name} {words[0]} took more than {timeout:g} seconds",
-                       remedy="give more time, or a smaller graph") from None
+        raise RunError(f"{name} {words[0]} took more than {limit[0]:g} seconds", remedy=limit[1]) from None
     said = done.stderr.decode(errors="replace")
     if done.returncode < 0:
         raise _error_of_signal(f"{name} {words[0]}", -done.returncode, said.strip())

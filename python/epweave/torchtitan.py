@@ -21,6 +21,8 @@ On every rank the traced step goes through `epweave rewrite` and comes back as t
     EPWEAVE_TRACE        a folder: the step as this rank traces it is written there, and the process exits; join_traces makes
                          an artifact of the traces of several ranks
     EPWEAVE_ARTIFACT     a folder: the artifact there is loaded when the trainer is built, and nothing is traced
+    EPWEAVE_TIMEOUT      seconds that each program of a step may run, before it is ended and all ranks stop; default 600.
+                         A rank waits three times as long for the others
 
 A variable that looks like one of these and is none is refused (EPWEAVE_PIPLINE). Pipelines, policies and programs are looked
 at when the trainer is built, before anything is traced. A rank that fails stops all ranks; so do ranks that are told different
@@ -52,13 +54,14 @@ from .groups import create_process_groups
 from .halves import Halves, partition, split_policy
 from .job import describe_job
 from .loader import load
-from .programs import looking
+from .programs import limiting, looking
 from .roles import describe_process_groups, describe_roles
-from .settings import check_environment, is_set
+from .settings import check_environment, is_set, seconds_of_a_program
 
 ARTIFACT = "step.epw"  # in the folder
 NORMALIZE = "dce,canonicalize,dedup-unshard"
-_SECONDS_TO_HEAR_OF_OTHERS = 1800.0  # of ranks that work; one that fails is heard of at once
+_PROGRAMS_OF_A_STEP = 3  # that other ranks wait for: rewrite, its proof, partition; a rank that fails is heard of at once
+_MORE_TIME = "set EPWEAVE_TIMEOUT to more seconds, or give a shorter EPWEAVE_PIPELINE"
 _trainers: list = []  # those that were built, as weak references
 _rounds = itertools.count()
 _OF_THE_STEP = ("PIPELINE", "BEFORE", "AFTER", "THEN", "PARTITION")  # of the settings, which all ranks must share
@@ -153,12 +156,14 @@ class Ranks:
             return
         self.store.set(self._key(f"{what}/{self.rank}"), data)
         others = [self._key(f"{what}/{rank}") for rank in range(self.size)]
-        deadline = time.monotonic() + _SECONDS_TO_HEAR_OF_OTHERS
+        seconds = _PROGRAMS_OF_A_STEP * seconds_of_a_program()
+        deadline = time.monotonic() + seconds
         while not self.store.check(others):
             self.hear()
             if time.monotonic() > deadline:
                 late = [rank for rank in range(self.size) if not self.store.check([others[rank]])]
-                raise RunError(f"ranks {late} did not finish their rewrite", remedy="see what they say")
+                raise RunError(f"ranks {late} did not come as far as this one in {seconds:g} seconds ({what})",
+                               remedy=f"see what they say, or {_MORE_TIME}")
             time.sleep(0.2)
 
     def get(self, what: str, rank: int) -> bytes:
@@ -168,9 +173,12 @@ class Ranks:
 @contextlib.contextmanager
 def stopping_all(ranks: Ranks | None = None) -> Iterator[None]:
     """What is raised within stops the other ranks, too: those that meet as `ranks`, else where they meet next. A program
-    that runs within ends as soon as another of `ranks` has failed."""
+    that runs within ends as soon as another of `ranks` has failed, or after EPWEAVE_TIMEOUT."""
     try:
-        with looking(ranks.hear) if ranks else contextlib.nullcontext():
+        with contextlib.ExitStack() as watch:
+            if ranks:
+                watch.enter_context(looking(ranks.hear))
+                watch.enter_context(limiting(seconds_of_a_program(), _MORE_TIME))
             yield
     except Exception as error:
         (ranks or Ranks(is_alone=_is_one_process())).fail(full_text(error))

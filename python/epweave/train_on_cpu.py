@@ -504,6 +504,7 @@ def run_rows(pipelines: list[str], arguments: list[str], options) -> tuple[dict[
         for number, settings in enumerate(settings_of(pipeline, options), 1):
             name = f"{pipeline}-{number}" if settings else pipeline
             said = f" ({'; '.join(settings.values())})" if settings else ""
+            print(f"{name}{said}: {options.steps} steps on {options.world} ranks ...", file=sys.stderr, flush=True)
             try:
                 rows[name] = run_pipeline(pipeline, settings, arguments, options)
                 print(f"{name}{said}: done in {rows[name]['seconds']:.0f} s", file=sys.stderr)

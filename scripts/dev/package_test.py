@@ -122,7 +122,16 @@ class Package(unittest.TestCase):
             rows = json.loads(report.read_text())
         self.assertEqual(code, 1)
         self.assertIn("reference and none: all parameters bitwise equal", out.getvalue())
-        self.assertIn("epweave-1: failed: rank 0 failed (exit code 1):\nthe reason", errors.getvalue())
+        self.assertEqual(errors.getvalue(), """\
+epweave-1 (chunk): 3 steps on 2 ranks ...
+epweave-1 (chunk): failed
+none: 3 steps on 2 ranks ...
+none: done in 0 s
+reference: 3 steps on 2 ranks ...
+reference: done in 0 s
+epweave-1: failed: rank 0 failed (exit code 1):
+the reason
+""")
         self.assertEqual(list(rows), ["none", "reference", "epweave-1"])
         self.assertIn("the reason", rows["epweave-1"]["error"])
 
@@ -312,6 +321,30 @@ class Package(unittest.TestCase):
             with self.assertRaises(ProcessLookupError):
                 os.kill(int((pathlib.Path(folder) / "pid").read_text()), 0)
 
+    def test_options_beside_a_pipeline_are_shown_within_it(self):
+        for pipeline, options, said, remedy in (
+                ("chunk", {"roots": ["a", "b"], "parts": 4}, "roots, parts", "'chunk{roots=[a,b],parts=4}'"),
+                ("dce,chunk", {"parts": 4}, "parts", "'PASS{parts=4}'")):
+            with self.assertRaises(errors.UsageError) as caught:
+                epweave.rewrite(GRAPH, pipeline, **options)
+            self.assertEqual((str(caught.exception), caught.exception.remedy),
+                             (f"{said}: options are keywords of a preset, and a pipeline was given",
+                              f"write them into the pipeline: {remedy}"))
+
+    def test_a_program_without_a_time_of_its_own_ends_at_the_limit_around_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            slow = pathlib.Path(folder) / "slow"
+            slow.write_text("#!/bin/sh\nexec sleep 600\n")
+            slow.chmod(0o755)
+            said = []
+            with mock.patch.dict(os.environ, {"EPWEAVE": str(slow)}), programs.limiting(0.2, "wait longer"):
+                for timeout in (None, 0.1):
+                    with self.assertRaises(errors.RunError) as caught:
+                        programs.run("epweave", "rewrite", timeout=timeout)
+                    said.append(errors.full_text(caught.exception))
+        self.assertEqual(said, ["epweave rewrite took more than 0.2 seconds\n  remedy: wait longer",
+                                "epweave rewrite took more than 0.1 seconds\n  remedy: give more time, or a smaller graph"])
+
     def test_numbers_and_keys_of_partitions_and_artifacts(self):
         llama = str(ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz")
         halves = epweave.partition(llama, budget=0.5)
@@ -491,6 +524,10 @@ class Package(unittest.TestCase):
                 ({"EPWEAVE_PARTITION": "exakt"}, "EPWEAVE_PARTITION: policy: 'exakt' is none of min-cut, tags, exact", None),
                 ({"EPWEAVE": "/nowhere"}, "EPWEAVE names /nowhere, which cannot be executed",
                  "unset it, or let it name the program epweave"),
+                ({"EPWEAVE_TIMEOUT": "12.5"}, None, None),
+                ({"EPWEAVE_TIMEOUT": "1h"}, "EPWEAVE_TIMEOUT is '1h'", "set it to a number of seconds above 0"),
+                ({"EPWEAVE_TIMEOUT": "0"}, "EPWEAVE_TIMEOUT is '0'", "set it to a number of seconds above 0"),
+                ({"EPWEAVE_TIMEOTU": "5"}, "there is no variable EPWEAVE_TIMEOTU", "did you mean EPWEAVE_TIMEOUT?"),
                 ({"EPWEAVE_KEEP": "/dev/null/x"}, "EPWEAVE_KEEP: there can be no folder /dev/null/x: Not a directory",
                  "name one that can be made and written")):
             with mock.patch.dict(os.environ, variables), contextlib.ExitStack() as stack:

@@ -260,6 +260,34 @@ class Passes(unittest.TestCase):
             self.assertEqual([path.read_text() for path in pathlib.Path(folder).glob("*.epw")], ["of rank 1"])
             self.assertEqual(pathlib.Path(named[0]).read_text(), "of rank 1")
 
+    def test_a_rank_that_hangs_stops_all(self):
+        from torch.distributed import HashStore
+        sys.path.insert(0, str(ROOT / "python"))
+        from epweave import torchtitan as client
+        store = HashStore()
+
+        def ranks_of(rank):
+            made = object.__new__(client.Ranks)
+            made.rank, made.size, made.is_alone, made.store, made.round = rank, 2, False, store, 8
+            return made
+
+        with tempfile.TemporaryDirectory() as folder:
+            slow = pathlib.Path(folder, "slow")
+            slow.write_text("#!/bin/sh\nexec sleep 600\n")
+            slow.chmod(0o755)
+            with mock.patch.dict(os.environ, {"EPWEAVE": str(slow), "EPWEAVE_TIMEOUT": "0.5"}):
+                with self.assertRaises(client.RunError) as late:  # rank 1 works on, in Python
+                    ranks_of(0).meet("rewritten")
+                with self.assertRaises(client.RunError) as hanging, client.stopping_all(ranks_of(1)):
+                    client.rewrite(str(ROOT / "testdata/graphs/llama3_debug_fsdp4.1_norm.epw.gz"), "dce")
+                with self.assertRaises(client.RunError) as other:
+                    ranks_of(0).meet("rewritten")
+        remedy = "\n  remedy: {}set EPWEAVE_TIMEOUT to more seconds, or give a shorter EPWEAVE_PIPELINE"
+        self.assertEqual([client.full_text(x.exception) for x in (late, hanging, other)], [
+            "ranks [1] did not come as far as this one in 1.5 seconds (rewritten)" + remedy.format("see what they say, or "),
+            "epweave rewrite took more than 0.5 seconds" + remedy.format(""),
+            "another rank stopped: rank 1: epweave rewrite took more than 0.5 seconds" + remedy.format("")])
+
     def test_the_entry_is_torchtitans_with_the_pipeline_registered(self):
         code = ("import runpy, torchtitan.train; from torchtitan.experiments.graph_trainer import registry;"
                 "torchtitan.train.main = lambda: print('epweave' in registry.PASS_PIPELINE_REGISTRY);"

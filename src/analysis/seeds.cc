@@ -52,9 +52,10 @@ std::optional<std::size_t> find_input(const Graph& graph, const std::vector<std:
 
 void mark_tangents(Graph& graph, std::span<const std::string> names) {
   std::vector<StringId> inputs;
-  std::vector<std::string_view> known;
+  std::vector<std::string_view> known, calls;
   for (NodeId id : graph.step().order) {
     const Node& node = graph.step().nodes[id];
+    if (node.kind == NodeKind::kCall) calls.push_back(graph.text(node.name));
     if (node.kind != NodeKind::kPlaceholder) continue;
     inputs.push_back(node.name);
     known.push_back(graph.text(node.name));
@@ -65,6 +66,11 @@ void mark_tangents(Graph& graph, std::span<const std::string> names) {
     if (std::find(names.begin(), name, *name) != name)
       throw UsageError(fmt::format("--tangents: '{}' is given twice\n  expected each input once", *name));
     const auto at = find_input(graph, known, *name);
+    if (!at && std::ranges::find(calls, *name) != calls.end())
+      throw UsageError(fmt::format(
+          "--tangents: '{}' is a call, and a tangent is an input of the graph\n  expected names of "
+          "inputs; make what the call computes an input of the step, and trace again",
+          *name));
     if (!at) {
       for (const InputRole& input : graph.inputs)
         for (StringId other : {input.which, input.fqn})

@@ -435,6 +435,13 @@ Finding check_exchanges(const Graph& graph, const Survey& seen) {
   return finding;
 }
 
+// The topic whose finding says already what chunk declines; empty for any other refusal.
+std::string_view topic_of_refusal(const PassError& refusal) {
+  if (refusal.id() == "chunk.foreign-exchange") return "exchanges";
+  if (refusal.id() == "chunk.no-modules") return "modules";
+  return {};
+}
+
 Finding check_division(const Survey& seen, const DivisionQuestion& question, const DivisionTrial& trial) {
   Finding finding{"division", Health::kNone, "no module is divided", {}, {}, {}};
   if (is_divided(seen)) {
@@ -452,6 +459,10 @@ Finding check_division(const Survey& seen, const DivisionQuestion& question, con
   }
   if (question.dense) return finding;
   const PassError& refusal = *trial.refusal;
+  if (const std::string_view topic = topic_of_refusal(refusal); !topic.empty()) {
+    finding.found += fmt::format("; chunk declines for the reason that {} gives", topic);
+    return finding;
+  }
   finding.health = Health::kLacks;
   finding.found +=
       fmt::format("; {}{} is declined: {} [{}]", question.symbols ? "even with a token symbol, " : "", call,
