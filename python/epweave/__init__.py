@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .api import Difference, Proof, Report, Result, diff, replay_check, rewrite, verify, verify_ranks
+from .api import Check, Difference, Proof, Report, Result, diff, replay_check, rewrite, verify, verify_ranks
 from .artifact import Artifact, check_artifact, load_artifact, make_artifact, save_artifact, save_trace
 from .errors import (DeclinedError, DeviceError, EpweaveError, GraphFileError, InternalError, MismatchError,
                      RunError, UsageError)
@@ -26,10 +26,11 @@ from .programs import package_version as _package_version
 from .tracing import Step, trace
 
 __all__ = [
-    "Artifact", "DeclinedError", "DeviceError", "Difference", "EpweaveError", "GraphFileError", "Halves", "InternalError",
-    "MismatchError", "Proof", "Report", "Result", "RunError", "Step", "UsageError", "annotate", "check_artifact",
-    "create_process_groups", "diff", "export", "find_program", "load", "load_artifact", "make_artifact", "partition",
-    "replay_check", "rewrite", "save_artifact", "save_trace", "trace", "verify", "verify_ranks",
+    "Artifact", "Check", "DeclinedError", "DeviceError", "Difference", "EpweaveError", "GraphFileError", "Halves",
+    "InternalError", "MismatchError", "Proof", "Report", "Result", "RunError", "Step", "UsageError", "annotate",
+    "check_artifact", "create_process_groups", "diff", "export", "find_program", "load", "load_artifact",
+    "make_artifact", "partition", "replay_check", "rewrite", "save_artifact", "save_trace", "trace", "verify",
+    "verify_ranks",
 ]
 
 if TYPE_CHECKING:

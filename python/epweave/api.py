@@ -1,6 +1,7 @@
 """Rewriting, proving and comparing from Python: each function runs a program and gives its report a shape."""
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import difflib
@@ -289,8 +290,19 @@ def _option_words(options: dict) -> list[str]:
     return words
 
 
+@dataclasses.dataclass(repr=False)
+class Check(Report):
+    """What `epweave-replay check` says: how each output of each rank compares; true where the verdict is `same`."""
+
+    def __repr__(self) -> str:
+        others = collections.Counter(output["verdict"] for output in self.details["outputs_not_equal"])
+        counts = [f"{self.details['outputs'] - others.total()} outputs equal",
+                  *(f"{count} {verdict}" for verdict, count in sorted(others.items()))]
+        return f"Check(verdict={self.details['verdict']!r}: {', '.join(counts)})"
+
+
 def replay_check(a: Graph, b: Graph, *, ranks: int | None = None, seed: int = 0, timeout: float | None = None,
-                 **options: Any) -> Report:
+                 **options: Any) -> Check:
     """Execute both graphs on virtual ranks on the CPU and compare every output and node.
 
     Further options are those of `epweave-replay check`: `data="integer"`, `memory=16`, `poison=True`,
@@ -299,4 +311,4 @@ def replay_check(a: Graph, b: Graph, *, ranks: int | None = None, seed: int = 0,
     words = ["--seed", str(seed), *_option_words({"ranks": ranks, **options})]
     with graph_file(a) as first, graph_file(b) as second:
         report, _ = run("epweave-replay", "check", first, second, *words, "-q", accept=(0, 1), timeout=timeout)
-    return Report(report["verdict"] == "same", report)
+    return Check(report["verdict"] == "same", report)

@@ -156,7 +156,7 @@ class Exporter:
         history = known.get("history")
         tables = restore(self.graphs[0]["nodes"], self.marks, history)
         if history is not None and not tables:
-            print("epweave_fx: none of the module's nodes is one of those that were loaded; the pipeline log and"
+            print("epweave: none of the module's nodes is one of those that were loaded; the pipeline log and"
                   " provenance are left out", file=sys.stderr)
         return tables
 
@@ -411,7 +411,7 @@ class Exporter:
 
     def report_dropped(self) -> None:
         for (key, kind), count in sorted(self.dropped.items()):
-            print(f'epweave_fx: metadata "{key}" is not plain data ({kind});'
+            print(f'epweave: metadata "{key}" is not plain data ({kind});'
                   f" left out on {count} node{'s' if count > 1 else ''}", file=sys.stderr)
 
 

@@ -358,7 +358,7 @@ class RoundTrip(GraphTest):
         for node in loaded.graph.nodes:
             node.meta = {}
         loaded.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)[0].target = torch.ops.aten.add.Tensor
-        self.assertEqual(self.export(loaded), "epweave_fx: none of the module's nodes is one of those that were loaded; the"
+        self.assertEqual(self.export(loaded), "epweave: none of the module's nodes is one of those that were loaded; the"
                                               " pipeline log and provenance are left out\n")
         self.assertNotIn("passes", epweave_fx.read_file(self.path))
 
@@ -375,10 +375,10 @@ class RoundTrip(GraphTest):
         _, said = self.check(torch.fx.GraphModule(torch.nn.Module(), graph),
                              without=("friend", "colour", "values", 5))
         self.assertEqual(said, (
-            'epweave_fx: metadata "5" is not plain data (int); left out on 1 node\n'
-            'epweave_fx: metadata "colour" is not plain data (Colour); left out on 1 node\n'
-            'epweave_fx: metadata "friend" is not plain data (Node); left out on 2 nodes\n'
-            'epweave_fx: metadata "values" is not plain data (Tensor); left out on 1 node\n'))
+            'epweave: metadata "5" is not plain data (int); left out on 1 node\n'
+            'epweave: metadata "colour" is not plain data (Colour); left out on 1 node\n'
+            'epweave: metadata "friend" is not plain data (Node); left out on 2 nodes\n'
+            'epweave: metadata "values" is not plain data (Tensor); left out on 1 node\n'))
 
     def failure(self, function, *arguments, **keywords):
         with self.assertRaises(epweave_fx.GraphFileError) as caught:
@@ -465,9 +465,9 @@ class Torchtitan(GraphTest):
 
     def test_round_trip_and_chunking(self):
         loaded, said = self.check(self.module, ("eager_input_vals", "from_node"), **self.facts)
-        self.assertRegex(said, r'^epweave_fx: metadata "eager_input_vals" is not plain data'
+        self.assertRegex(said, r'^epweave: metadata "eager_input_vals" is not plain data'
                                r' \(FakeTensor\); left out on \d+ nodes\n'
-                               r'epweave_fx: metadata "from_node" is not plain data'
+                               r'epweave: metadata "from_node" is not plain data'
                                r' \(NodeSource\); left out on \d+ nodes\n$')
         keys = {key for node in loaded.graph.nodes for key in node.meta}
         self.assertLessEqual({"val", "custom", "seq_nr", "autograd_backward", "recompute",

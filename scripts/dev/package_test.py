@@ -548,6 +548,7 @@ the reason
             report = epweave.replay_check(*paths, data="integer")
             self.assertFalse(report)
             self.assertEqual(report["verdict"], "different")
+            self.assertEqual(repr(report), "Check(verdict='different': 0 outputs equal, 2 differs)")
             # Flags, what is left out, and a list, which gives its option once for each item.
             with mock.patch.object(epweave.api, "run", return_value=({"verdict": "same"}, "")) as call:
                 epweave.replay_check(paths[0], paths[0], poison=True, pin_rows=False, recipe=None,
