@@ -109,6 +109,8 @@ class UsageTest(CommandLineTest):
 
     def test_unknown_option(self):
         self.assert_fails(2, "epweave stats does not take '--form'; did you mean '--from'?", "stats", "small.txt", "--form")
+        self.assert_fails(2, "epweave rewrite does not take 'out.epw': the file to write stands behind -o: -o out.epw",
+                          "rewrite", "small.txt", "out.epw", "-p", "dce")
         self.assert_fails(2, "--verbose is an option of the command and stands behind it: epweave stats --verbose",
                           "--verbose", "stats", "small.txt")
 

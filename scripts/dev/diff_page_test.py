@@ -30,6 +30,10 @@ class DiffPageTest(page_test_case.PageTestCase):
     def rows(self, side):
         return self.page.evaluate(f"sides.{side}.rows.length")
 
+    def choose(self, module):
+        (place,) = [place for place, text in enumerate(self.page.texts("#modules .module")) if module in text]
+        self.page.click(f"#modules .module:nth-child({place + 1}) > span:nth-child(2)")
+
     def test_only_lines_in_view_are_drawn(self):
         self.assertGreater(self.rows("b"), 2000)
         self.assertLess(self.page.count("#scroll-b .row"), 150)
@@ -101,10 +105,22 @@ class DiffPageTest(page_test_case.PageTestCase):
         self.page.wait("document.querySelector('#detail table')")
         self.assertIn("%mm_11_chunk0", self.page.text("#detail"))
 
+    def test_a_module_shows_what_its_nodes_became(self):
+        self.choose("(none)")  # sums of gradients, whose parts are of the divided module
+        divided = self.names("a")
+        self.assertEqual(len(divided), 20)
+        self.assertIn("%add_43", divided)
+        self.assertEqual(sorted(self.names("b")), [f"{name}_chunk{part}" for name in divided for part in (0, 1)])
+
+    def names(self, side):
+        """The nodes on show."""
+        return self.page.evaluate(f"sides.{side}.rows.filter(row => row >= 0).map(row => '%' + sides.{side}.name[row])")
+
+    def test_the_counts_of_modules_are_not_cut_off(self):
+        self.assertEqual(self.page.evaluate("(nav => nav.scrollWidth - nav.clientWidth)(document.getElementById('modules'))"), 0)
+
     def test_a_module_and_a_kind_of_change_select(self):
-        modules = self.page.texts("#modules .module")
-        (loss,) = [place for place, text in enumerate(modules) if "loss" in text]
-        self.page.click(f"#modules .module:nth-child({loss + 1}) > span:nth-child(2)")
+        self.choose("loss")
         self.page.click("#scroll-a .row:not(.head)")
         self.assertIn("removed", self.page.text("#detail"))
         self.page.click("#chips *", "removed")

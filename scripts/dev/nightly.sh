@@ -15,9 +15,12 @@
 #
 # 4. The wheel is built from nothing, installed and used: its programs take no library but glibc
 #    from the machine.
+# 5. A wheel is used in bare chroots of Debian 12 and 13, and both write the same bytes
+#    (try_on_debian.sh); left out, with a line that says so, where it cannot make them (no
+#    debootstrap, not root).
 #
 # Needs a release build and build/venv (scripts/dev/torch_venv.sh). About 20 minutes of processor
-# time, and as many to compile the wheel. Exits non-zero if anything fails.
+# time, and twice as many to compile both wheels. Exits non-zero if anything fails.
 set -eu
 case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/../.."
@@ -33,3 +36,8 @@ $python scripts/train_artifact.py --layers 2 --rewrite 'ep-overlap{symbolize=yes
 $python scripts/dev/check_commutes.py --epweave "$EPWEAVE" --all-ranks testdata/general/*.epw.gz \
   testdata/graphs/dsv3_debug_ep2_coor.0_traced.epw.gz testdata/graphs/llama3_debug_fsdp2_tp2_coor.0_traced.epw.gz
 python3 scripts/dev/package_test.py --wheel
+if [ "$(id -u)" = 0 ] && command -v debootstrap >/dev/null; then
+  scripts/dev/try_on_debian.sh
+else
+  echo "nightly.sh: not tried on bare systems: that needs root and debootstrap" >&2
+fi

@@ -68,6 +68,16 @@ class ReportPageTest(page_test_case.PageTestCase):
             self.assertIn(note.replace("*", "\\*").replace(": choice: ", ": "), markdown)
         self.assertNotRegex(text, r"undefined|NaN|null")
 
+    def test_an_assumption_says_why_and_what_is_proved(self):
+        golden = (page_test_case.ROOT / "testdata/report/assumed.test").read_text()
+        (self.folder / "assumed.txt").write_text(golden.split("=== a.txt ===\n")[1].split("=== stdout ===")[0])
+        self.run_epweave("rewrite", "assumed.txt", "-p", "chunk{roots=layers.*}", "-q", "-o", "parts.txt")
+        self.run_epweave("report", "assumed.txt", "parts.txt", "-o", "assumed.html", "-o", "assumed.json")
+        (kind,) = [row for row in json.loads((self.folder / "assumed.json").read_text())["verdict"]["assumptions"] if row["why"]]
+        text = self.text("assumed.html")
+        self.assertIn(f"why: {kind['why']}", text)
+        self.assertIn(f"spelling that is proved: {kind['spelling']}".replace("`", ""), text)
+
     def test_it_draws_every_bar(self):
         page = self.open("page.html")
         bars = sum(len(stream["bars"]) + len(stream["exposed"])

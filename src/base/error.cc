@@ -9,7 +9,8 @@ std::string format_pass_error(const std::string& id, const std::string& problem,
                               const std::string& remedy) {
   std::string text = fmt::format("{} [{}]", problem, id);
   if (!site.node.empty()) text += fmt::format("\n  node:   {}", site.node);
-  if (!site.op.empty()) text += fmt::format("\n  op:     {}", site.op);
+  // An input is its own op.
+  if (!site.op.empty() && site.op != site.node) text += fmt::format("\n  op:     {}", site.op);
   if (!site.module.empty()) text += fmt::format("\n  module: {}", site.module);
   if (!site.source.empty()) text += fmt::format("\n  source: {}", site.source);
   if (!remedy.empty()) text += fmt::format("\n  remedy: {}", remedy);

@@ -95,6 +95,11 @@ class Parser {
     const PassInfo* pass = known_.find_pass(name);
     if (!pass && known_.find_preset(name))
       fail(at, fmt::format("'{}' is a preset, not a pass", name), "a pass; give a preset with --preset");
+    // chunk(parts=4), chunk:overlap-ep
+    const std::size_t mark = std::min(name.find_first_of("(:"), name.size());
+    if (!pass && known_.find_pass(name.substr(0, mark)))
+      fail(at + mark, fmt::format("unexpected '{}'", name[mark]),
+           fmt::format("options in braces, {}{{..}}, or ',' and another pass", name.substr(0, mark)));
     if (!pass) fail_unknown(at, "pass", name, names_of(known_.passes));
     PassCall call{pass, parse_options(at, pass->name, pass->options)};
     if (pass->settle) pass->settle(call.options);

@@ -115,6 +115,14 @@ TEST_CASE("names that are not known") {
   everything
   ^
   expected one of plain, cut, demand)");
+  CHECK(parse_error("plain,cut(parts=2)") == R"(column 10: unexpected '('
+  plain,cut(parts=2)
+           ^
+  expected options in braces, cut{..}, or ',' and another pass)");
+  CHECK(parse_error("plain:cut") == R"(column 6: unexpected ':'
+  plain:cut
+       ^
+  expected options in braces, plain{..}, or ',' and another pass)");
   CHECK(parse_error("cut{part=2}") == R"(column 5: unknown option of 'cut': 'part', did you mean 'parts'?
   cut{part=2}
       ^

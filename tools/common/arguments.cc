@@ -109,6 +109,8 @@ bool lacks_pipeline(const CLI::App& command) {
     advice = ": options stand behind a command; --help lists the commands";
   if (advice.empty() && !extra.starts_with('-') && lacks_pipeline(command))
     advice = ": a pipeline stands behind -p, a preset behind --preset";
+  const bool is_output = !extra.starts_with('-') && command.get_option_no_throw("--output") != nullptr;
+  if (advice.empty() && is_output) advice = fmt::format(": the file to write stands behind -o: -o {}", extra);
   throw UsageError(fmt::format("{} does not take '{}'{}", full_name(app, command), extra, advice));
 }
 

@@ -85,6 +85,26 @@ std::string drop_names(const std::string& text) {
   return kind;
 }
 
+// A long sum: "u1 + u2 + .. + u64".
+std::string shorten_side(const std::string& text) {
+  constexpr std::size_t kMost = 60, kHead = 2;
+  constexpr std::string_view kPlus = " + ";
+  std::vector<std::size_t> signs;
+  for (std::size_t at = text.find(kPlus); at != std::string::npos; at = text.find(kPlus, at + 1))
+    signs.push_back(at);
+  if (text.size() <= kMost || signs.size() <= kHead) return text;
+  return fmt::format("{} + ..{}", text.substr(0, signs[kHead - 1]), text.substr(signs.back()));
+}
+
+// Sums over many ranks in one line: "u1 + u2 + .. + u64 = 4*u0". Other text stays as it is.
+std::string shorten_sum(const std::string& text) {
+  constexpr std::string_view kEqual = " = ";
+  const std::size_t at = text.find(kEqual);
+  if (at == std::string::npos || text.find(kEqual, at + 1) != std::string::npos) return text;
+  return fmt::format("{}{}{}", shorten_side(text.substr(0, at)), kEqual,
+                     shorten_side(text.substr(at + kEqual.size())));
+}
+
 }  // namespace
 
 std::vector<AssumptionKind> group_assumptions(const std::vector<std::string>& assumptions) {
@@ -95,7 +115,7 @@ std::vector<AssumptionKind> group_assumptions(const std::vector<std::string>& as
   for (const FoldedRows& fold : fold_rows(rows)) {
     const std::string& first = assumptions[fold.members.front()];
     const AssumptionReason& reason = find_reason(first);
-    kinds.push_back({first, fold.members.size(), reason.why, reason.spelling});
+    kinds.push_back({shorten_sum(first), fold.members.size(), reason.why, reason.spelling});
   }
   return kinds;
 }

@@ -12,7 +12,7 @@ namespace epweave::cli {
 
 // Assumptions that say the same of other symbols or nodes.
 struct AssumptionKind {
-  std::string first;  // "in each part, 0 <= u4"
+  std::string first;  // "in each part, 0 <= u4"; of a long sum its ends: "u1 + u2 + .. + u64 = 4*u0"
   std::size_t count = 0;
   // Why it is not proved, and what the model can write so that it is. Empty of facts about numbers,
   // which say all by themselves; `spelling` also where none is known.

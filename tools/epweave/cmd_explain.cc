@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "common/graphs.h"
 #include "ir/text/text.h"
+#include "node_captions.h"
 #include "node_report.h"
 #include "ops/op.h"
 
@@ -60,12 +61,18 @@ struct ExplainedNode {
   std::size_t position;
 };
 
+// Of nested graphs none.
+std::vector<std::string> roles_of(const ExplainedNode& e) {
+  return &e.body == &e.graph.step() ? NodeCaptions(e.graph).roles(e.id) : std::vector<std::string>();
+}
+
 Json explain_report(const ExplainedNode& e) {
   const Node& node = e.body.nodes[e.id];
   Json report = file_report(e.file);
   report.update(node_report(e.graph, e.body, node, RegionParts(e.graph)));
   report["graph"] = e.graph.text(e.body.name);
   report["position"] = e.position;
+  report["roles"] = roles_of(e);
   report["users"] = names_report(e.graph, e.body, e.users[e.id]);
   report["source"] = text_or_null(site_of(e.graph, node).source);
   Json& records = report["provenance"] = Json::array();
@@ -93,6 +100,7 @@ std::string explain_text(const ExplainedNode& e) {
   std::string text = print_node(e.graph, e.body, e.id, TextMode::kShort) + "\n";
   text += fmt::format("node {} of {}{}\n", e.position + 1, e.body.order.size(),
                       e.body.name ? fmt::format(" of graph {}", e.graph.text(e.body.name)) : "");
+  for (const std::string& role : roles_of(e)) text += role + "\n";
   if (const std::string source = site_of(e.graph, node).source; !source.empty())
     text += fmt::format("from {}\n", source);
   if (node.chunk.region)

@@ -119,32 +119,12 @@ Json rewrite_report(const Graph& b, const VerifyOptions& options, const RewriteR
   return document;
 }
 
-// A long sum: "u1 + u2 + .. + u64".
-std::string shorten_side(const std::string& text) {
-  constexpr std::size_t kMost = 60, kHead = 2;
-  constexpr std::string_view kPlus = " + ";
-  std::vector<std::size_t> signs;
-  for (std::size_t at = text.find(kPlus); at != std::string::npos; at = text.find(kPlus, at + 1))
-    signs.push_back(at);
-  if (text.size() <= kMost || signs.size() <= kHead) return text;
-  return fmt::format("{} + ..{}", text.substr(0, signs[kHead - 1]), text.substr(signs.back()));
-}
-
-// Sums over many ranks in one line: "u1 + u2 + .. + u64 = 4*u0". Other text stays as it is.
-std::string shorten_sum(const std::string& text) {
-  constexpr std::string_view kEqual = " = ";
-  const std::size_t at = text.find(kEqual);
-  if (at == std::string::npos || text.find(kEqual, at + 1) != std::string::npos) return text;
-  return fmt::format("{}{}{}", shorten_side(text.substr(0, at)), kEqual,
-                     shorten_side(text.substr(at + kEqual.size())));
-}
-
 // One of each kind, as many as one takes in at once.
 std::string assumptions_text(const std::vector<AssumptionKind>& kinds, std::size_t left) {
   constexpr std::size_t kMostKinds = 8;
   std::string text;
   for (std::size_t i = 0; i < std::min(kinds.size(), kMostKinds); ++i) {
-    text += fmt::format("assuming    {}", shorten_sum(kinds[i].first));
+    text += fmt::format("assuming    {}", kinds[i].first);
     if (kinds[i].count > 1) text += fmt::format("; {} more like it, listed by -v", kinds[i].count - 1);
     text += "\n";
     if (!kinds[i].why.empty()) text += fmt::format("            why: {}\n", kinds[i].why);

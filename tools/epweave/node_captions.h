@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/graph.h"
 
@@ -19,6 +20,9 @@ class NodeCaptions {
   std::string where(NodeId id) const;
   // "model.py:12", the last frame of the user's code; "" where the trace does not say.
   std::string source(NodeId id) const;
+  // What the step takes or returns here, as it is called outside: "parameter layers.0.w", "grad of
+  // layers.0.w"; a tied weight's gradient has two names.
+  std::vector<std::string> roles(NodeId id) const;
   // The text with "%arg36_1" replaced by what the graph calls that input.
   std::string with_input_names(std::string_view text) const;
 

@@ -22,5 +22,8 @@ std::optional<ChunkReport> plan_of_rewrite(const Graph& a, const Graph& b);
 
 // Whether a note of a pass says what it chose and what it predicts of it.
 bool is_choice_note(std::string_view note);
+// Whether it says what was tried and priced on the way: not what was taken, declined, or is
+// predicted of the result.
+bool is_trial_note(std::string_view note);
 
 }  // namespace epweave::cli

@@ -43,7 +43,10 @@ Json kinds_report(const std::vector<AssumptionKind>& kinds, const NodeCaptions& 
   Json list = Json::array();
   for (const AssumptionKind& kind : kinds) {
     if (list.size() == kMostRows) break;
-    list.push_back({{"assumption", captions.with_input_names(kind.first)}, {"count", kind.count}});
+    list.push_back({{"assumption", captions.with_input_names(kind.first)},
+                    {"count", kind.count},
+                    {"why", text_or_null(kind.why)},
+                    {"spelling", text_or_null(kind.spelling)}});
   }
   return list;
 }

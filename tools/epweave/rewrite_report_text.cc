@@ -103,7 +103,7 @@ void add_verdict(const Json& page, std::string& text) {
     text += fmt::format("**Not proved**: {}.\n\n", counted(n, "violation"));
     for (const Json& row : verdict["violations"])
       text += fmt::format("- `{}` {}{}\n", row["invariant"].get<std::string>(), place_text(row),
-                          shortened(text_of(row["message"])));
+                          text_of(row["message"]));
     if (const std::size_t shown = verdict["violations"].size(); shown < n)
       text += fmt::format("- {} more: `epweave verify A B`\n", n - shown);
     text += "\n";
@@ -121,6 +121,9 @@ void add_verdict(const Json& page, std::string& text) {
     shown += count;
     text += fmt::format("- {}{}\n", shortened(text_of(row["assumption"])),
                         count == 1 ? "" : fmt::format("; {} more like it", count - 1));
+    if (!row["why"].is_null()) text += fmt::format("  - why: {}\n", text_of(row["why"]));
+    if (!row["spelling"].is_null())
+      text += fmt::format("  - spelling that is proved: {}\n", row["spelling"].get<std::string>());
   }
   if (shown < n) text += fmt::format("- {} more: `epweave verify A B -v`\n", n - shown);
   text += "\n</details>\n\n";

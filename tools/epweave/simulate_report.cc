@@ -10,6 +10,7 @@
 #include "base/memory_text.h"
 #include "cost/prices.h"
 #include "figures.h"
+#include "node_captions.h"
 #include "ops/op.h"
 
 namespace epweave::cli {
@@ -197,11 +198,14 @@ std::string collectives_text(const Graph& graph, const Simulation& simulation) {
   std::string text = fmt::format(
       "{} of {} {} exposed{}\n", worst.size(), counted(simulation.collectives.size(), "collective"),
       is_or_are(worst.size()), worst.size() > kShown ? fmt::format("; the first {} by time", kShown) : "");
-  for (std::size_t i = 0; i < std::min(worst.size(), kShown); ++i)
-    text += fmt::format("  {:>9.3f} of {:.3f} ms  %{}\n             {}\n", worst[i]->exposed * 1e3,
+  const NodeCaptions captions(graph);
+  for (std::size_t i = 0; i < std::min(worst.size(), kShown); ++i) {
+    const std::string where = captions.where(simulation.model.nodes[worst[i]->launch]);
+    text += fmt::format("  {:>9.3f} of {:.3f} ms  %{}{}\n             {}\n", worst[i]->exposed * 1e3,
                         (worst[i]->end - worst[i]->start) * 1e3,
                         name_at(graph, simulation.model, worst[i]->launch),
-                        explain(graph, simulation.model, *worst[i]));
+                        where.empty() ? "" : " in " + where, explain(graph, simulation.model, *worst[i]));
+  }
   return text;
 }
 

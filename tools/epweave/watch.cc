@@ -96,8 +96,9 @@ void Watch::show(const PassReport& pass) {
     if (has_plan && (note.starts_with("region ") || note.starts_with("proved"))) continue;
     const std::string line = fmt::format("{}: {}", name, note);
     // What the result rests on, and what it is predicted to gain, is said always; the rest of the
-    // plan on request.
-    if (note.starts_with("assumption") || note.starts_with("unused") || is_choice_note(note))
+    // plan, with what else could have been taken, on request.
+    if (note.starts_with("assumption") || note.starts_with("unused") ||
+        (is_choice_note(note) && !is_trial_note(note)))
       console_.info(line);
     else
       console_.detail(line);
