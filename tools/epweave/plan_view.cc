@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "common/graphs.h"
@@ -104,15 +103,10 @@ std::string notes_text(const std::vector<std::string>& notes) {
 }  // namespace
 
 bool is_choice_note(std::string_view note) {
-  return note.starts_with("choice") || note.starts_with("predicted");
+  return note.starts_with("choice") || is_trial_note(note) || note.starts_with("predicted");
 }
 
-bool is_trial_note(std::string_view note) {
-  constexpr std::array<std::string_view, 5> kTrials = {
-      ": predicted ", ": scheduled, ", ": had it the memory, ", " not tried ", ": no collective that pays"};
-  return note.starts_with("choice") &&
-         std::ranges::any_of(kTrials, [&](std::string_view words) { return note.find(words) != note.npos; });
-}
+bool is_trial_note(std::string_view note) { return note.starts_with("trial"); }
 
 int show_plan(const RewriteOptions& options, const Pipeline& pipeline, Console& console) {
   const auto call = std::ranges::find_if(pipeline.calls, divides);

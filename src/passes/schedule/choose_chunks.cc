@@ -63,7 +63,7 @@ void choose_by_region(ChunkTrials& trials, UniformSearch& uniform) {
   if (!mixed) return;
   if (trials.options().then) {
     const Comparison scheduled = compare_scheduled(best, *mixed, *trials.options().then);
-    trials.notes().push_back(fmt::format("choice: {}: scheduled, {}; {}, {}", mixed->choice.name,
+    trials.notes().push_back(fmt::format("trial: {}: scheduled, {}; {}, {}", mixed->choice.name,
                                          print_time(scheduled.other), best.choice.name,
                                          print_time(scheduled.graph)));
     if (!scheduled.pays) return;
@@ -119,7 +119,7 @@ std::optional<ChunkTrial> merge_collectives(ChunkTrials& trials, ChunkTrial& apa
   if (!merged.predicted.fits || merged.predicted.seconds >= apart.predicted.seconds) return {};
   if (trials.options().then) {
     const Comparison scheduled = compare_scheduled(apart, merged, *trials.options().then);
-    notes.push_back(fmt::format("choice: {}: {}", name, describe(scheduled)));
+    notes.push_back(fmt::format("trial: {}: {}", name, describe(scheduled)));
     if (!scheduled.pays) return {};
   }
   std::vector<std::string>& merged_notes = merged.result.notes;
@@ -134,7 +134,7 @@ void choose_buckets(ChunkTrials& trials, ChunkTrial& best) {
     const bool merges = merged.graph.step().order != best.result.graph.step().order;
     const std::string name = fmt::format("{}, {}", best.choice.name, how);
     if (merges) return merge_collectives(trials, best, name, std::move(merged));
-    if (options.overlap) trials.notes().push_back(fmt::format("choice: {}: no collective that pays", name));
+    if (options.overlap) trials.notes().push_back(fmt::format("trial: {}: no collective that pays", name));
     return {};
   };
   std::optional<ChunkTrial> by_clock = merge("merged", {trials.schedule().prices(), {}}), by_blocks;

@@ -24,7 +24,7 @@ TEST_CASE("choose-chunks: as many modules as memory allows are divided", "[slow]
     return std::ranges::any_of(result.notes,
                                [&](const std::string& note) { return note.find(text) != note.npos; });
   };
-  CHECK(has("choice: layers.* in 2 parts: had it the memory,"));
+  CHECK(has("trial: layers.* in 2 parts: had it the memory,"));
   CHECK(has("choice: taken: layers.{0..3} whole; layers.{4..7} in 2 parts"));
   // The whole fits, too, and takes longer.
   const Prediction whole = predict_schedule(graph, *options.then, Look::kWhole);

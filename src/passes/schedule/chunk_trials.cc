@@ -34,7 +34,7 @@ std::string remedy_of(const PassError& error) {
 }  // namespace
 
 std::string describe(const std::string& name, const Prediction& p) {
-  return fmt::format("choice: {}: predicted {:.2f} ms at {}, as given {:.2f} ms{}", name, p.seconds * 1e3,
+  return fmt::format("trial: {}: predicted {:.2f} ms at {}, as given {:.2f} ms{}", name, p.seconds * 1e3,
                      memory_text(p.peak), p.given_seconds * 1e3, p.fits ? "" : ", above the budget");
 }
 
@@ -90,7 +90,7 @@ double ChunkTrials::find_seconds_with_room(const ChunkTrial& trial) {
   roomy.memory = {.bytes = trial.predicted.given_peak, .growth = 0};
   const Prediction predicted = predict_schedule(trial.result.graph, roomy);
   notes_.push_back(
-      fmt::format("choice: {}: had it the memory, {}", trial.choice.name, print_time(predicted)));
+      fmt::format("trial: {}: had it the memory, {}", trial.choice.name, print_time(predicted)));
   return predicted.seconds;
 }
 

@@ -212,7 +212,7 @@ class RegionSearch {
     for (const Stake& stake : list_stakes()) {
       const ModuleClass& same = classes_[stake.place];
       if (stake.seconds < kLeastStake * uniform_.best.predicted.seconds || tried == kMostClasses) {
-        trials_.notes().push_back(fmt::format("choice: {}: at most {:.2f} ms to gain, not tried otherwise",
+        trials_.notes().push_back(fmt::format("trial: {}: at most {:.2f} ms to gain, not tried otherwise",
                                               print_modules(same.modules), stake.seconds * 1e3));
         continue;
       }
@@ -244,7 +244,7 @@ class RegionSearch {
     });
     if (longer > 0)
       trials_.notes().push_back(fmt::format(
-          "choice: {}: longer for all modules, and not tried for these alone: {} of the other divisions",
+          "trial: {}: longer for all modules, and not tried for these alone: {} of the other divisions",
           print_modules(same.modules), longer));
   }
 
