@@ -24,10 +24,11 @@
 #include "analysis/verify.h"
 #include "compare/rewrite/conditions.h"
 #include "compare/rewrite/verify_rewrite.h"
+#include "contracts.h"
 #include "golden_pairs.h"
 #include "ir/text/text.h"
 #include "mutant_judge.h"
-#include "replay/kernels/host/kernels.h"
+#include "strict_kernels.h"
 #include "testing/call_lines.h"
 
 namespace epweave {
@@ -401,6 +402,22 @@ std::vector<Case> list_cases() {
         {"c", "aten._to_copy.default", "%a{0}, dtype=b8", "b8[{1}]"},
         {"y", "aten.index_put.default", "%m{0}, [%c{0}], %b", "f32[{1}, 8]"}},
        kCat},
+      {kMovesOnePlace, "places moved back by twice where their groups begin",
+       on_sorted(kPlacesInGroups + Lines{{"k", "aten.sub.Tensor", "%a{0}, %f{0}, alpha=2", "i64[{1}]"},
+                                         {"z", "aten.index.Tensor", "%y{0}, [%k{0}]", "f32[{1}, 8]"},
+                                         {"q", "aten.sum.dim_IntList", "%z{0}, [0]", "f32[8]"}}),
+       kAdd},
+      {kSplitsInShares,
+       "ids in parts of two and six beside rows in parts of four",
+       {kNumbers,
+        {"y", "aten.index.Tensor", "%tokens{0}, [%a{0}]", "i64[{1}]"},
+        {"q", "aten.sum.dim_IntList", "%y{0}, [0]", "i64[]"}},
+       kAdd,
+       {{"(%tokens, [%h, %h], 0) : [i64[(u//2)], i64[(u//2)]+\"(u//2)\"]",
+         "(%tokens, [sym((u//2) - 2), sym((u//2) + 2)], 0) : [i64[(u//2) - 2], i64[(u//2) + 2]+\"(u//2) - "
+         "2\"]"},
+        {"(%tokens_s, 0) : i64[(u//2)]", "(%tokens_s, 0) : i64[(u//2) - 2]"},
+        {"(%tokens_s, 1) : i64[(u//2)]+\"(u//2)\"", "(%tokens_s, 1) : i64[(u//2) + 2]+\"(u//2) - 2\""}}},
       {kMovesIntegers,
        "rows by numbers of 8 bits",
        weighed({kNumbers,
@@ -537,6 +554,25 @@ std::vector<GoldenCase> list_golden_cases() {
       {kStatisticsOfRows, "wrong_statistics_split"},
       {kStatisticsOfRows, "wrong_statistics_uneven"},
       {kStatisticsOfRows, "wrong_statistics_of_others"},
+      {kSameDataAbout, "wrong_data_of_input"},
+      {kSameWorld, "wrong_number_of_ranks"},
+      {kSameWorld, "wrong_rank_agnostic"},
+      {kSaysNoMore, "wrong_range_narrowed"},
+      {kSaysNothingOfOthers, "wrong_said_of_another_number"},
+      {kShowsAllSent, "wrong_launch_beside_moved"},
+      {kGathersFromOwnPlace, "wrong_moved_by_coordinate_in_place"},
+      {kFunctionsWriteNothing, "wrong_flex_writes"},
+      {kDividesNoDraws, "wrong_draw_divided"},
+      {kLoadsAlike, "wrong_offload_other_strides"},
+      {kLoadsAllAddressed, "wrong_offload_addressed"},
+      {kKeepsSent, "wrong_offload_not_kept"},
+      {kFreesNoCallers, "wrong_offload_frees_input"},
+      {kKeepsEarlierKeys, "attention_prefix_stale_values"},
+      {kMasksItsKeys, "wrong_prefix_length"},
+      {kCutsTables, "attention_batch_tables_whole"},
+      {kMasksAsKernelsRead, "wrong_causal_heads"},
+      {kMasksAsKernelsRead, "wrong_causal_dtype"},
+      {kMasksAsKernelsRead, "wrong_causal_alignment"},
   };
 }
 
@@ -640,13 +676,21 @@ class RuleCheck {
     const bool is_assumed =
         report.violations.empty() && dropped.assumptions.size() < report.assumptions.size();
     const std::string how = is_assumed ? "assumed" : with.why;
+    // Of what computes the same, it is asked what else it breaks.
+    const std::string broken = without.fate == Fate::kEqual ? find_contract(pair.a, pair.b) : "";
     fmt::print("wrong    {:46} {}; not where it need not hold that {}: {}\n", name, how,
-               epweave::name_of(condition), name_of(without.fate));
-    const bool is_sound = (is_assumed || with.fate == Fate::kRefused) && without.fate == Fate::kWrong;
+               epweave::name_of(condition), broken.empty() ? name_of(without.fate) : broken);
+    const bool is_wrong =
+        without.fate == Fate::kWrong || without.fate == Fate::kNotExecutable || !broken.empty();
+    const bool is_sound = (is_assumed || with.fate == Fate::kRefused) && is_wrong;
     if (!is_sound)
       fmt::print(stderr, "{}: {} {}; then {} {}\n", name, name_of(with.fate), with.why, name_of(without.fate),
                  without.why);
     return is_sound;
+  }
+
+  std::string find_contract(const Graph& a, const Graph& b) const {
+    return find_broken_contract(a, b, {kernels_, recipes_.back()});
   }
 
   // Positions may be too large for some step's rows; then they are made smaller.
@@ -660,7 +704,7 @@ class RuleCheck {
     return judgement;
   }
 
-  replay::KernelTable kernels_ = replay::make_cpu_kernels();
+  replay::KernelTable kernels_ = make_strict_kernels();
   std::vector<replay::Recipe> recipes_ = {replay::torchtitan_recipe(),
                                           replay::parse_recipe(fmt::format(kAnyInputs, 4), "rules"),
                                           replay::parse_recipe(fmt::format(kAnyInputs, 2), "rules")};

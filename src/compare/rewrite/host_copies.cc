@@ -32,7 +32,7 @@ class CopyRemover {
         gone_(body_.nodes.size()) {}
 
   WithoutHostCopies run() {
-    find_last_touches();
+    find_last_uses();
     for (NodeId id : body_.order)
       if (traits_.has(body_.nodes[id], kSendsToHost)) remove(id);
     for (NodeId id : body_.order) {
@@ -46,45 +46,16 @@ class CopyRemover {
   }
 
  private:
-  void find_last_touches() {
+  void find_last_uses() {
     for (std::uint32_t place = 0; place < body_.order.size(); ++place) {
       const NodeId id = body_.order[place];
       for (NodeId input : inputs_[id]) last_hold_.at(writes_.effects().storage_of(input)) = place;
-      visit_touched(id, [&](NodeId input) { touch(input, place); });
       if (addresses_storage(body_.nodes[id]) && !inputs_[id].empty())
         addressed_.insert(writes_.effects().storage_of(inputs_[id].front()));
-      if (!is_wait(body_.nodes[id])) continue;
-      if (waits_for_copy(id)) {  // which reads its source until here
-        const NodeId copy = arg_of(context_, body_.nodes[id], 0).as_node();
-        for (NodeId input : inputs_[copy]) touch(input, place);
-        continue;
-      }
-      if (const NodeId launch = find_waited_launch(context_, body_, id))
-        for (NodeId input : inputs_[launch]) touch(input, place);
+      if (!is_wait(body_.nodes[id]) || waits_for_copies(body_.nodes[id])) continue;
       for (const StorageAccess& access : writes_.effects().accesses_of(id))
         if (access.writes) last_completion_.at(access.storage) = place;
     }
-  }
-
-  // What a wait comes behind, it holds and does not look at.
-  template <class Visit>
-  void visit_touched(NodeId id, const Visit& visit) {
-    const Node& node = body_.nodes[id];
-    const Arg* behind = is_wait(node) ? find_arg(context_, node, 2, "last_use_of_storage") : nullptr;
-    for (NodeId input : inputs_[id])
-      if (behind == nullptr || !(*behind == Arg::node(input)) || takes_first(node, input) ||
-          find_freed(context_, node) == input)
-        visit(input);
-  }
-
-  void touch(NodeId value, std::uint32_t place) {
-    last_touch_.at(writes_.effects().storage_of(value)) = place;
-  }
-
-  bool waits_for_copy(NodeId wait) const {
-    const Arg copy = arg_of(context_, body_.nodes[wait], 0);
-    return copy.is_node() && waits_for_copies(body_.nodes[wait]) &&
-           completes(body_.nodes[wait], body_.nodes[copy.as_node()]);
   }
 
   void remove(NodeId sent) {
@@ -97,30 +68,31 @@ class CopyRemover {
     if (!arrived) return;
     gone_.insert(arrived);
     value_of_.at(arrived) = value;
-    check_source(arrived, value);
+    check_freed(arrived);
     check_alive(sent, arrived, value);
     for (NodeId user : users_[arrived]) {
       const Node& node = body_.nodes[user];
       if (traits_.has(node, kLoadsFromHost)) {
-        bring_back(user, arrived, value);
+        bring_back(user, value);
       } else if (!is_wait(node) || takes_first(node, arrived)) {
         fail(user, "reads the copy on the host, not what is loaded back from it");
       }
     }
   }
 
-  void bring_back(NodeId loaded, NodeId arrived, NodeId value) {
+  void bring_back(NodeId loaded, NodeId value) {
     gone_.insert(loaded);
     const NodeId back = find_wait(loaded);
     if (!back) return;
     gone_.insert(back);
     value_of_.at(back) = value;
-    check_source(back, arrived);
+    check_freed(back);
     const NodeId storage = writes_.effects().storage_of(back);
-    if (writes_.effects().storage_of(value) != value && addressed_.contains(storage))
+    const bool shows_more = writes_.effects().storage_of(value) != value && addressed_.contains(storage);
+    if (!holds(Condition::kLoadsAllAddressed, !shows_more))
       fail(back, fmt::format("is addressed by strides, and holds no more than the view %{}", name_of(value)));
     for (NodeId id : {loaded, back}) {
-      if (body_.nodes[id].type != body_.nodes[value].type)
+      if (!holds(Condition::kLoadsAlike, body_.nodes[id].type == body_.nodes[value].type))
         fail(id, fmt::format("is loaded back as something else than %{} is", name_of(value)));
       if (!holds(Condition::kLoadedUnwritten, writes_.of(writes_.effects().storage_of(id)).empty()))
         fail(id, fmt::format("is written, and may not stand for %{}", name_of(value)));
@@ -156,25 +128,21 @@ class CopyRemover {
     if (!writes_.of(writes_.effects().storage_of(sent)).empty()) fail(sent, "the copy is written");
   }
 
-  // A wait frees the storage of its second argument: that of what was copied, which nothing behind
-  // it touches.
-  void check_source(NodeId wait, NodeId copied) {
+  // A wait frees the storage of its second argument; `verify B` sees what takes it behind that.
+  void check_freed(NodeId wait) {
     const NodeId freed = find_freed(context_, body_.nodes[wait]);
     if (!freed) return;
     const NodeId storage = writes_.effects().storage_of(freed);
-    if (storage != writes_.effects().storage_of(copied))
-      return fail(wait, fmt::format("frees %{}, which was not sent", name_of(freed)));
-    if (body_.nodes[storage].kind != NodeKind::kCall)
-      return fail(wait, fmt::format("frees %{}, which is the caller's", name_of(storage)));
-    if (last_touch_[storage] > positions_[wait])
-      fail(wait, fmt::format("frees %{}, which %{} touches behind it", name_of(copied),
-                             name_of(body_.order[last_touch_[storage]])));
+    if (!holds(Condition::kFreesNoCallers, body_.nodes[storage].kind == NodeKind::kCall))
+      fail(wait, fmt::format("frees %{}, which is the caller's", name_of(storage)));
   }
 
   // The copy runs beside other calls: what it reads stays until the wait.
   void check_alive(NodeId sent, NodeId arrived, NodeId value) {
     const NodeId storage = writes_.effects().storage_of(value);
-    if (body_.nodes[storage].kind == NodeKind::kCall && last_hold_[storage] < positions_[arrived])
+    const bool is_kept =
+        body_.nodes[storage].kind != NodeKind::kCall || last_hold_[storage] >= positions_[arrived];
+    if (!holds(Condition::kKeepsSent, is_kept))
       fail(sent, fmt::format("nothing keeps %{} until %{}, the wait for its copy", name_of(value),
                              name_of(arrived)));
   }
@@ -194,11 +162,9 @@ class CopyRemover {
   NodeLists inputs_, users_;
   IdVector<NodeId, std::uint32_t> positions_;
   WritePlaces writes_;
-  // By storage: the last place that looks at a value of it, or waits for a collective that does;
-  // and the last one that takes a value of it.
-  SideTable<NodeId, std::uint32_t> last_touch_, last_hold_;
-  SideTable<NodeId, std::uint32_t>
-      last_completion_;                 // by storage: the last wait for a collective that makes it
+  // By storage: the last place that takes a value of it, and the last wait for a collective that
+  // makes it.
+  SideTable<NodeId, std::uint32_t> last_hold_, last_completion_;
   SideTable<NodeId, NodeId> value_of_;  // of a wait: what was sent
   IdSet<NodeId> addressed_;             // storage whose elements are addressed by strides
   IdSet<NodeId> gone_;

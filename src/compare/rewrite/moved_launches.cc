@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "compare/rewrite/conditions.h"
+
 namespace epweave {
 namespace {
 
@@ -89,7 +91,7 @@ std::vector<NodeId> MovedLaunches::settle() {
     bool is_all = true, is_any = false;
     while (begin > 0 && results_[LaunchedId(begin - 1)].launch == launch) {
       const Result& result = results_[LaunchedId(--begin)];
-      is_all = is_shown(result) && is_all;
+      is_all = holds(Condition::kShowsAllSent, is_shown(result)) && is_all;
       is_any |= result.given.size() > 0;
     }
     if (is_all && is_any) {

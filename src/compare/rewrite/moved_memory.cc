@@ -25,7 +25,7 @@ std::size_t MovedMemory::add(MovedStorage storage) {
 
 std::optional<Sequence> MovedMemory::elements_of(const MovedView& view) const {
   const MovedStorage& storage = storages_[view.storage];
-  if (storage.sent || !lies_in(view)) return {};
+  if (!lies_in(view)) return {};
   const Sequence& content = storage.content.elements;
   const auto runs = runs_of(view.sizes, view.strides, view.offset, content.size());
   if (!runs) return {};
@@ -63,7 +63,6 @@ bool MovedMemory::write(const MovedView& view, const MovedContent& what, NodeId 
   if (is_all) storage.content.own_start.reset();
   for (std::size_t other : storages_in_[storage.memory])
     if (other != view.storage) forget(other, writer);
-  disturb_launches(storage.memory, writer);
   storage.content.packed = std::max(storage.content.packed, what.packed);
   return true;
 }
@@ -86,21 +85,6 @@ void MovedMemory::forget(const MovedView& view, NodeId writer) {
   unknown.append({.term = terms_.intern({.kind = TermKind::kUnknown, .what = writer.index()}),
                   .count = *count_of(view.sizes)});
   if (!lies_in(view) || !put(view, unknown)) forget(view.storage, writer);
-}
-
-void MovedMemory::begin_launch(std::size_t storage, NodeId sent) {
-  storages_[storage].sent = sent;
-  under_way_.push_back(storage);
-}
-
-void MovedMemory::end_launch(std::size_t storage) {
-  storages_[storage].sent = {};
-  std::erase(under_way_, storage);
-}
-
-void MovedMemory::disturb_launches(NodeId memory, NodeId writer) {
-  for (std::size_t storage : under_way_)
-    if (storages_[storage].sent == memory || storages_[storage].memory == memory) forget(storage, writer);
 }
 
 bool MovedMemory::show_apart(const MovedView& view) {

@@ -113,9 +113,8 @@ bool PartFacts::undoes_order(NodeId origin, NodeId part) const {
 PartFact PartFacts::find_places() const {
   bool any_number = false, is_place = true, any_data = false, is_all_rows = true;
   const auto subtracted = subtracted_operand(*op_);
-  if (!named_arg(context_, *node_, "alpha").is_none() &&
-      named_arg(context_, *node_, "alpha") != Arg::integer(1))
-    return PartFact::kOwn;
+  const Arg alpha = named_arg(context_, *node_, "alpha");
+  if (!holds(Condition::kMovesOnePlace, alpha.is_none() || alpha == Arg::integer(1))) return PartFact::kOwn;
   for (const Operand& operand : operands_) {
     if (operand.taken->param > 1) continue;
     if (operand.is_tensor && is_number_of_rows(operand.fact)) {

@@ -181,7 +181,7 @@ class PrefixReader {
     // Then it says something when a part was cut, and that is not followed for the parts before its
     // own.
     const NodeId whole = operand_of(context_, a_.step().nodes[group.origin], param);
-    if (!whole || written_in_a_.contains(whole))
+    if (!whole || !holds(Condition::kKeepsEarlierKeys, !written_in_a_.contains(whole)))
       return fmt::format("something writes the whole {} in place", param_name(param));
     const std::vector<NodeId> items = list_joined(taken);
     if (items.empty() || !holds(Condition::kJoinsEarlierKeys, items.size() == part + 1))
@@ -198,10 +198,11 @@ class PrefixReader {
       if (!holds(Condition::kJoinsEarlierKeys, is_part_j))
         return fmt::format("element {} of its {} is %{}, not part {} of them", j, param_name(param),
                            result_.b.text(node(items[j]).name), j);
-      if (is_written(items[j]))
+      if (!holds(Condition::kKeepsEarlierKeys, !is_written(items[j])))
         return fmt::format("something writes part {} of its {} in place", j, param_name(param));
     }
-    if (is_written(taken)) return fmt::format("something writes its {} in place", param_name(param));
+    if (!holds(Condition::kKeepsEarlierKeys, !is_written(taken)))
+      return fmt::format("something writes its {} in place", param_name(param));
     rebind(context_, call, {.param = call.op->find_param(param).value(), .value = Arg::node(items.back())});
     return {};
   }
@@ -261,8 +262,10 @@ class PrefixReader {
       if (j <= part) end = total;
     }
     if (!keys || !queries || !given) return "its mask has lengths that are not known";
-    if (*keys != total) return *given == *keys ? "" : "its mask is made for another number of keys";
-    if (*given != end)
+    if (*keys != total)
+      return holds(Condition::kMasksItsKeys, *given == *keys) ? ""
+                                                              : "its mask is made for another number of keys";
+    if (!holds(Condition::kMasksItsKeys, *given == end))
       return fmt::format("its mask is made for {} keys, parts 0 to {} have {}", *given, part, end);
     if (*queries != total) return "its mask is made for fewer queries than keys";
     std::vector<Arg> mask = taken.mask;

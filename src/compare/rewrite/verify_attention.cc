@@ -229,6 +229,8 @@ void AttentionCheck::restore_tables(const Division& division, std::vector<Arg>& 
       const auto indices = without_rows(tables->indices, rows);
       tables = counts && indices ? std::optional(Tables{*counts, *indices}) : std::nullopt;
     }
+    if (!tables && holds(Condition::kCutsTables, false))
+      tables = {claims_.whole(division.before.mask[pair.counts].as_node()), claims_.whole(whole.as_node())};
     if (!tables) {
       problems_.push_back(fmt::format("block tables {} and {} of its mask are not those of rows {} to {}",
                                       pair.counts, pair.indices, division.rows.begin, division.rows.end));
@@ -247,7 +249,7 @@ void AttentionCheck::check_batch_tables(const Division& division) {
       const TensorType* type =
           whole.is_node() ? tensor_of(context_, a_.step().nodes[whole.as_node()].type) : nullptr;
       if (type == nullptr || type->rank() == 0 || context_.exprs.constant(type->sizes[0]) == 1) continue;
-      if (!is_share(whole, division.after.mask[field]))
+      if (!holds(Condition::kCutsTables, is_share(whole, division.after.mask[field])))
         problems_.push_back(fmt::format("block table {} of its mask is that of the whole batch", field));
     }
 }

@@ -117,7 +117,9 @@ std::string CausalMaskCheck::find_fault(Arg bias, ExprId first_row, const Node& 
                     numbers_.is_same(type->sizes[3], extent(b_, call, "key").value());
   if (!holds(Condition::kMasksTheKeys, fits))
     return "it has other rows than the queries, or other columns than the keys";
-  if (std::string fault = find_kernel_fault(*type, call); !fault.empty()) return fault;
+  if (std::string fault = find_kernel_fault(*type, call);
+      !holds(Condition::kMasksAsKernelsRead, fault.empty()))
+    return fault;
   // One row, or one column, would be spread over all. The first columns of a wider triangle are the
   // same.
   const ExprId rows = type->sizes[2], columns = type->sizes[3];
@@ -132,8 +134,9 @@ std::string CausalMaskCheck::find_fault(Arg bias, ExprId first_row, const Node& 
   }
   if (!holds(Condition::kMasksTheKeys, is_matrix(upper, rows, width)))
     return "it is spread from other rows or columns than there are";
-  if (call.op->target.starts_with(kAlignedKernel) && !numbers_.is_same(width, rounded_up(columns)) &&
-      !is_aligned(width))
+  const bool are_rows_aligned = !call.op->target.starts_with(kAlignedKernel) ||
+                                numbers_.is_same(width, rounded_up(columns)) || is_aligned(width);
+  if (!holds(Condition::kMasksAsKernelsRead, are_rows_aligned))
     return "its rows do not begin at multiples of 16 elements, as this kernel reads them";
   const auto triangle = call_args(upper, "aten.triu.default");
   if (triangle.size() != 2) return "it is no upper triangle";

@@ -60,7 +60,8 @@ void FrameCheck::add(NodeId origin, NodeId part, const PartFacts& facts) {
   }
   if (written != nullptr && is_rows) orders_.note_write(origin, entry, *written, before);
   assume_alike_on_ranks();
-  if (facts[origin] != PartFact::kShare) return;
+  // In whatever order rows are, they are as many.
+  if (facts[origin] != PartFact::kShare || has_family(*node_, OpFamily::kSize)) return;
   for (const Operand& operand : facts.operands())
     if (const Order rows = orders_.of(operand); rows.is_known() && terms_.may_lack_rows(rows.frame))
       assumed_.all_rows({value_in_a(operand), rows.frame}, part_);

@@ -138,7 +138,7 @@ void JoinCheck::check_split(NodeId id) {
     if (size && blocks) size = numbers_.multiply(size, blocks);
     const bool is_share =
         size && numbers_.match(type->sizes[static_cast<std::size_t>(dim)], size, {k, n}) == Fraction::kPart;
-    if (!is_share)
+    if (!holds(Condition::kSplitsInShares, is_share))
       return claims_.fail(
           id, "rewrite-split",
           fmt::format("part {} is not that of dimension {} of {}", k, dim, claims_.name_a(origin)));
@@ -354,11 +354,6 @@ void JoinCheck::check_sum(NodeId id) {
         fmt::format("adds {} and {}, not the parts of {} from the first to the last, nor from the last to "
                     "the first",
                     claims_.describe(left), claims_.describe(right), claims_.name_a(claim.origin)));
-  const bool has_sizes =
-      !is_tensor || (has_part_sizes(right, claim.origin, -1) && has_part_sizes(left, claim.origin, -1));
-  if (!has_sizes)
-    return claims_.fail(id, "rewrite-join",
-                        fmt::format("adds parts that have not the size of {}", claims_.name_a(claim.origin)));
   claims_.set_sum(id, first, is_next ? k : n - 1);
 }
 

@@ -15,7 +15,6 @@
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
 #include "ops/rules.h"
-#include "ops/type_rules.h"
 
 namespace epweave {
 
@@ -104,18 +103,6 @@ bool MovementCheck::follow(NodeId b) {
   return true;
 }
 
-// Whether its recorded strides and offset are those that its arguments give. Where they are not in
-// the first graph either, that is no fault of the second.
-bool MovementCheck::lies_as_recorded(const Node& node) {
-  if (!has_type_rule(node)) return true;
-  try {
-    const TypeId type = infer_type(claims_.facts_b(), graph_b_, b_, node);
-    return !type || !node.type || reaches_same_elements(claims_.facts_b(), context_, type, node.type);
-  } catch (const TypeMismatch&) {
-    return false;
-  }
-}
-
 // A view of storage, as the strides and the offset say that are recorded of it.
 bool MovementCheck::make_view(NodeId b, const Node& node) {
   const Arg first = arg_of(context_, node, 0);
@@ -125,9 +112,7 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
       !holds(Condition::kReshapesCopy,
              !may_copy(node) || showing_of(claims_.facts_b(), graph_b_, b) == Showing::kView);
   const bool shows = node.op->is_view && node.op->family != OpFamily::kElementwise && !is_copy;
-  if (!(shows || is_element || is_wait(node)) || !first.is_node() || !lies_as_recorded(node) ||
-      waits_for_copies(node))
-    return false;
+  if (!(shows || is_element || is_wait(node)) || !first.is_node() || waits_for_copies(node)) return false;
   const std::optional<std::size_t> storage = find_storage(first, node);
   if (!storage) return false;
   const TensorType* type = claims_.tensor_b(b);
@@ -147,7 +132,6 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
   if (is_wait(node)) {
     const NodeId list = storages_[*storage].list;
     launches_.add_wait(list ? list : first.as_node(), b);
-    storages_.end_launch(*storage);
   }
   return true;
 }
@@ -200,9 +184,7 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
   if (!value || !value->elements.is_followed() || value->elements.size() != *count_of(*sizes) ||
       !terms_.reserve(std::ssize(value->elements.pieces())))
     return false;
-  const std::size_t storage = keep(b, std::move(*value)).storage;
-  if (is_functional_launch(node))
-    storages_.begin_launch(storage, memory_->storage_of(arg_of(context_, node, 0).as_node()));
+  keep(b, std::move(*value));
   return true;
 }
 
@@ -225,12 +207,8 @@ bool MovementCheck::launch_each(NodeId b, const Node& node) {
     values.push_back(std::move(*value));
   }
   std::vector<std::size_t>& storages = lists_[b];
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const std::size_t storage =
-        add_storage(b, *tensor_of(context_, type.elements[i]), std::move(values[i]), b);
-    storages_.begin_launch(storage, memory_->storage_of(operands[i].as_node()));
-    storages.push_back(storage);
-  }
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    storages.push_back(add_storage(b, *tensor_of(context_, type.elements[i]), std::move(values[i]), b));
   return true;
 }
 
@@ -469,7 +447,7 @@ std::optional<MovedContent> MovementCheck::pack_scatter(const Node& node) {
 // Into storage that the rewrite made, where nothing claimed shows it yet.
 bool MovementCheck::write_to(Arg target, const MovedContent& what) {
   const auto view = view_of(target);
-  if (!view || !target.is_node() || claims_[target.as_node()].kind == ClaimKind::kWhole) return false;
+  if (!view) return false;
   const bool is_shown = storages_.is_shown(memory_->storage_of(target.as_node()));
   return holds(Condition::kWritesBeforeShown, !is_shown) && storages_.write(*view, what, target.as_node());
 }
@@ -480,11 +458,10 @@ bool MovementCheck::write(NodeId b, const Node& node) {
   const Arg out = out_at ? arg_of(context_, node, *out_at) : Arg();
   if (is_launch(node)) {
     auto sent = out.is_node() ? read(arg_of(context_, node, 0)) : std::nullopt;
-    if (!sent || !sends_own_place(node, out.as_node())) return false;
+    if (!sent || !holds(Condition::kGathersFromOwnPlace, sends_own_place(node, out.as_node()))) return false;
     auto moved = launch(b, node, std::move(*sent));
     if (!moved || !write_to(out, *moved)) return false;
     views_[b] = *view_of(out);
-    storages_.begin_launch(views_.at(b).storage, memory_->storage_of(arg_of(context_, node, 0).as_node()));
     return true;
   }
   if (node.op->type_rule == rules::copy_in_place) return write_copy(b, node);
@@ -613,7 +590,6 @@ void MovementCheck::forget_writes_of(NodeId b) {
   if (is_wait(b_.nodes[b]) || holds(Condition::kForgetsWritten, false)) return;
   for (const StorageAccess& access : memory_->accesses_of(b)) {
     if (!access.writes) continue;
-    storages_.disturb_launches(access.storage, b);
     const auto written = find_written(b, access.storage);
     for (std::size_t storage : storages_.in(access.storage)) {
       const bool is_part = written && std::ranges::all_of(*written, [&](const MovedView& view) {

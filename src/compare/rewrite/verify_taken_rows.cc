@@ -8,20 +8,17 @@
 
 namespace epweave {
 
-TakenRowsCheck::TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const LaterWrites& in_a,
-                               const LaterWrites& in_b)
+TakenRowsCheck::TakenRowsCheck(RewriteClaims& claims, Numbers& numbers)
     : claims_(claims),
       numbers_(numbers),
       context_(*claims.graph_a().context),
-      later_in_a_(in_a),
-      later_in_b_(in_b),
       rows_of_a_(claims.graph_a()),
       rows_of_b_(claims.graph_b()) {}
 
 bool TakenRowsCheck::check(NodeId id, JoinCheck& joins) {
   const auto rows = find_rows(id);
   if (!rows) return false;
-  if (const std::string fault = find_fault(id, *rows, joins); !fault.empty()) {
+  if (const std::string fault = find_fault(*rows, joins); !fault.empty()) {
     claims_.fail(id, "rewrite-rows",
                  fmt::format("is said to be {}, which shows rows of {}, and shows rows of {}; {}",
                              claims_.name_a(claims_[id].origin), claims_.name_a(rows->in_a.of),
@@ -68,7 +65,7 @@ bool TakenRowsCheck::is_part(const Rows& rows) const {
   return claims_[rows.in_b.of].kind == ClaimKind::kPart;
 }
 
-std::string TakenRowsCheck::find_fault(NodeId id, const Rows& rows, JoinCheck& joins) {
+std::string TakenRowsCheck::find_fault(const Rows& rows, JoinCheck& joins) {
   const ShownRows &in_a = rows.in_a, &in_b = rows.in_b;
   const TensorType *whole = claims_.tensor_a(in_a.of), *part = claims_.tensor_b(in_b.of);
   if (whole == nullptr || part == nullptr || in_a.dim != in_b.dim || whole->rank() != part->rank() ||
@@ -81,8 +78,6 @@ std::string TakenRowsCheck::find_fault(NodeId id, const Rows& rows, JoinCheck& j
     return fmt::format("these begin at {}, those at {}",
                        exprs.text(exprs.add(exprs.add(begin->of_a, begin->of_b), in_b.start)),
                        exprs.text(in_a.start));
-  if (later_in_a_.any(in_a.of) || later_in_b_.any(in_b.of) || later_in_b_.any(id))
-    return "one of these is written behind where it is computed";
   return {};
 }
 
@@ -123,7 +118,7 @@ std::optional<TakenRowsCheck::Begin> TakenRowsCheck::find_begin_in_cat(const Row
   for (Arg item : context_.args.children(list)) {
     const TensorType* type = item.is_node() ? claims_.tensor_a(item.as_node()) : nullptr;
     if (type == nullptr || type->rank() <= rows.in_a.dim) return {};
-    if (claims_.same_class(item.as_node(), wanted) && !later_in_a_.any(item.as_node())) {
+    if (claims_.same_class(item.as_node(), wanted)) {
       found = Begin{begin, zero};
       if (begins_right(rows, *found)) break;
     }

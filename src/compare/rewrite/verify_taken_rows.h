@@ -23,7 +23,7 @@ namespace epweave {
 class TakenRowsCheck {
  public:
   // All outlive the check.
-  TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const LaterWrites& in_a, const LaterWrites& in_b);
+  TakenRowsCheck(RewriteClaims& claims, Numbers& numbers);
 
   // Whether a node of B that claims to be all of one of A shows rows of a part where that shows
   // rows of the whole: then this proves it, or reports why not, in place of its call.
@@ -47,12 +47,11 @@ class TakenRowsCheck {
   bool begins_right(const Rows& rows, const Begin& begin);
   bool has_checked_numbers(NodeId id) const;
   bool is_part(const Rows& rows) const;
-  std::string find_fault(NodeId id, const Rows& rows, JoinCheck& joins);
+  std::string find_fault(const Rows& rows, JoinCheck& joins);
 
   RewriteClaims& claims_;
   Numbers& numbers_;
   Context& context_;
-  const LaterWrites &later_in_a_, &later_in_b_;
   ShownRowsFinder rows_of_a_, rows_of_b_;
   std::vector<NodeId> taken_;  // nodes of B that show rows of parts
 };
