@@ -106,7 +106,9 @@ bool is_choice_note(std::string_view note) {
   return note.starts_with("choice") || is_trial_note(note) || note.starts_with("predicted");
 }
 
-bool is_trial_note(std::string_view note) { return note.starts_with("trial"); }
+bool is_trial_note(std::string_view note) {
+  return note.starts_with("trial");
+}
 
 int show_plan(const RewriteOptions& options, const Pipeline& pipeline, Console& console) {
   const auto call = std::ranges::find_if(pipeline.calls, divides);

@@ -89,8 +89,7 @@ double ChunkTrials::find_seconds_with_room(const ChunkTrial& trial) {
   ScheduleOptions roomy = schedule_;
   roomy.memory = {.bytes = trial.predicted.given_peak, .growth = 0};
   const Prediction predicted = predict_schedule(trial.result.graph, roomy);
-  notes_.push_back(
-      fmt::format("trial: {}: had it the memory, {}", trial.choice.name, print_time(predicted)));
+  notes_.push_back(fmt::format("trial: {}: had it the memory, {}", trial.choice.name, print_time(predicted)));
   return predicted.seconds;
 }
 
