@@ -95,7 +95,7 @@ class JsonTest(CommandLineTest):
     def test_explain(self):
         out = self.rewritten()
         node = {name: None for name in ("file", "name", "op", "target", "inputs", "module", "direction", "origin", "graph",
-                                        "position", "users", "source", "provenance")}
+                                        "position", "roles", "users", "source", "provenance")}
         chunk = {name: None for name in ("root", "role", "part", "parts")}
         kind = {name: None for name in ("dtype", "shape", "stride", "device")}
         divided = {name: None for name in ("region", "direction", "parts", "origin", "placement", "why", "numerics",
