@@ -573,6 +573,15 @@ std::vector<GoldenCase> list_golden_cases() {
       {kMasksAsKernelsRead, "wrong_causal_heads"},
       {kMasksAsKernelsRead, "wrong_causal_dtype"},
       {kMasksAsKernelsRead, "wrong_causal_alignment"},
+      {kReadsArrived, "wrong_moved_read_unwaited"},
+      {kLaunchesUndisturbed, "wrong_moved_sent_in_flight"},
+      {kLaunchesUndisturbed, "wrong_moved_sent_in_flight_as_integers"},
+      {kTakesUnwritten, "wrong_taken_cat_written"},
+      {kTakesUnwritten, "wrong_taken_cat_written_alike"},
+      {kNumbersAddUp, "wrong_number_of_offsets"},
+      {kNumbersAddUp, "wrong_number_of_strides"},
+      {kNumbersAddUp, "wrong_number_of_offsets_taken"},
+      {kFreedUntouched, "wrong_offload_reshape_freed"},
   };
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/collectives.h"
+#include "analysis/effects.h"
 #include "analysis/flex_attention.h"
 #include "ir/facts.h"
 #include "ir/text/text.h"
@@ -167,6 +168,45 @@ std::string find_overlapping_launch(const Graph& graph, const ContractSetup& set
   return "";
 }
 
+// What may write the memory that a launch sends before it is waited for: the replay copies it first,
+// a device need not.
+std::string find_written_in_flight(const Graph& graph) {
+  const Body& body = graph.step();
+  const Effects effects(graph, body);
+  std::map<NodeId, NodeId> under_way;  // by launch: the memory that it sends
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    if (is_wait(node)) {
+      under_way.erase(find_waited_launch(*graph.context, body, id));
+      continue;
+    }
+    for (const StorageAccess& access : effects.accesses_of(id))
+      for (const auto& [launch, sent] : under_way)
+        if (access.writes && access.storage == sent)
+          return fmt::format("%{} may write what %{} sends", graph.text(node.name),
+                             graph.text(body.nodes[launch].name));
+    const Arg sent = is_launch(node) ? arg_of(*graph.context, node, 0) : Arg();
+    if (sent.is_node()) under_way[id] = effects.storage_of(sent.as_node());
+  }
+  return "";
+}
+
+// What may look at memory that a wait has freed.
+std::string find_use_of_freed(const Graph& graph) {
+  const Body& body = graph.step();
+  const Effects effects(graph, body);
+  std::map<NodeId, NodeId> freed;  // by memory: the wait
+  for (NodeId id : body.order) {
+    const Node& node = body.nodes[id];
+    for (const StorageAccess& access : effects.accesses_of(id))
+      if (const auto wait = freed.find(access.storage); wait != freed.end() && !is_wait(node))
+        return fmt::format("%{} may look at what %{} has freed", graph.text(node.name),
+                           graph.text(body.nodes[wait->second].name));
+    if (const NodeId value = find_freed(*graph.context, node)) freed[effects.storage_of(value)] = id;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string find_broken_contract(const Graph& a, const Graph& b, const ContractSetup& setup) {
@@ -174,6 +214,10 @@ std::string find_broken_contract(const Graph& a, const Graph& b, const ContractS
   if (std::string fault = find_false_statement(a, b); !fault.empty()) return fault;
   if (masks_all_keys(a) && !masks_all_keys(b)) return "a mask is made for another number of keys";
   if (count_sent(b) > count_sent(a)) return "it sends more";
+  if (find_written_in_flight(a).empty())
+    if (std::string fault = find_written_in_flight(b); !fault.empty()) return fault;
+  if (find_use_of_freed(a).empty())
+    if (std::string fault = find_use_of_freed(b); !fault.empty()) return fault;
   return find_overlapping_launch(b, setup);
 }
 

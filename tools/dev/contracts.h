@@ -5,7 +5,8 @@
 //   facts        what it says of numbers is so for other numbers that the first graph allows
 //   traffic      its collectives send no more elements than the first graph's
 //   masks        are made for as many keys as their calls take, where the first graph's are
-//   devices      a collective that sends from the memory that it fills sends from the rank's own place
+//   devices      a collective that sends from the memory that it fills sends from the rank's own place; nothing
+//                writes memory that one sends before its wait, nor looks at what a wait has freed
 #pragma once
 
 #include <string>

@@ -97,9 +97,12 @@ enum class Condition : std::uint8_t {
   kMovedStays,
   kGathersFromOwnPlace,
   kShowsAllSent,
+  kReadsArrived,
+  kLaunchesUndisturbed,
   // TAKE, MERGE
   kTakesSameRows,
   kTakesRows,
+  kTakesUnwritten,
   kMergesSameCalls,
   kMergesUnwritten,
   kMergesNoDraws,
@@ -122,6 +125,7 @@ enum class Condition : std::uint8_t {
   kLoadsAllAddressed,
   kKeepsSent,
   kFreesNoCallers,
+  kFreedUntouched,
   // BLOCKS, FUNCTION, PREFIX, CAUSAL
   kSameFunctions,
   kFunctionsWriteNothing,
@@ -153,6 +157,7 @@ enum class Condition : std::uint8_t {
   // COMMON, COUNT, IOTA, MOVE, PLACES
   kZerosUnwritten,
   kCountsRows,
+  kNumbersAddUp,
   kExtentsAddUp,
   kLeavesOfRows,
   kMovesIntegers,

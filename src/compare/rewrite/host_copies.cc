@@ -50,12 +50,31 @@ class CopyRemover {
     for (std::uint32_t place = 0; place < body_.order.size(); ++place) {
       const NodeId id = body_.order[place];
       for (NodeId input : inputs_[id]) last_hold_.at(writes_.effects().storage_of(input)) = place;
+      visit_touched(id, [&](NodeId input) { last_touch_.at(writes_.effects().storage_of(input)) = place; });
       if (addresses_storage(body_.nodes[id]) && !inputs_[id].empty())
         addressed_.insert(writes_.effects().storage_of(inputs_[id].front()));
       if (!is_wait(body_.nodes[id]) || waits_for_copies(body_.nodes[id])) continue;
       for (const StorageAccess& access : writes_.effects().accesses_of(id))
         if (access.writes) last_completion_.at(access.storage) = place;
     }
+  }
+
+  // What a wait comes behind, it holds and does not look at. What it waits for touched its operands
+  // until then.
+  template <class Visit>
+  void visit_touched(NodeId id, const Visit& visit) {
+    const Node& node = body_.nodes[id];
+    const Arg* behind = is_wait(node) ? find_arg(context_, node, 2, "last_use_of_storage") : nullptr;
+    for (NodeId input : inputs_[id])
+      if (behind == nullptr || !(*behind == Arg::node(input)) || takes_first(node, input) ||
+          find_freed(context_, node) == input)
+        visit(input);
+    if (!is_wait(node)) return;
+    const Arg waited = arg_of(context_, node, 0);
+    const bool is_of_copy =
+        waited.is_node() && waits_for_copies(node) && completes(node, body_.nodes[waited.as_node()]);
+    if (const NodeId launch = is_of_copy ? waited.as_node() : find_waited_launch(context_, body_, id))
+      for (NodeId input : inputs_[launch]) visit(input);
   }
 
   void remove(NodeId sent) {
@@ -128,13 +147,17 @@ class CopyRemover {
     if (!writes_.of(writes_.effects().storage_of(sent)).empty()) fail(sent, "the copy is written");
   }
 
-  // A wait frees the storage of its second argument; `verify B` sees what takes it behind that.
+  // A wait frees the storage of its second argument. `verify B` sees what is known to take it behind
+  // that; what may show it, as a reshape does for some sizes, and lists of views are as good.
   void check_freed(NodeId wait) {
     const NodeId freed = find_freed(context_, body_.nodes[wait]);
     if (!freed) return;
     const NodeId storage = writes_.effects().storage_of(freed);
     if (!holds(Condition::kFreesNoCallers, body_.nodes[storage].kind == NodeKind::kCall))
       fail(wait, fmt::format("frees %{}, which is the caller's", name_of(storage)));
+    if (!holds(Condition::kFreedUntouched, last_touch_[storage] <= positions_[wait]))
+      fail(wait, fmt::format("frees %{}, which %{} touches behind it", name_of(freed),
+                             name_of(body_.order[last_touch_[storage]])));
   }
 
   // The copy runs beside other calls: what it reads stays until the wait.
@@ -162,9 +185,9 @@ class CopyRemover {
   NodeLists inputs_, users_;
   IdVector<NodeId, std::uint32_t> positions_;
   WritePlaces writes_;
-  // By storage: the last place that takes a value of it, and the last wait for a collective that
-  // makes it.
-  SideTable<NodeId, std::uint32_t> last_hold_, last_completion_;
+  // By storage: the last place that looks at a value of it, or waits for a launch that does; the
+  // last that takes one; and the last wait for a collective that makes it.
+  SideTable<NodeId, std::uint32_t> last_touch_, last_hold_, last_completion_;
   SideTable<NodeId, NodeId> value_of_;  // of a wait: what was sent
   IdSet<NodeId> addressed_;             // storage whose elements are addressed by strides
   IdSet<NodeId> gone_;

@@ -11,7 +11,7 @@
 //   each copy is waited for, once, and only the wait reads it
 //   what comes back has the type of %x, device and strides included
 //   nothing writes the storage of %x behind the call that sends it, nor that of either copy
-//   a wait frees nothing that the caller has; that nothing looks at it behind the wait, `verify B` says
+//   a wait frees nothing that the caller has, and nothing behind it looks at what may be that memory
 //   something keeps the storage of %x up to the wait for its copy
 #pragma once
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "compare/rewrite/conditions.h"
+
 namespace epweave {
 namespace {
 
@@ -25,7 +27,7 @@ std::size_t MovedMemory::add(MovedStorage storage) {
 
 std::optional<Sequence> MovedMemory::elements_of(const MovedView& view) const {
   const MovedStorage& storage = storages_[view.storage];
-  if (!lies_in(view)) return {};
+  if (!holds(Condition::kReadsArrived, !storage.sent) || !lies_in(view)) return {};
   const Sequence& content = storage.content.elements;
   const auto runs = runs_of(view.sizes, view.strides, view.offset, content.size());
   if (!runs) return {};
@@ -63,6 +65,7 @@ bool MovedMemory::write(const MovedView& view, const MovedContent& what, NodeId 
   if (is_all) storage.content.own_start.reset();
   for (std::size_t other : storages_in_[storage.memory])
     if (other != view.storage) forget(other, writer);
+  disturb_launches(storage.memory, writer);
   storage.content.packed = std::max(storage.content.packed, what.packed);
   return true;
 }
@@ -85,6 +88,23 @@ void MovedMemory::forget(const MovedView& view, NodeId writer) {
   unknown.append({.term = terms_.intern({.kind = TermKind::kUnknown, .what = writer.index()}),
                   .count = *count_of(view.sizes)});
   if (!lies_in(view) || !put(view, unknown)) forget(view.storage, writer);
+}
+
+void MovedMemory::begin_launch(std::size_t storage, NodeId sent) {
+  storages_[storage].sent = sent;
+  under_way_.push_back(storage);
+}
+
+void MovedMemory::end_launch(std::size_t storage) {
+  storages_[storage].sent = {};
+  std::erase(under_way_, storage);
+}
+
+void MovedMemory::disturb_launches(NodeId memory, NodeId writer) {
+  for (std::size_t storage : under_way_)
+    if (!holds(Condition::kLaunchesUndisturbed,
+               storages_[storage].sent != memory && storages_[storage].memory != memory))
+      forget(storage, writer);
 }
 
 bool MovedMemory::show_apart(const MovedView& view) {

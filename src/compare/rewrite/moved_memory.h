@@ -28,6 +28,9 @@ struct MovedStorage {
   std::optional<std::int64_t> origin;
   NodeId memory;                                    // by its first value
   std::map<std::int64_t, std::int64_t> shown = {};  // ranges that claimed values show, as begin and end
+  // The memory that the launch which gives this reads until it is waited for; none: no launch is
+  // under way.
+  NodeId sent = {};
   NodeId list = {};  // the launch of which this is one of several results, each in memory of its own
 };
 
@@ -53,13 +56,20 @@ class MovedMemory {
   // In the view's row-major order. False: it shows them in another order than they lie, or outside
   // of the storage; nothing is changed.
   bool put(const MovedView& view, const Sequence& what);
-  // The same by a node of the graph: what may be the same memory is unknown from there on.
+  // The same by a node of the graph: what may be the same memory, and launches under way that read
+  // or fill it, are unknown from there on.
   bool write(const MovedView& view, const MovedContent& what, NodeId writer);
   // It is a buffer for all ranks of which nothing is written yet (MovedContent::own_start).
   void begin_own_part(std::size_t storage, ExprId start, NodeId place);
   // What it holds is unknown from here on.
   void forget(std::size_t storage, NodeId writer);
   void forget(const MovedView& view, NodeId writer);
+
+  // A launch that reads memory `sent` fills the storage until it is waited for.
+  void begin_launch(std::size_t storage, NodeId sent);
+  void end_launch(std::size_t storage);
+  // What a launch gives, is unknown if what it reads or writes is written before it is waited for.
+  void disturb_launches(NodeId memory, NodeId writer);
 
   // A claimed value shows this. False: another does, too.
   bool show_apart(const MovedView& view);
@@ -72,6 +82,7 @@ class MovedMemory {
   MovementTerms& terms_;
   std::vector<MovedStorage> storages_;
   std::map<NodeId, std::vector<std::size_t>> storages_in_;  // by the first value of a memory
+  std::vector<std::size_t> under_way_;                      // storages that launches write now
 };
 
 }  // namespace epweave

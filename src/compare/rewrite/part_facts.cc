@@ -225,6 +225,16 @@ bool PartFacts::parts_add_up(NodeId origin, ExprId whole, const NumberOf& number
   return numbers_.is_sum(whole, numbers);
 }
 
+// Whether the numbers of the parts, as recorded, add up to the whole's.
+bool PartFacts::adds_up(NodeId origin) const {
+  const TypeId type = a_.nodes[origin].type;
+  if (!type || context_.types[type].kind != TypeKind::kScalar) return false;
+  return parts_add_up(origin, context_.types[type].expr, [this](NodeId part) {
+    const Arg number = claims_.scalar_b(part);
+    return number.is(ArgKind::kSymbolic) ? number.as_expr() : ExprId();
+  });
+}
+
 // Whether the parts together are as large as the whole, along each dimension that is divided.
 bool PartFacts::extents_add_up(NodeId origin, NodeId part) const {
   const std::vector<bool> is_divided = divided_dimensions(origin, part);
@@ -276,7 +286,10 @@ PartFact PartFacts::find_number(NodeId origin, NodeId part) {
   // As many as data say of rows that are the part's own have no other proof than their sum itself.
   const bool is_of_rows =
       !operands_.empty() && operands_.front().is_tensor && counts_rows(operands_.front().fact);
-  return holds(Condition::kCountsRows, is_of_rows) ? PartFact::kShare : PartFact::kOwn;
+  // Offsets and strides of rows do not.
+  return holds(Condition::kCountsRows, is_of_rows) && holds(Condition::kNumbersAddUp, adds_up(origin))
+             ? PartFact::kShare
+             : PartFact::kOwn;
 }
 
 // ------------------------------------------------------------------------- tensors

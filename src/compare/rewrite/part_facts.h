@@ -118,6 +118,7 @@ class PartFacts {
   bool is_divided(NodeId origin, NodeId part) const;
   Operand describe(const PartOperand& taken) const;
   bool is_zero(NodeId value) const;
+  bool adds_up(NodeId origin) const;
   template <class NumberOf>
   bool parts_add_up(NodeId origin, ExprId whole, const NumberOf& number_of) const;
   bool has_rows_of_rows() const;

@@ -15,6 +15,7 @@
 #include "ops/mesh_calls.h"
 #include "ops/op.h"
 #include "ops/rules.h"
+#include "ops/type_rules.h"
 
 namespace epweave {
 
@@ -103,6 +104,18 @@ bool MovementCheck::follow(NodeId b) {
   return true;
 }
 
+// Whether its recorded strides and offset are those that its arguments give. `verify B` says so, but
+// not of a node at whose name the first graph has a wrong type, too.
+bool MovementCheck::lies_as_recorded(const Node& node) {
+  if (!has_type_rule(node)) return true;
+  try {
+    const TypeId type = infer_type(claims_.facts_b(), graph_b_, b_, node);
+    return !type || !node.type || reaches_same_elements(claims_.facts_b(), context_, type, node.type);
+  } catch (const TypeMismatch&) {
+    return false;
+  }
+}
+
 // A view of storage, as the strides and the offset say that are recorded of it.
 bool MovementCheck::make_view(NodeId b, const Node& node) {
   const Arg first = arg_of(context_, node, 0);
@@ -112,7 +125,9 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
       !holds(Condition::kReshapesCopy,
              !may_copy(node) || showing_of(claims_.facts_b(), graph_b_, b) == Showing::kView);
   const bool shows = node.op->is_view && node.op->family != OpFamily::kElementwise && !is_copy;
-  if (!(shows || is_element || is_wait(node)) || !first.is_node() || waits_for_copies(node)) return false;
+  if (!(shows || is_element || is_wait(node)) || !first.is_node() || waits_for_copies(node) ||
+      !lies_as_recorded(node))
+    return false;
   const std::optional<std::size_t> storage = find_storage(first, node);
   if (!storage) return false;
   const TensorType* type = claims_.tensor_b(b);
@@ -132,6 +147,7 @@ bool MovementCheck::make_view(NodeId b, const Node& node) {
   if (is_wait(node)) {
     const NodeId list = storages_[*storage].list;
     launches_.add_wait(list ? list : first.as_node(), b);
+    storages_.end_launch(*storage);
   }
   return true;
 }
@@ -184,7 +200,9 @@ bool MovementCheck::make_result(NodeId b, const Node& node) {
   if (!value || !value->elements.is_followed() || value->elements.size() != *count_of(*sizes) ||
       !terms_.reserve(std::ssize(value->elements.pieces())))
     return false;
-  keep(b, std::move(*value));
+  const std::size_t storage = keep(b, std::move(*value)).storage;
+  if (is_functional_launch(node))
+    storages_.begin_launch(storage, memory_->storage_of(arg_of(context_, node, 0).as_node()));
   return true;
 }
 
@@ -207,8 +225,12 @@ bool MovementCheck::launch_each(NodeId b, const Node& node) {
     values.push_back(std::move(*value));
   }
   std::vector<std::size_t>& storages = lists_[b];
-  for (std::size_t i = 0; i < operands.size(); ++i)
-    storages.push_back(add_storage(b, *tensor_of(context_, type.elements[i]), std::move(values[i]), b));
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const std::size_t storage =
+        add_storage(b, *tensor_of(context_, type.elements[i]), std::move(values[i]), b);
+    storages_.begin_launch(storage, memory_->storage_of(operands[i].as_node()));
+    storages.push_back(storage);
+  }
   return true;
 }
 
@@ -462,6 +484,7 @@ bool MovementCheck::write(NodeId b, const Node& node) {
     auto moved = launch(b, node, std::move(*sent));
     if (!moved || !write_to(out, *moved)) return false;
     views_[b] = *view_of(out);
+    storages_.begin_launch(views_.at(b).storage, memory_->storage_of(arg_of(context_, node, 0).as_node()));
     return true;
   }
   if (node.op->type_rule == rules::copy_in_place) return write_copy(b, node);
@@ -590,6 +613,7 @@ void MovementCheck::forget_writes_of(NodeId b) {
   if (is_wait(b_.nodes[b]) || holds(Condition::kForgetsWritten, false)) return;
   for (const StorageAccess& access : memory_->accesses_of(b)) {
     if (!access.writes) continue;
+    storages_.disturb_launches(access.storage, b);
     const auto written = find_written(b, access.storage);
     for (std::size_t storage : storages_.in(access.storage)) {
       const bool is_part = written && std::ranges::all_of(*written, [&](const MovedView& view) {

@@ -62,6 +62,7 @@ class MovementCheck {
   bool shows_before_it_is_there(NodeId b);
   void prove_read_by(NodeId b);
   bool follow(NodeId b);
+  bool lies_as_recorded(const Node& node);
   bool make_view(NodeId b, const Node& node);
   std::optional<std::int64_t> offset_of(const TensorType& type, const MovedStorage& storage) const;
   std::optional<ExprId> place_of(Arg arg) const;

@@ -55,7 +55,7 @@ class RewriteVerifier {
         blocks_(claims),
         movement_(claims, numbers_, storage_.effects_of_a(), later_b_),
         aliases_(claims, storage_.effects_of_a(), storage_.effects_of_b(), loaded),
-        taken_rows_(claims, numbers_),
+        taken_rows_(claims, numbers_, later_a_, later_b_),
         report_(report) {
     if (prefix_ == nullptr) return;
     calls_.set_prefix_calls(&prefix_->calls);

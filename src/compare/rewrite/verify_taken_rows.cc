@@ -8,10 +8,13 @@
 
 namespace epweave {
 
-TakenRowsCheck::TakenRowsCheck(RewriteClaims& claims, Numbers& numbers)
+TakenRowsCheck::TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const LaterWrites& in_a,
+                               const LaterWrites& in_b)
     : claims_(claims),
       numbers_(numbers),
       context_(*claims.graph_a().context),
+      later_in_a_(in_a),
+      later_in_b_(in_b),
       rows_of_a_(claims.graph_a()),
       rows_of_b_(claims.graph_b()) {}
 
@@ -78,6 +81,11 @@ std::string TakenRowsCheck::find_fault(const Rows& rows, JoinCheck& joins) {
     return fmt::format("these begin at {}, those at {}",
                        exprs.text(exprs.add(exprs.add(begin->of_a, begin->of_b), in_b.start)),
                        exprs.text(in_a.start));
+  // The cat is memory of its own: what is written there, its operand has not, nor the other way
+  // around. A part lies where the whole does, and STATE sees what is written there.
+  const bool is_unwritten = is_part(rows) || (!later_in_a_.any(in_a.of) && !later_in_b_.any(in_b.of));
+  if (!holds(Condition::kTakesUnwritten, is_unwritten))
+    return "one of these is written behind where it is computed";
   return {};
 }
 

@@ -23,7 +23,7 @@ namespace epweave {
 class TakenRowsCheck {
  public:
   // All outlive the check.
-  TakenRowsCheck(RewriteClaims& claims, Numbers& numbers);
+  TakenRowsCheck(RewriteClaims& claims, Numbers& numbers, const LaterWrites& in_a, const LaterWrites& in_b);
 
   // Whether a node of B that claims to be all of one of A shows rows of a part where that shows
   // rows of the whole: then this proves it, or reports why not, in place of its call.
@@ -52,6 +52,7 @@ class TakenRowsCheck {
   RewriteClaims& claims_;
   Numbers& numbers_;
   Context& context_;
+  const LaterWrites &later_in_a_, &later_in_b_;
   ShownRowsFinder rows_of_a_, rows_of_b_;
   std::vector<NodeId> taken_;  // nodes of B that show rows of parts
 };
