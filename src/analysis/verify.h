@@ -33,8 +33,7 @@
 //     groups            a collective names a group of the table, which holds the file's own rank,
 //                       where the graph says that (info.rank)
 //     collectives       a collective's reduction is known, its source is a member of the group,
-//                       its group size is that of the group, and split sizes are as many and
-//                       none below zero
+//                       its group size is that of the group, and no split size is below zero
 //                       (ops/collective_arguments.h)
 //   chunking (verify_chunking)
 //     chunk-fields      a node with chunk fields has a region and a known role; body nodes have a

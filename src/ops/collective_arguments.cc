@@ -77,21 +77,19 @@ class ArgumentCheck {
 
   void check_splits(Arg arg, std::string_view name) {
     if (group_.ranks.empty() || (!arg.is_list() && !arg.is_none())) return;
-    const std::size_t entries = count_entries(arg);
+    const std::size_t entries = arg.is_list() ? context_.args.children(arg).size() : 0;
     if (entries == 0) return check_shares();
-    if (fits_group(entries) && !find_negative(arg) && name == "input_split_sizes") check_total(arg);
+    if (entries != count_members())
+      problems_.push_back(fmt::format("{} has {} entries for the {} members of {}", name, entries,
+                                      count_members(), describe_group()));
+    else if (!find_negative(arg) && name == "input_split_sizes")
+      check_total(arg);
   }
 
   void check_entries(Arg arg, std::string_view name) {
-    const std::size_t entries = count_entries(arg);
-    if (entries != 0 && !fits_group(entries))
-      problems_.push_back(fmt::format("{} has {} entries for the {} members of {}", name, entries,
-                                      count_members(), describe_group()));
     const auto rows = find_negative(arg);
     if (rows) problems_.push_back(fmt::format("{} has {} rows, which is less than none", name, *rows));
   }
-  std::size_t count_entries(Arg arg) const { return arg.is_list() ? context_.args.children(arg).size() : 0; }
-  bool fits_group(std::size_t entries) const { return group_.ranks.empty() || entries == count_members(); }
   std::optional<std::int64_t> find_negative(Arg arg) const {
     if (!arg.is_list()) return std::nullopt;
     for (Arg entry : context_.args.children(arg)) {

@@ -35,8 +35,7 @@ bool is_linear_reduction(std::string_view name, DType dtype);
 std::vector<const TensorType*> tensors_of(const Context& context, const Body& body, Arg operand);
 
 // One sentence for each problem. `group` is the one that the call names. Arguments that are no
-// numbers are not judged. Reductions, sources, group sizes, split tables with another number of
-// entries than the group has members, or with entries below zero:
+// numbers are not judged. Reductions, sources, group sizes, split sizes below zero:
 std::vector<std::string> find_argument_problems(const Context& context, const Body& body, const Node& node,
                                                 const ProcessGroup& group);
 // Split tables, and the equal shares that stand where there is none, and of a reduce-scatter. They
