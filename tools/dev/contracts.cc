@@ -168,8 +168,8 @@ std::string find_overlapping_launch(const Graph& graph, const ContractSetup& set
   return "";
 }
 
-// What may write the memory that a launch sends before it is waited for: the replay copies it first,
-// a device need not.
+// What may write the memory that a launch sends before it is waited for: the replay copies it
+// first, a device need not.
 std::string find_written_in_flight(const Graph& graph) {
   const Body& body = graph.step();
   const Effects effects(graph, body);

@@ -147,8 +147,9 @@ class CopyRemover {
     if (!writes_.of(writes_.effects().storage_of(sent)).empty()) fail(sent, "the copy is written");
   }
 
-  // A wait frees the storage of its second argument. `verify B` sees what is known to take it behind
-  // that; what may show it, as a reshape does for some sizes, and lists of views are as good.
+  // A wait frees the storage of its second argument. `verify B` sees what is known to take it
+  // behind that; what may show it, as a reshape does for some sizes, and lists of views are as
+  // good.
   void check_freed(NodeId wait) {
     const NodeId freed = find_freed(context_, body_.nodes[wait]);
     if (!freed) return;

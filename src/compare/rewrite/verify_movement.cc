@@ -104,8 +104,8 @@ bool MovementCheck::follow(NodeId b) {
   return true;
 }
 
-// Whether its recorded strides and offset are those that its arguments give. `verify B` says so, but
-// not of a node at whose name the first graph has a wrong type, too.
+// Whether its recorded strides and offset are those that its arguments give. `verify B` says so,
+// but not of a node at whose name the first graph has a wrong type, too.
 bool MovementCheck::lies_as_recorded(const Node& node) {
   if (!has_type_rule(node)) return true;
   try {
