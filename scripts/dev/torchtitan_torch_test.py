@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of epweave.torchtitan: debug models trained on CPU ranks with and without it. Needs torch and torchtitan."""
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -62,6 +63,13 @@ def run_ranks(*words, program, **variables):
                 log.close()
         return [(process.returncode, (here / f"log{rank}").read_text(), (here / f"report{rank}.json").exists(), ended[rank])
                 for rank, process in enumerate(ranks)]
+
+
+def one_of_two(client, store, meeting, rank):
+    """A rank that meets another one through the store, without process groups."""
+    made = object.__new__(client.Ranks)
+    made.rank, made.size, made.is_alone, made.store, made.round = rank, 2, False, store, meeting
+    return made
 
 
 class Training(unittest.TestCase):
@@ -228,11 +236,7 @@ class Passes(unittest.TestCase):
         sys.path.insert(0, str(ROOT / "python"))
         from epweave import torchtitan as client
         store = HashStore()
-
-        def ranks_of(rank):
-            made = object.__new__(client.Ranks)
-            made.rank, made.size, made.is_alone, made.store, made.round = rank, 2, False, store, 7
-            return made
+        ranks_of = functools.partial(one_of_two, client, store, 7)
 
         for rank, other in ((0, 1), (1, 0)):
             with mock.patch.dict(os.environ, {"EPWEAVE_THEN": "schedule"}):
@@ -265,11 +269,7 @@ class Passes(unittest.TestCase):
         sys.path.insert(0, str(ROOT / "python"))
         from epweave import torchtitan as client
         store = HashStore()
-
-        def ranks_of(rank):
-            made = object.__new__(client.Ranks)
-            made.rank, made.size, made.is_alone, made.store, made.round = rank, 2, False, store, 8
-            return made
+        ranks_of = functools.partial(one_of_two, client, store, 8)
 
         with tempfile.TemporaryDirectory() as folder:
             slow = pathlib.Path(folder, "slow")

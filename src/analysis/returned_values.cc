@@ -1,5 +1,7 @@
 #include "analysis/returned_values.h"
 
+#include <fmt/format.h>
+
 namespace epweave {
 
 std::vector<Arg> list_returned(const Graph& graph) {
@@ -16,6 +18,10 @@ std::vector<NodeId> list_outputs(const Graph& graph) {
   std::vector<NodeId> outputs;
   for (Arg item : list_returned(graph)) outputs.push_back(item.is_node() ? item.as_node() : NodeId());
   return outputs;
+}
+
+std::string describe_output(const Graph& graph, const OutputRole& output) {
+  return fmt::format("{}{}{}", graph.text(output.role), output.fqn ? " of " : "", graph.text(output.fqn));
 }
 
 }  // namespace epweave

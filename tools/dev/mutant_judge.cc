@@ -10,6 +10,7 @@
 #include <exception>
 #include <iterator>
 
+#include "analysis/returned_values.h"
 #include "analysis/verify.h"
 #include "compare/rewrite/verify_halves.h"
 #include "replay/bounds/error_bounds.h"
@@ -90,10 +91,8 @@ class ResultClasses {
  public:
   ResultClasses(const Graph& b, const RewriteReport& report) {
     const Context& context = *b.context;
-    const Node& output = b.step().nodes[b.step().order.back()];
-    const Arg returned = context.args[output.args].front();
     std::size_t next = 0;
-    for (const Arg& item : returned.is_list() ? context.args.children(returned) : context.args[output.args]) {
+    for (const Arg& item : list_returned(b)) {
       Numerics& numerics = outputs_.emplace_back(Numerics::kReorder);
       context.args.for_each_node(item, [&](NodeId) {
         if (next < report.outputs.size()) numerics = std::max(numerics, report.outputs[next++].numerics);

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "analysis/ep_regions.h"
+#include "analysis/returned_values.h"
 #include "ops/op.h"
 
 namespace epweave::cli {
@@ -23,10 +24,6 @@ std::string print_role(const Graph& graph, const InputRole& role) {
   const std::string_view fqn = graph.text(role.fqn), which = graph.text(role.which);
   const std::string_view name = !fqn.empty() ? fqn : !which.empty() ? which : graph.text(role.name);
   return fmt::format("{}{}{}", graph.text(role.role), role.role ? " " : "", name);
-}
-
-std::string print_role(const Graph& graph, const OutputRole& role) {
-  return fmt::format("{}{}{}", graph.text(role.role), role.fqn ? " of " : "", graph.text(role.fqn));
 }
 
 }  // namespace
@@ -59,14 +56,10 @@ std::vector<std::string> NodeCaptions::roles(NodeId id) const {
   std::vector<std::string> roles;
   if (const InputRole* role = role_of(id); role != nullptr && role->role)
     roles.push_back(print_role(graph_, *role));
-  const Body& step = graph_.step();
-  const ArgRange returned = step.nodes[step.order.back()].args;
-  if (step.nodes[step.order.back()].kind != NodeKind::kOutput || returned.empty()) return roles;
-  const Arg first = graph_.context->args[returned].front();
-  const auto values = first.is_list() ? graph_.context->args.children(first) : graph_.context->args[returned];
-  for (std::size_t i = 0; i < std::min(values.size(), graph_.outputs.size()); ++i)
-    if (values[i].is_node() && values[i].as_node() == id && graph_.outputs[i].role)
-      roles.push_back(print_role(graph_, graph_.outputs[i]));
+  const std::vector<NodeId> outputs = list_outputs(graph_);
+  for (std::size_t i = 0; i < std::min(outputs.size(), graph_.outputs.size()); ++i)
+    if (outputs[i] == id && graph_.outputs[i].role)
+      roles.push_back(describe_output(graph_, graph_.outputs[i]));
   return roles;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/collectives.h"
+#include "analysis/returned_values.h"
 #include "analysis/users.h"
 #include "ops/bind.h"
 #include "ops/op.h"
@@ -105,24 +106,16 @@ class OutputClassifier {
   }
 
   void list_results() {
-    if (b_.order.empty()) return;
-    const Node& output = b_.nodes[b_.order.back()];
-    if (output.kind != NodeKind::kOutput || output.args.empty()) return;
-    const Arg result = context_.args[output.args].front();
-    const auto returned = result.is_list() ? context_.args.children(result) : context_.args[output.args];
+    const std::vector<Arg> returned = list_returned(graph_b_);
     for (std::size_t i = 0; i < returned.size(); ++i) {
-      std::string what = fmt::format("output {}", i);
-      if (i < graph_b_.outputs.size() && graph_b_.outputs[i].role) {
-        const OutputRole& role = graph_b_.outputs[i];
-        what = role.fqn ? fmt::format("{} of {}", graph_b_.text(role.role), graph_b_.text(role.fqn))
-                        : std::string(graph_b_.text(role.role));
-      }
-      list_returned(returned[i], what);
+      const bool has_role = i < graph_b_.outputs.size() && graph_b_.outputs[i].role;
+      list_value(returned[i],
+                 has_role ? describe_output(graph_b_, graph_b_.outputs[i]) : fmt::format("output {}", i));
     }
   }
 
   // Values in lists and dicts are results of their own.
-  void list_returned(Arg value, const std::string& what) {
+  void list_value(Arg value, const std::string& what) {
     if (value.is_node()) {
       outputs_.push_back({what, std::string(graph_b_.text(b_.nodes[value.as_node()].name)),
                           as_left_by_step(value.as_node())});
@@ -130,7 +123,7 @@ class OutputClassifier {
       const auto items = context_.args.children(value);
       const std::size_t step = value.is(ArgKind::kDict) ? 2 : 1;  // behind its key
       for (std::size_t i = step - 1; i < items.size(); i += step)
-        list_returned(items[i], fmt::format("{}[{}]", what, name_item(items, i, step)));
+        list_value(items[i], fmt::format("{}[{}]", what, name_item(items, i, step)));
     }
   }
 
