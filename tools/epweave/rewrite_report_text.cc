@@ -217,10 +217,10 @@ void add_exposed(const Json& page, std::string& text) {
   text += "\n</details>\n\n";
 }
 
-// "choose-chunks: taken: .." of "choose-chunks: choice: taken: ..".
+// "choose-chunks: taken: .." of "choose-chunks: choice: taken: ..", and of a trial likewise.
 std::string without_label(std::string note) {
-  constexpr std::string_view kLabel = ": choice: ";
-  if (const auto at = note.find(kLabel); at != note.npos) note.replace(at, kLabel.size(), ": ");
+  for (const std::string_view label : {": choice: ", ": trial: "})
+    if (const auto at = note.find(label); at != note.npos) return note.replace(at, label.size(), ": ");
   return note;
 }
 
